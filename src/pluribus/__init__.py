@@ -1,0 +1,33 @@
+"""Pluribus: out of many processes, one bus.
+
+General layout, bottom to top: ``core`` (identities, frames, errors, ports), ``wire`` (the codec), ``engines`` (bytes to
+peers), ``stack`` and ``layers`` (protocols without I/O), ``group`` (channels), ``runtime`` (asyncio) and ``sim`` (virtual
+time), and the doors: ``cli``, ``bench``. Start at ``connect`` in ``runtime/bus.py``.
+"""
+
+from .core import errors
+from .core.errors import PluribusError
+from .core.frame import Message
+from .core.ids import MemberId
+from .core.view import View
+from .runtime.bus import Bus, connect
+from .runtime.group import Group
+from .runtime.running import run
+from .wire.bodies import Opaque, register
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bus",
+    "Group",
+    "MemberId",
+    "Message",
+    "Opaque",
+    "PluribusError",
+    "View",
+    "__version__",
+    "connect",
+    "errors",
+    "register",
+    "run",
+]

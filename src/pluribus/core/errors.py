@@ -1,0 +1,102 @@
+"""Every exception that Pluribus raises, drawn as a tree.
+
+::
+
+    PluribusError                 catch this to catch all of them
+    ├── BadInput                  the caller's values are wrong; also a ValueError
+    │   ├── BadUrl                a bus URL that does not parse or names no engine
+    │   ├── BadStack              layers that do not fit on each other
+    │   ├── BadBody               a message body that cannot travel
+    │   ├── TooLarge              over a limit of ``core.limits``
+    │   └── GroupMismatch         a group opened again with other promises
+    ├── Unavailable               the surroundings do not allow it; also an OSError
+    │   ├── AddressTaken          the port is in use
+    │   ├── NoInterface           the interface does not exist here
+    │   ├── MissingExtra          an optional dependency or server is not installed
+    │   └── Unreachable           nobody answers there
+    ├── Closed                    the bus or group was closed; also a ConnectionError
+    ├── Overflow                  a bounded queue is full and the caller asked not to wait
+    │   └── WouldDeadlock         the waiting task alone could make the room it waits for
+    ├── Refused                   another member, or this one, said no, and why
+    ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
+    └── SimulationError           a world was misused, or a promise was broken in it
+        └── Violation             a checker found a broken promise
+
+A message names the value, the limit it broke and the remedy, in one sentence.
+"""
+
+
+class PluribusError(Exception):
+    """The root: whatever Pluribus raises on purpose is one of these."""
+
+
+class BadInput(PluribusError, ValueError):
+    pass
+
+
+class BadUrl(BadInput):
+    pass
+
+
+class BadStack(BadInput):
+    pass
+
+
+class BadBody(BadInput):
+    pass
+
+
+class TooLarge(BadInput):
+    pass
+
+
+class GroupMismatch(BadInput):
+    pass
+
+
+class Unavailable(PluribusError, OSError):
+    pass
+
+
+class AddressTaken(Unavailable):
+    pass
+
+
+class NoInterface(Unavailable):
+    pass
+
+
+class MissingExtra(Unavailable):
+    pass
+
+
+class Unreachable(Unavailable):
+    pass
+
+
+class Closed(PluribusError, ConnectionError):
+    pass
+
+
+class Overflow(PluribusError):
+    pass
+
+
+class WouldDeadlock(Overflow):
+    pass
+
+
+class Refused(PluribusError):
+    pass
+
+
+class MalformedFrame(PluribusError):
+    pass
+
+
+class SimulationError(PluribusError):
+    pass
+
+
+class Violation(SimulationError):
+    pass

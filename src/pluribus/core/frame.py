@@ -1,0 +1,75 @@
+"""The two shapes in which messages move: ``Message`` at the ends, ``Frame`` everywhere between.
+
+A frame is one batch: a run of messages of one sender, one stream and one kind of body behind one header. Layers never
+look into its bodies, they are decoded once, at the receiving application. So what a layer costs is paid per frame.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from .ids import ALL, MessageId
+from .limits import BATCH_MESSAGES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""Any identity, sequence number or count of the protocols: bounded, so that arithmetic on it stays cheap."""
+
+NO_BODIES = msgspec.Raw(b"\x90")  # an empty msgpack array
+
+
+class Message(msgspec.Struct, gc=False):
+    """What the application gets. Made by the hundred from a frame, so it holds nothing that is worked out a message."""
+
+    body: Any
+    sender: int
+    id: MessageId
+    parent: MessageId | None = None
+
+
+class Header(msgspec.Struct, array_like=True):
+    """A layer's own words on a frame. Each subclass has an integer ``tag``, unique in a stack.
+
+    New optional fields go at the end: older minors skip them, newer ones take the default.
+    """
+
+
+class Frame(msgspec.Struct, array_like=True, kw_only=True):
+    """A batch on its way, or, with ``count`` 0, a layer's control message.
+
+    ``headers`` is a stack: going down each layer appends its own, going up each layer pops it. ``bodies`` is an encoded
+    msgpack array, or a list of bytes that the codec will encode as one. ``size`` is what the
+    bodies weigh, as the sender counted: the unit of windows. ``version`` and ``bus`` are the codec's.
+    """
+
+    version: Number = 0
+    bus: Number = 0
+    sender: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
+    to: Number = ALL
+    group: Number = 0
+    first: Number = 0
+    count: Annotated[int, msgspec.Meta(ge=0, le=BATCH_MESSAGES_MAX)] = 0
+    size: Number = 0
+    kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)] = 0
+    headers: Annotated[list[Any], msgspec.Meta(max_length=HEADERS_PER_FRAME_MAX)] = []
+    bodies: Any = NO_BODIES
+
+    def copy(self) -> Frame:
+        """The same frame with a header stack of its own, for a layer that keeps it to send it again."""
+        return Frame(
+            sender=self.sender,
+            to=self.to,
+            group=self.group,
+            first=self.first,
+            count=self.count,
+            size=self.size,
+            kind=self.kind,
+            headers=self.headers.copy(),
+            bodies=self.bodies,
+        )
+
+    @property
+    def stream(self) -> tuple[int, int, int]:
+        """Messages are numbered within (sender, group, destination)."""
+        return (self.sender, self.group, self.to)

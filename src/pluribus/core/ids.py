@@ -1,0 +1,50 @@
+"""Identities. A member is a random incarnation, never an address: a restarted process is somebody else."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from .errors import BadInput
+from .limits import NAME_CHARS_MAX
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no i, l, o, u to misread
+
+
+class MemberId(int):
+    """A member's incarnation: 63 random bits that print as a short word, so that people can tell members apart."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        value, word = int(self), ""
+        for _ in range(6):
+            value, digit = divmod(value, 32)
+            word += _ALPHABET[digit]
+        return word
+
+    def __repr__(self) -> str:
+        return f"<member {self}>"
+
+
+MessageId = tuple[int, int]
+"""Sender and sequence number; unique in its group."""
+
+ALL = 0
+"""The destination of a frame that is for everybody; no member has this identity."""
+
+
+def new_member_id(bits: int) -> MemberId:
+    """An identity from 64 random bits that the caller's ``Random`` port gave."""
+    return MemberId((bits >> 1) or 1)
+
+
+def number_of(name: str) -> int:
+    """The number that stands for a group's name on the wire: 48 bits, the same in every process."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=6).digest(), "big") or 1
+
+
+def checked_name(name: str, what: str) -> str:
+    """The name itself, or ``BadInput`` that says what a name may be."""
+    if not isinstance(name, str) or not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
+        raise BadInput(f"{what} {name!r} is not a name: use 1 to {NAME_CHARS_MAX} printable characters")
+    return name

@@ -1,0 +1,60 @@
+"""Every bound of the system, by name, units last. A queue, a table or a cache without a line here is a defect."""
+
+# Wire
+DATAGRAM_BYTES_MAX = 65_507
+"""The largest UDP payload over IPv4; no engine offers a longer path."""
+PATH_BYTES_LOOPBACK = 60_000
+"""Below the UDP maximum, so that headers of later layers fit without moving the boundary of a batch."""
+PATH_BYTES_UNKNOWN = 8_192
+"""Where nothing is known of the path, as in the chapter's JGroups stack."""
+PATH_BYTES_ETHERNET = 1_472
+"""1,500 bytes less the IPv4 and UDP headers."""
+HEADERS_PER_FRAME_MAX = 32
+BATCH_MESSAGES_MAX = 8_192
+FRAME_OVERHEAD_BYTES = 512
+"""Room that a batch leaves in its datagram for prefix, identities and the headers of layers."""
+BODY_OVERHEAD_BYTES = 5
+"""The most that msgpack adds to one body of a batch."""
+
+# Names
+NAME_CHARS_MAX = 128
+
+# Bodies
+BODY_BYTES_MAX = 128 << 20
+TYPES_MAX = 4_096
+
+# Engines
+ENGINE_QUEUE_BYTES_MAX = 8 << 20
+"""What an engine holds for a kernel that takes no more; beyond it a best-effort engine counts a drop."""
+SOCKET_BUFFER_BYTES = 8 << 20
+"""What is asked of the kernel; what it grants is in the engine's statistics."""
+DATAGRAMS_PER_WAKE_MAX = 32
+TCP_CONNECTIONS_MAX = 4_096
+SEGMENTS_MAX = 60
+"""Datagrams in one segmented send; the kernel's bound is 64 (UDP_MAX_SEGMENTS) on older kernels."""
+
+# Flow
+WINDOW_BYTES_MAX = 1_500_000
+"""What one stream may have under way to a receiver; more than this only fills socket buffers."""
+WINDOW_BYTES_MIN = 16_384
+STREAMS_MAX = 65_536
+
+# Presence
+PEERS_MAX = 10_000
+HELLO_PERIOD_S = 1.0
+SILENCE_S = 5.0
+GROUPS_PER_MEMBER_MAX = 10_000
+
+# The loop
+TURN_S_MAX = 0.005
+"""Work without giving the loop a turn."""
+LATE_S = 0.1
+"""A loop that comes back this late is reported, with the stack that held it."""
+DRAIN_S = 5.0
+
+# Logs
+LOGGED_PEERS_MAX = 1_024
+"""Peers of which a malformed frame is logged once; further ones are only counted."""
+
+# Simulation
+SIM_EVENTS_MAX = 50_000_000

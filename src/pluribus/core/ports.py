@@ -1,0 +1,116 @@
+"""The ports: everything a protocol may use of the world is handed to it as one of these.
+
+Two sets of implementations exist: ``runtime`` and ``engines`` on a real machine, ``sim`` under virtual time. A protocol
+cannot tell which it has, and that is what makes a simulated proof a proof about the shipped code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+Address = tuple[str, int]
+"""Where an engine reaches somebody: host and port, or a name and 0. Opaque to everybody but the engine."""
+
+Datagram = tuple[bytes, Address]
+"""Bytes and where they came from."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Time and the only way to wait for it."""
+
+    def now(self) -> float:
+        """Seconds, monotonic, of no known origin."""
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Call once, not before the delay is over."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call after the current stimulus and everything already asked for."""
+
+
+class Random(Protocol):
+    """The subset of ``random.Random`` that protocols use."""
+
+    def random(self) -> float: ...
+    def getrandbits(self, k: int, /) -> int: ...
+    def randrange(self, start: int, stop: int = ...) -> int: ...
+    def choice(self, seq: Sequence[Any]) -> Any: ...
+    def shuffle(self, x: list[Any]) -> None: ...
+    def sample(self, population: Sequence[Any], k: int) -> list[Any]: ...
+
+
+class EngineStats(msgspec.Struct):
+    """What an engine counted since it was opened."""
+
+    datagrams_out: int = 0
+    datagrams_in: int = 0
+    bytes_out: int = 0
+    bytes_in: int = 0
+    calls_out: int = 0
+    """System calls; fewer than datagrams where the kernel segments."""
+    dropped: int = 0
+    """Datagrams that the engine gave up because its queue or the kernel had no room, or the peer was gone."""
+    errors: int = 0
+
+
+class Engine(Protocol):
+    """Bytes to peers, best effort unless the engine says more. Never raises for what a peer or the network does."""
+
+    name: str
+    address: Address
+    path_bytes: int
+    """The largest datagram that it carries."""
+    buffer_bytes: int
+    """What the receiving side can hold while its program is busy; windows stay below it."""
+    stats: EngineStats
+    writable: bool
+    """False while the kernel takes no more: data should wait for ``room``, control may still be sent."""
+
+    async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
+        """Start. ``receive`` gets every datagram, in lists; ``room`` is called when ``writable`` becomes true again."""
+
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None: ...
+
+    def send_all(self, datagrams: Sequence[bytes]) -> None:
+        """To everybody on the bus: natively where the medium can, else one by one to ``peers``."""
+
+    def set_peers(self, peers: Sequence[Address]) -> None:
+        """Whom ``send_all`` must reach, for engines without a medium that reaches all."""
+
+    async def close(self) -> None:
+        """Stop; what was handed to ``send`` before has been handed to the kernel."""
+
+
+class Store(Protocol):
+    """Bytes to disk. Completion based: submit now, hear of it later; ``done(None)`` means fsynced, an error means not.
+
+    One frame is one row: ``append`` takes encoded rows and gives them consecutive positions.
+    """
+
+    def append(self, log: str, rows: Sequence[bytes], done: Callable[[Exception | None], None]) -> None: ...
+
+    def put(self, key: str, value: bytes, done: Callable[[Exception | None], None]) -> None: ...
+
+    def read(self, log: str, start: int, stop: int) -> list[bytes]:
+        """Rows that were appended, durable or not, from ``start`` up to ``stop``. ``CorruptRow`` marks are the store's."""
+
+    def get(self, key: str) -> bytes | None: ...
+
+    def end(self, log: str) -> int:
+        """The position that the next row will have."""
+
+
+class Ports(msgspec.Struct):
+    """What a stack is given."""
+
+    clock: Clock
+    random: Random
+    engine: Engine
+    store: Store | None = None

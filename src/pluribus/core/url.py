@@ -1,0 +1,71 @@
+"""Bus URLs: ``engine://[host:port[,host:port…]/]bus[?option=value…]``.
+
+::
+
+    multicast://demo                              IP multicast on the loopback interface
+    multicast://demo?interface=10.0.0.5           … on that interface: others on its network can join
+    udp://127.0.0.1:7001/demo                     the first process takes the address, the others find it there
+    tcp://127.0.0.1:7001,127.0.0.1:7002/demo      the same with two places to ask
+    udp://127.0.0.1:7001/demo?bind=127.0.0.1:0    never take the address, only ask there
+    inproc://demo                                 members of one process
+    nats://127.0.0.1:4222/demo                    carried by a NATS server or cluster
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from .errors import BadInput, BadUrl
+from .ids import checked_name
+from .ports import Address
+
+SCHEMES = ("multicast", "udp", "tcp", "inproc", "nats")
+HAVE_HOSTS = ("udp", "tcp", "nats")
+DEFAULT_URL = "multicast://pluribus"
+EXAMPLE = "write it like multicast://demo or udp://127.0.0.1:7001/demo"
+
+
+class BusUrl(msgspec.Struct, frozen=True):
+    """A URL taken apart; ``options`` are as written, each engine takes its own and refuses the rest."""
+
+    scheme: str
+    bus: str
+    hosts: tuple[Address, ...] = ()
+    options: dict[str, str] = {}
+    text: str = ""
+
+
+def parse_url(text: str) -> BusUrl:
+    """Take a URL apart, or raise ``BadUrl`` with one sentence that says which part is wrong."""
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        raise BadUrl(f"{text!r} is not a bus URL: {EXAMPLE}")
+    if scheme not in SCHEMES:
+        raise BadUrl(f"{text!r} names the engine {scheme!r}: use one of {', '.join(SCHEMES)}")
+    parts = urlsplit(text)
+    if scheme in HAVE_HOSTS:
+        bus = parts.path.strip("/")
+        hosts = tuple(parse_address(host, text) for host in parts.netloc.split(",") if host)
+        if not hosts:
+            raise BadUrl(f"{text!r} names no host: {scheme}://HOST:PORT/BUS is the form")
+    else:
+        bus, hosts = parts.netloc, ()
+        if parts.path.strip("/"):
+            raise BadUrl(f"{text!r} has a path after the bus: {scheme}://BUS is the form")
+    try:
+        checked_name(bus, "the bus")
+    except BadInput as error:
+        raise BadUrl(f"{text!r} does not name a bus ({error})") from None
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return BusUrl(scheme, bus, hosts, options, text)
+
+
+def parse_address(text: str, url: str) -> Address:
+    """``host:port`` or ``[v6]:port``; the port may be 0 where any will do."""
+    host, separator, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not separator or not host or not port.isdigit() or int(port) > 65_535:
+        raise BadUrl(f"{url!r}: {text!r} is not an address; write HOST:PORT with a port from 0 to 65535")
+    return (host, int(port))

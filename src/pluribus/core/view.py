@@ -1,0 +1,20 @@
+"""Who is in a group, as its members know it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class View(msgspec.Struct, frozen=True):
+    """Members in the order of their age, eldest first. ``agreed`` says whether all of them hold the same view."""
+
+    number: int
+    members: tuple[int, ...]
+    names: dict[int, str] = {}
+    agreed: bool = False
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __contains__(self, member: object) -> bool:
+        return member in self.members

@@ -1,0 +1,88 @@
+"""Where an engine listens: one rule for UDP and TCP.
+
+Every process of a bus may use the same URL. The first one takes an address of the URL that is of this machine and
+free; the others listen on a port that the kernel picks and find the first at the URL's addresses. ``bind=`` is a wish
+that is granted or refused, never bent.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+
+from ..core.errors import AddressTaken, BadUrl, NoInterface, Unavailable
+from ..core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_LOOPBACK
+from ..core.ports import Address
+from ..core.url import BusUrl, parse_address
+
+
+def bind_by_url(kind: socket.SocketKind, url: BusUrl, bind: Address | None) -> socket.socket:
+    """A bound, non-blocking socket of this kind, or one sentence that says why not."""
+    if bind is not None:
+        return bound_socket(kind, bind)
+    first = next((host for host in url.hosts if is_local(host)), None)
+    if first is None:
+        where = ", ".join(f"{host}:{port}" for host, port in url.hosts)
+        raise NoInterface(f"none of {where} is of this machine: add ?bind=ADDRESS:0 with the address to listen on")
+    for host in url.hosts:
+        if is_local(host):
+            try:
+                return bound_socket(kind, host)
+            except AddressTaken:
+                continue
+    return bound_socket(kind, (first[0], 0))
+
+
+def bound_socket(kind: socket.SocketKind, address: Address) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, kind)
+    sock.setblocking(False)
+    if kind == socket.SOCK_STREAM:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AddressTaken(
+                f"{host}:{port} is taken by another program: choose another port, or 0 for any free one"
+            ) from None
+        if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            raise NoInterface(f"{host} is not an address of this machine: `ip address` lists those that are") from None
+        raise Unavailable(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    return sock
+
+
+def is_local(address: Address) -> bool:
+    """Whether this machine can listen there; asked of the kernel, on a port that cannot be taken."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address[0], 0))
+        except OSError:
+            return False
+    return True
+
+
+def bind_option(options: dict[str, str], url: BusUrl) -> Address | None:
+    text = options.pop("bind", None)
+    return parse_address(text, url.text) if text is not None else None
+
+
+def path_option(options: dict[str, str], url: BusUrl, host: str) -> int:
+    """``path=`` in bytes; unknown paths are taken for an Ethernet, the loopback interface carries whole datagrams."""
+    text = options.pop("path", None)
+    if text is None:
+        return PATH_BYTES_LOOPBACK if is_loopback(host) else PATH_BYTES_ETHERNET
+    if not text.isdigit() or not 576 <= int(text) <= PATH_BYTES_LOOPBACK:
+        raise BadUrl(f"{url.text!r}: path={text} is not a datagram size; use 576 to {PATH_BYTES_LOOPBACK} bytes")
+    return int(text)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,289 @@
+"""One non-blocking datagram socket on the running loop: the part that the UDP and the multicast engine share.
+
+Sending tries the kernel at once; what it does not take waits in a bounded queue and goes out when the socket is writable
+again. Runs of equally long datagrams go out in one call where the kernel segments (UDP_SEGMENT, Linux 4.18+), and come
+in joined where it coalesces (UDP_GRO); both matter only on paths much shorter than 64 KiB, so ``segment`` turns them on.
+
+Loops without ``add_reader`` (Windows' proactor) get ``PlainDriver``: the same promises through asyncio's transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ..core.errors import TooLarge
+from ..core.limits import (
+    DATAGRAM_BYTES_MAX,
+    DATAGRAMS_PER_WAKE_MAX,
+    ENGINE_QUEUE_BYTES_MAX,
+    SEGMENTS_MAX,
+    SOCKET_BUFFER_BYTES,
+)
+from ..core.ports import Address, Datagram, EngineStats
+
+log = logging.getLogger(__name__)
+
+SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
+SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
+_SEGMENT_SIZE = struct.Struct("=H")
+_COALESCED_SIZE = struct.Struct("=i")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_COALESCED_SIZE.size) if hasattr(socket, "CMSG_SPACE") else 0
+
+
+class DatagramSocket:
+    """Feeds lists of datagrams to ``receive``, counts in ``stats``, calls ``room`` when a full kernel has room again."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        stats: EngineStats,
+        receive: Callable[[list[Datagram]], None],
+        room: Callable[[], None],
+        *,
+        segment: bool = False,
+    ) -> None:
+        self.sock = sock
+        self.writable = True
+        self._stats = stats
+        self._receive = receive
+        self._room = room
+        self._queue: deque[tuple[bytes, Address]] = deque()
+        self._queued_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._segment = segment and _turn_on_segmentation(sock)
+        self._loop.add_reader(sock.fileno(), self._read_joined if self._segment else self._read)
+
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None:
+        if self._queue:
+            self._enqueue(datagrams, to)
+            return
+        sent = 0
+        stats = self._stats
+        try:
+            while sent < len(datagrams):
+                run = self._equal_run(datagrams, sent) if self._segment else 1
+                if run > 1:
+                    size = len(datagrams[sent])
+                    self.sock.sendmsg(
+                        datagrams[sent : sent + run], [(SOL_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(size))], 0, to
+                    )
+                else:
+                    self.sock.sendto(datagrams[sent], to)
+                sent += run
+                stats.calls_out += 1
+        except BlockingIOError:
+            self._enqueue(datagrams[sent:], to)
+        except OSError as error:
+            self._failed(error, datagrams[sent:], to)
+        stats.datagrams_out += sent
+        stats.bytes_out += sum(map(len, datagrams)) if sent == len(datagrams) else sum(map(len, datagrams[:sent]))
+
+    def close(self) -> None:
+        """What still waits is handed to the kernel if it takes it now; the rest is counted as dropped."""
+        if self.sock.fileno() < 0:
+            return
+        self._loop.remove_reader(self.sock.fileno())
+        self._loop.remove_writer(self.sock.fileno())
+        with suppress(OSError):
+            self._drain()
+        self._stats.dropped += len(self._queue)
+        self._queue.clear()
+        self.sock.close()
+
+    def _equal_run(self, datagrams: Sequence[bytes], start: int) -> int:
+        """How many from ``start`` one segmented call takes: equally long ones, and a shorter one at the end."""
+        size = len(datagrams[start])
+        most = min(len(datagrams) - start, SEGMENTS_MAX, DATAGRAM_BYTES_MAX // max(size, 1))
+        run = 1
+        while run < most and len(datagrams[start + run]) == size:
+            run += 1
+        if run < most and len(datagrams[start + run]) < size:
+            run += 1
+        return run
+
+    def _failed(self, error: OSError, datagrams: Sequence[bytes], to: Address) -> None:
+        self._stats.errors += 1
+        if self._segment and error.errno in (errno.EINVAL, errno.EIO, errno.EOPNOTSUPP, errno.EMSGSIZE):
+            log.info("the kernel refuses to segment (%s): sending one by one from now on", error)
+            self._segment = False
+            self.send(datagrams, to)
+            return
+        if error.errno == errno.EMSGSIZE:
+            raise TooLarge(f"a datagram of {len(datagrams[0])} bytes does not fit the path: lower path= in the URL")
+        # Anything else is the network's: a peer's closed port, a route that went away. Best effort counts and goes on.
+        self._stats.dropped += len(datagrams)
+
+    def _enqueue(self, datagrams: Sequence[bytes], to: Address) -> None:
+        for datagram in datagrams:
+            if self._queued_bytes + len(datagram) > ENGINE_QUEUE_BYTES_MAX:
+                self._stats.dropped += 1
+                continue
+            self._queue.append((datagram, to))
+            self._queued_bytes += len(datagram)
+        if self.writable:
+            self.writable = False
+            self._loop.add_writer(self.sock.fileno(), self._write)
+
+    def _write(self) -> None:
+        try:
+            self._drain()
+        except BlockingIOError:
+            return
+        self._loop.remove_writer(self.sock.fileno())
+        self.writable = True
+        self._room()
+
+    def _drain(self) -> None:
+        while self._queue:
+            datagram, to = self._queue[0]
+            try:
+                self.sock.sendto(datagram, to)
+            except BlockingIOError:
+                raise
+            except OSError:
+                self._stats.errors += 1
+                self._stats.dropped += 1
+            else:
+                self._stats.calls_out += 1
+                self._stats.datagrams_out += 1
+                self._stats.bytes_out += len(datagram)
+            self._queue.popleft()
+            self._queued_bytes -= len(datagram)
+
+    def _read(self) -> None:
+        got: list[Datagram] = []
+        recvfrom = self.sock.recvfrom
+        try:
+            for _ in range(DATAGRAMS_PER_WAKE_MAX):
+                got.append(recvfrom(DATAGRAM_BYTES_MAX))
+        except BlockingIOError:
+            pass
+        except OSError:  # an ICMP error of an earlier send; nothing was received by it
+            self._stats.errors += 1
+        if got:
+            self._count_in(got)
+            self._receive(got)
+
+    def _read_joined(self) -> None:
+        got: list[Datagram] = []
+        recvmsg = self.sock.recvmsg
+        try:
+            for _ in range(DATAGRAMS_PER_WAKE_MAX):
+                data, ancillary, _flags, source = recvmsg(DATAGRAM_BYTES_MAX, _ANCILLARY_BYTES)
+                size = _coalesced_size(ancillary) or len(data)
+                if size >= len(data):
+                    got.append((data, source))
+                else:
+                    got.extend((data[at : at + size], source) for at in range(0, len(data), size))
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._stats.errors += 1
+        if got:
+            self._count_in(got)
+            self._receive(got)
+
+    def _count_in(self, got: list[Datagram]) -> None:
+        stats = self._stats
+        stats.datagrams_in += len(got)
+        stats.bytes_in += sum([len(data) for data, _ in got])
+
+
+class PlainDriver(asyncio.DatagramProtocol):
+    """The same socket through asyncio's own transport, for loops that cannot watch a file descriptor."""
+
+    def __init__(
+        self, stats: EngineStats, receive: Callable[[list[Datagram]], None], room: Callable[[], None]
+    ) -> None:
+        self._stats = stats
+        self._receive = receive
+        self._room = room
+        self._transport: asyncio.DatagramTransport | None = None
+        self.writable = True
+
+    @classmethod
+    async def open(
+        cls,
+        sock: socket.socket,
+        stats: EngineStats,
+        receive: Callable[[list[Datagram]], None],
+        room: Callable[[], None],
+    ) -> PlainDriver:
+        loop = asyncio.get_running_loop()
+        _transport, driver = await loop.create_datagram_endpoint(lambda: cls(stats, receive, room), sock=sock)
+        return driver
+
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            self._stats.dropped += len(datagrams)
+            return
+        for datagram in datagrams:
+            if transport.get_write_buffer_size() > ENGINE_QUEUE_BYTES_MAX:  # type: ignore[attr-defined]
+                self._stats.dropped += 1
+                continue
+            transport.sendto(datagram, to)
+            self._stats.calls_out += 1
+            self._stats.datagrams_out += 1
+            self._stats.bytes_out += len(datagram)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        self._stats.datagrams_in += 1
+        self._stats.bytes_in += len(data)
+        self._receive([(data, addr)])
+
+    def error_received(self, exc: Exception) -> None:
+        self._stats.errors += 1
+
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self._room()
+
+
+def ask_for_buffers(sock: socket.socket) -> int:
+    """Ask for large buffers, by privilege where there is one; return what the receiving side can really hold."""
+    for forced, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, forced, SOCKET_BUFFER_BYTES)
+        except OSError:
+            with suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER_BYTES)
+    # Linux doubles the request for its own book-keeping, and charges a datagram up to twice its length.
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 4
+
+
+def _turn_on_segmentation(sock: socket.socket) -> bool:
+    """Coalesced receiving goes with segmented sending; a kernel without either is served one by one."""
+    if not hasattr(sock, "sendmsg"):
+        return False
+    try:
+        sock.getsockopt(SOL_UDP, UDP_SEGMENT)
+        sock.setsockopt(SOL_UDP, UDP_GRO, 1)
+    except OSError:
+        return False
+    return True
+
+
+def _coalesced_size(ancillary: list[tuple[int, int, bytes]]) -> int:
+    for level, kind, data in ancillary:
+        if level == SOL_UDP and kind == UDP_GRO and len(data) >= _COALESCED_SIZE.size:
+            return int(_COALESCED_SIZE.unpack_from(data)[0])
+    return 0

@@ -1,0 +1,165 @@
+"""IP multicast: one send reaches every member. On the loopback interface unless the URL says otherwise.
+
+Two sockets: ``_direct`` has the engine's own address, sends everything and receives what is for this member alone;
+``_shared`` receives the group's traffic. The kernel loops a member's own datagrams back to its ``_shared`` socket; a
+socket filter there throws them away before they are copied to us, and ``_foreign`` catches them where filters are not
+to be had.
+
+Address and port of the group follow from the bus's name, so that a name is all that members must share. Ports lie below
+the kernel's range of automatic ports, so that no unrelated socket is given one of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ipaddress
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+
+from ..core.errors import BadUrl, NoInterface, Unavailable
+from ..core.ports import Address, Datagram, EngineStats
+from ..core.url import BusUrl
+from .binding import bound_socket, is_loopback, path_option
+from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
+from .udp import check_sizes, drive, driver_option
+
+PORT_FIRST, PORT_COUNT = 20_000, 10_000
+SO_ATTACH_FILTER = 26
+
+
+class MulticastEngine:
+    name = "multicast"
+
+    def __init__(self, group: Address, interface: str, path_bytes: int, ttl: int, *, plain: bool = False) -> None:
+        self.group = group
+        self.path_bytes = path_bytes
+        self.buffer_bytes = 0
+        self.address: Address = ("", 0)
+        self.stats = EngineStats()
+        self._interface = interface
+        self._ttl = ttl
+        self._plain = plain
+        self._direct: DatagramSocket | PlainDriver | None = None
+        self._shared: DatagramSocket | PlainDriver | None = None
+        self._receive: Callable[[list[Datagram]], None] = lambda _: None
+
+    @classmethod
+    def from_url(cls, url: BusUrl, options: dict[str, str]) -> MulticastEngine:
+        """Options: ``interface=ADDRESS``, ``group=ADDRESS``, ``port=PORT``, ``ttl=HOPS``, ``path=``, ``driver=``."""
+        interface = options.pop("interface", "127.0.0.1")
+        default_group, default_port = group_of(url.bus)
+        group = options.pop("group", default_group)
+        try:
+            if not ipaddress.IPv4Address(group).is_multicast:
+                raise ValueError
+        except ValueError:
+            raise BadUrl(f"{url.text!r}: group={group} is no IPv4 multicast address; use one in 239.0.0.0/8") from None
+        port = _number(options.pop("port", str(default_port)), "port", 1, 65_535, url)
+        ttl = _number(options.pop("ttl", "0" if is_loopback(interface) else "1"), "ttl", 0, 255, url)
+        path_bytes = path_option(options, url, interface)
+        return cls((group, port), interface, path_bytes, ttl, plain=driver_option(options, url))
+
+    @property
+    def writable(self) -> bool:
+        return self._direct is None or self._direct.writable
+
+    async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
+        self._receive = receive
+        direct = bound_socket(socket.SOCK_DGRAM, (self._interface, 0))
+        self.address = direct.getsockname()[:2]
+        try:
+            interface = socket.inet_aton(self._interface)
+            direct.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface)
+            direct.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, self._ttl)
+            direct.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+            shared = self._join(interface)
+        except OSError as error:
+            direct.close()
+            raise NoInterface(
+                f"multicast does not work on interface {self._interface} ({error.strerror or error}): "
+                "`pluribus doctor` tells more, udp:// works without it"
+            ) from None
+        self.buffer_bytes = min(ask_for_buffers(direct), ask_for_buffers(shared))
+        own_filtered = _refuse_own(shared, self.address)
+        heard = receive if own_filtered else self._foreign
+        shape = {"plain": self._plain, "path_bytes": self.path_bytes}
+        self._direct = await drive(direct, self.stats, receive, room, **shape)  # type: ignore[arg-type]
+        self._shared = await drive(shared, self.stats, heard, room, **shape)  # type: ignore[arg-type]
+
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None:
+        check_sizes(datagrams, self.path_bytes)
+        if self._direct is not None:
+            self._direct.send(datagrams, to)
+
+    def send_all(self, datagrams: Sequence[bytes]) -> None:
+        self.send(datagrams, self.group)
+
+    def set_peers(self, peers: Sequence[Address]) -> None:
+        """The medium reaches everybody by itself."""
+
+    async def close(self) -> None:
+        for driver in (self._direct, self._shared):
+            if driver is not None:
+                driver.close()
+        self._direct = self._shared = None
+
+    def _join(self, interface: bytes) -> socket.socket:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Bound to the group, not to every address: other buses' groups on this port stay theirs.
+            sock.bind(self.group)
+            sock.setsockopt(
+                socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(self.group[0]) + interface
+            )
+        except OSError as error:
+            sock.close()
+            if isinstance(error, PermissionError):
+                raise Unavailable(f"cannot listen on {self.group[0]}:{self.group[1]}: use port= above 1024") from None
+            raise
+        return sock
+
+    def _foreign(self, datagrams: list[Datagram]) -> None:
+        others = [datagram for datagram in datagrams if datagram[1] != self.address]
+        if others:
+            self._receive(others)
+
+
+def group_of(bus: str) -> Address:
+    """The group address (in 239.192.0.0/14, for use inside an organisation) and port that a bus's name stands for."""
+    digest = int.from_bytes(blake2b(bus.encode(), digest_size=8).digest(), "big")
+    host = ipaddress.IPv4Address(int(ipaddress.IPv4Address("239.192.0.0")) + digest % (1 << 18))
+    return (str(host), PORT_FIRST + (digest >> 18) % PORT_COUNT)
+
+
+class _Instruction(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32)]
+
+
+def _refuse_own(sock: socket.socket, own: Address) -> bool:
+    """Have the kernel throw away what comes from ``own``; false where it cannot."""
+    load_word, load_half, jump_equal, answer, network = 0x20, 0x28, 0x15, 0x06, 0xFFF0_0000  # SKF_NET_OFF
+    source = int(ipaddress.IPv4Address(own[0]))
+    program = (_Instruction * 6)(
+        (load_word, 0, 0, network + 12),  # the IP header's source address
+        (jump_equal, 0, 2, source),
+        (load_half, 0, 0, 0),  # the UDP header's source port
+        (jump_equal, 1, 0, own[1]),
+        (answer, 0, 0, 0xFFFF_FFFF),
+        (answer, 0, 0, 0),
+    )
+    with suppress(OSError, AttributeError):
+        described = struct.pack("HL", len(program), ctypes.addressof(program))
+        sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
+        return True
+    return False
+
+
+def _number(text: str, what: str, low: int, high: int, url: BusUrl) -> int:
+    if not text.isdigit() or not low <= int(text) <= high:
+        raise BadUrl(f"{url.text!r}: {what}={text} is out of range; use {low} to {high}")
+    return int(text)

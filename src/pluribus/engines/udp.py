@@ -1,0 +1,103 @@
+"""UDP: best effort, the default between known addresses. One socket sends and receives; ``send_all`` goes one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+
+from ..core.errors import BadUrl, TooLarge
+from ..core.limits import PATH_BYTES_LOOPBACK
+from ..core.ports import Address, Datagram, EngineStats
+from ..core.url import BusUrl
+from .binding import bind_by_url, bind_option, path_option
+from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
+
+
+class UdpEngine:
+    name = "udp"
+
+    def __init__(self, url: BusUrl, bind: Address | None, path_bytes: int, *, plain: bool = False) -> None:
+        self._url = url
+        self._bind = bind
+        self._plain = plain
+        self._driver: DatagramSocket | PlainDriver | None = None
+        self._seeds = url.hosts
+        self._targets: tuple[Address, ...] = ()
+        self.address: Address = ("", 0)
+        self.path_bytes = path_bytes
+        self.buffer_bytes = 0
+        self.stats = EngineStats()
+
+    @classmethod
+    def from_url(cls, url: BusUrl, options: dict[str, str]) -> UdpEngine:
+        """Options: ``bind=HOST:PORT``, ``path=BYTES``, ``driver=fast|plain``."""
+        bind = bind_option(options, url)
+        path_bytes = path_option(options, url, bind[0] if bind else url.hosts[0][0])
+        return cls(url, bind, path_bytes, plain=driver_option(options, url))
+
+    @property
+    def writable(self) -> bool:
+        return self._driver is None or self._driver.writable
+
+    async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
+        sock = bind_by_url(socket.SOCK_DGRAM, self._url, self._bind)
+        self.buffer_bytes = ask_for_buffers(sock)
+        self.address = sock.getsockname()[:2]
+        self.set_peers(())
+        self._driver = await drive(sock, self.stats, receive, room, plain=self._plain, path_bytes=self.path_bytes)
+
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None:
+        check_sizes(datagrams, self.path_bytes)
+        if self._driver is not None:
+            self._driver.send(datagrams, to)
+
+    def send_all(self, datagrams: Sequence[bytes]) -> None:
+        for target in self._targets:
+            self.send(datagrams, target)
+
+    def set_peers(self, peers: Sequence[Address]) -> None:
+        """Seeds stay targets for ever: a seed that restarts is found again."""
+        self._targets = tuple(dict.fromkeys(a for a in (*self._seeds, *peers) if a != self.address))
+
+    async def close(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+
+
+async def drive(
+    sock: socket.socket,
+    stats: EngineStats,
+    receive: Callable[[list[Datagram]], None],
+    room: Callable[[], None],
+    *,
+    plain: bool,
+    path_bytes: int,
+) -> DatagramSocket | PlainDriver:
+    """The fast driver, or the plain one where it was asked for or the loop cannot watch a socket."""
+    if not plain:
+        loop = asyncio.get_running_loop()
+        try:
+            loop.remove_reader(sock.fileno())
+        except NotImplementedError:
+            plain = True
+    if plain:
+        return await PlainDriver.open(sock, stats, receive, room)
+    return DatagramSocket(sock, stats, receive, room, segment=path_bytes < PATH_BYTES_LOOPBACK // 4)
+
+
+def check_sizes(datagrams: Sequence[bytes], path_bytes: int) -> None:
+    for datagram in datagrams:
+        if len(datagram) > path_bytes:
+            raise TooLarge(
+                f"a datagram of {len(datagram)} bytes exceeds the path of {path_bytes}: cut it, or raise path= in the URL"
+            )
+
+
+def driver_option(options: dict[str, str], url: BusUrl) -> bool:
+    """Whether the plain driver was asked for."""
+    driver = options.pop("driver", "fast")
+    if driver not in ("fast", "plain"):
+        raise BadUrl(f"{url.text!r}: driver={driver} is unknown; use fast or plain")
+    return driver == "plain"

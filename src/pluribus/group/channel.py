@@ -1,0 +1,131 @@
+"""A channel: one group as one member sees it. Bodies go out by streams, frames come in to an inbox, views change.
+
+The channel is pure; ``runtime.group`` puts ``await`` on it. What it is told by the stack it keeps until the application
+asks, and it calls ``on_arrival``, ``on_room`` and ``on_view`` so that somebody who waits can be woken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import repeat
+
+from ..core.errors import MalformedFrame
+from ..core.frame import Frame, Message
+from ..core.ids import ALL, MemberId
+from ..core.view import View
+from ..stack.events import Consumed, Event
+from ..wire.bodies import decode_bodies
+from .outgoing import Outgoing
+
+CONSUMED_REPORT_BYTES = 128 << 10
+"""A reader that never pauses still reports what it took, so that senders go on while it works."""
+
+
+def nobody() -> None:
+    """The call-back of a channel that nobody waits on."""
+
+
+class Channel:
+    """State of one group in one member."""
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        me: MemberId,
+        path_bytes: int,
+        pass_down: Callable[[Frame], None],
+        tell_down: Callable[[Event], None],
+        *,
+        own: bool = True,
+    ) -> None:
+        self.name = name
+        self.number = number
+        self.me = me
+        self.own = own
+        self.view = View(0, ())
+        self.malformed = 0
+        self.closed = False
+        self.inbox: deque[Frame] = deque()
+        self.on_arrival: Callable[[], None] = nobody
+        self.on_room: Callable[[], None] = nobody
+        self.on_view: Callable[[View], None] = lambda view: None
+        self._path_bytes = path_bytes
+        self._pass_down = pass_down
+        self._tell_down = tell_down
+        self._people: dict[int, MemberId] = {me: me}
+        self._taken: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._taken_bytes = 0
+        self.out = self._stream(ALL)
+        self.direct: dict[int, Outgoing] = {}
+
+    def outgoing(self, to: int) -> Outgoing:
+        """The stream to everybody or to one member."""
+        if to == ALL:
+            return self.out
+        stream = self.direct.get(to)
+        if stream is None:
+            stream = self.direct[to] = self._stream(to)
+        return stream
+
+    def close_batches(self) -> None:
+        self.out.close()
+        for stream in self.direct.values():
+            stream.close()
+
+    def arrived(self, frame: Frame) -> None:
+        """From the stack, in the order that the stack promises."""
+        if frame.sender == self.me and not self.own:
+            self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            return
+        self.inbox.append(frame)
+        self.on_arrival()
+
+    def take(self) -> Iterator[Message]:
+        """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for senders."""
+        frame = self.inbox.popleft()
+        frames, size = self._taken.get(frame.stream, (0, 0))
+        self._taken[frame.stream] = (frames + 1, size + frame.size)
+        self._taken_bytes += frame.size
+        sender = self._people.get(frame.sender)
+        if sender is None:
+            sender = MemberId(frame.sender)
+        try:
+            bodies = decode_bodies(frame.kind, frame.bodies, frame.count)
+        except MalformedFrame:
+            self.malformed += 1
+            return iter(())
+        first = frame.first
+        return map(Message, bodies, repeat(sender), zip(repeat(sender), range(first, first + len(bodies))))
+
+    @property
+    def must_report(self) -> bool:
+        """Whether enough was taken, or the inbox is empty, so that senders should hear of it now."""
+        return bool(self._taken) and (self._taken_bytes >= CONSUMED_REPORT_BYTES or not self.inbox)
+
+    def report_consumed(self) -> None:
+        taken, self._taken, self._taken_bytes = self._taken, {}, 0
+        for (sender, group, to), (frames, size) in taken.items():
+            self._tell_down(Consumed(sender, group, to, frames, size))
+
+    def members_changed(self, members: tuple[int, ...], names: dict[int, str], agreed: bool) -> None:
+        self._people = {member: MemberId(member) for member in (*members, self.me)}
+        people = tuple(self._people[member] for member in members)
+        self.view = View(self.view.number + 1, people, {self._people[m]: name for m, name in names.items()}, agreed)
+        for to in [to for to in self.direct if to not in members]:
+            del self.direct[to]
+        self.on_view(self.view)
+        self.on_room()
+
+    def credited(self, to: int, room_bytes: int) -> None:
+        self.outgoing(to).granted(room_bytes)
+        if room_bytes > 0:
+            self.on_room()
+
+    def validate(self) -> None:
+        assert len(self.out.pending) == 0 or self.out.size > 0
+        assert len(self.direct) <= len(self.view.members)
+
+    def _stream(self, to: int) -> Outgoing:
+        return Outgoing(self.me, self.number, to, self._path_bytes, self._pass_down)

@@ -1,0 +1,122 @@
+"""Dispatch: the top of a stack. Frames find the channel of their group; what channels gathered goes down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.frame import Frame
+from ..core.ids import MemberId, checked_name, number_of
+from ..stack.events import Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members
+from ..stack.layer import Layer
+from .channel import Channel
+
+
+class Dispatch(Layer):
+    """groups: channels, bundling, inboxes"""
+
+    name = "groups"
+    requires = frozenset({"members"})
+    provides = frozenset({"groups"})
+
+    def __init__(self) -> None:
+        self.channels: dict[int, Channel] = {}
+        self.members: dict[int, Members] = {}
+        self.on_gone: Callable[[int, str], None] = lambda member, reason: None
+        self._open: dict[int, Channel] = {}
+        self._scheduled = False
+        self.unwanted = 0
+
+    def join(self, name: str, *, own: bool = True) -> Channel:
+        """Become a member of a group; the channel is live at once, its view follows."""
+        number = number_of(checked_name(name, "the group"))
+        channel = self.channels.get(number)
+        if channel is None:
+            me, path = MemberId(self.node.me), self.ports.engine.path_bytes
+            channel = Channel(name, number, me, path, self.pass_down, self.tell_down, own=own)
+            self.channels[number] = channel
+            self.stimulus(lambda: self.tell_down(JoinGroup(number, name)))
+            known = self.members.get(number)
+            if known is not None:
+                self._show(channel, known)
+        return channel
+
+    def leave(self, channel: Channel) -> None:
+        """Send what waits, give up what was not read, and be no member any more."""
+        if self.channels.pop(channel.number, None) is None:
+            return
+        channel.closed = True
+
+        def go() -> None:
+            channel.close_batches()
+            while channel.inbox:
+                frame = channel.inbox.popleft()
+                self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            channel.report_consumed()
+            self.tell_down(LeaveGroup(channel.number))
+
+        self.stimulus(go)
+
+    def opened(self, channel: Channel) -> None:
+        """A channel's batch got its first body: close it when the loop's turn ends."""
+        self._open[channel.number] = channel
+        if not self._scheduled:
+            self._scheduled = True
+            self.ports.clock.call_soon(self._turn_ended)
+
+    def flush(self, channel: Channel) -> None:
+        """A batch is full: send it now."""
+        self.stimulus(channel.close_batches)
+
+    def consumed(self, channel: Channel) -> None:
+        self.stimulus(channel.report_consumed)
+
+    def _turn_ended(self) -> None:
+        self._scheduled = False
+        self.stimulus(self._close_all)
+
+    def _close_all(self) -> None:
+        opened, self._open = self._open, {}
+        for channel in opened.values():
+            channel.close_batches()
+
+    def up(self, frame: Frame) -> None:
+        channel = self.channels.get(frame.group)
+        if channel is None or not frame.count:
+            self.unwanted += 1
+            if frame.count:
+                self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            return
+        channel.arrived(frame)
+
+    def event_up(self, event: Event) -> None:
+        if isinstance(event, Credit):
+            channel = self.channels.get(event.group)
+            if channel is not None:
+                channel.credited(event.to, event.room_bytes)
+        elif isinstance(event, Members):
+            if event.members:
+                self.members[event.group] = event
+            else:
+                self.members.pop(event.group, None)
+            channel = self.channels.get(event.group)
+            if channel is not None:
+                self._show(channel, event)
+        elif isinstance(event, Gone):
+            self.on_gone(event.member, event.reason)
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "channels": len(self.channels),
+            "unwanted": self.unwanted,
+            "malformed": sum(channel.malformed for channel in self.channels.values()),
+            "inbox_frames": sum(len(channel.inbox) for channel in self.channels.values()),
+        }
+
+    def validate(self) -> None:
+        for channel in self.channels.values():
+            channel.validate()
+
+    @staticmethod
+    def _show(channel: Channel, event: Members) -> None:
+        channel.members_changed(event.members, event.names, event.agreed)

@@ -1,0 +1,105 @@
+"""What a member sends on one stream: bodies gather here and leave as frames.
+
+The batch is open while the loop's turn lasts. It closes when the turn ends, when it is full, when a body of another kind
+comes, or when the window ends; closing cuts it into frames that fit the path. Between two closings a send is one list
+append, so ``pending``, ``size`` and ``room`` are plain attributes that the runtime's ``send`` reads and writes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+from ..core.errors import TooLarge
+from ..core.frame import Frame
+from ..core.limits import BATCH_MESSAGES_MAX, BODY_OVERHEAD_BYTES, FRAME_OVERHEAD_BYTES, PATH_BYTES_LOOPBACK
+from ..wire.bodies import BYTES, Kind, join_bodies
+
+UNLIMITED_BYTES = 1 << 62
+
+
+class Outgoing:
+    """One stream's open batch and its place in the sequence."""
+
+    __slots__ = ("_pass_down", "_path", "_sender", "first", "group", "kind", "me", "pending", "room", "size", "to")
+
+    def __init__(self, me: int, group: int, to: int, path_bytes: int, pass_down: Callable[[Frame], None]) -> None:
+        self.me = me
+        self._sender = int(me)  # msgspec encodes exact ints only
+        self.group = group
+        self.to = int(to)
+        self.first = 0
+        self.kind: Kind = BYTES
+        self.pending: list[bytes] = []
+        self.size = 0
+        self.room = 0
+        self._path = path_bytes - FRAME_OVERHEAD_BYTES
+        self._pass_down = pass_down
+        self.granted(UNLIMITED_BYTES)
+
+    def granted(self, room_bytes: int) -> None:
+        """How large the open batch may grow: several frames on a short path, so that the kernel can segment them."""
+        self.room = min(max(self._path, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES), room_bytes)
+
+    def fits(self, kind: Kind, size: int) -> bool:
+        """Whether a body may join the open batch. An empty one takes any body while the window is open at all: a window
+        smaller than a message would otherwise wait for ever."""
+        if not self.pending:
+            return self.room > 0
+        return kind == self.kind and self.size + size + BODY_OVERHEAD_BYTES <= self.room
+
+    def check(self, size: int) -> None:
+        if size + BODY_OVERHEAD_BYTES > self._path:
+            raise TooLarge(
+                f"a body of {size:,} bytes does not fit a datagram of this path ({self._path - BODY_OVERHEAD_BYTES:,} "
+                "bytes): this stack does not cut messages, choose one that does or send it in parts"
+            )
+
+    def add(self, kind: Kind, encoded: bytes) -> int:
+        """Append a body that fits; its sequence number."""
+        self.kind = kind
+        self.pending.append(encoded)
+        self.size += len(encoded) + BODY_OVERHEAD_BYTES
+        return self.first + len(self.pending) - 1
+
+    def close(self) -> None:
+        """Send what gathered, as frames that fit the path."""
+        if not self.pending:
+            return
+        pending, self.pending, self.size = self.pending, [], 0
+        kind = self.kind
+        for bodies, size in self._cut(pending):
+            frame = Frame(
+                sender=self._sender,
+                to=self.to,
+                group=self.group,
+                first=self.first,
+                count=len(bodies),
+                size=size,
+                kind=kind,
+                headers=[],
+                bodies=join_bodies(kind, bodies),
+            )
+            self.first += len(bodies)
+            self._pass_down(frame)
+
+    def _cut(self, pending: list[bytes]) -> Iterator[tuple[list[bytes], int]]:
+        """Runs of bodies that fit a frame each, with their size. Equal bodies, the usual case, cost no loop."""
+        sizes = list(map(len, pending))
+        total = sum(sizes)
+        if total + BODY_OVERHEAD_BYTES * len(pending) <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
+            yield pending, total
+            return
+        if min(sizes) == max(sizes):
+            step = max(min(self._path // (sizes[0] + BODY_OVERHEAD_BYTES), BATCH_MESSAGES_MAX), 1)
+            for at in range(0, len(pending), step):
+                run = pending[at : at + step]
+                yield run, sizes[0] * len(run)
+            return
+        ends = list(accumulate(size + BODY_OVERHEAD_BYTES for size in sizes))
+        start, base = 0, 0
+        for at, end in enumerate(ends):
+            if end - base > self._path or at - start >= BATCH_MESSAGES_MAX:
+                yield pending[start:at], sum(sizes[start:at])
+                start, base = at, ends[at - 1]
+        yield pending[start:], sum(sizes[start:])

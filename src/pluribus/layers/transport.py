@@ -1,0 +1,108 @@
+"""Transport: the bottom of every stack; frames become datagrams, datagrams become frames.
+
+Promises: what the engine delivers and the codec accepts goes up, in lists as it came; everything else is counted, logged
+once a peer, and dropped. No frame, whatever is in it, raises into the loop: a layer above that fails on one is reported
+as ``faulty`` and the node goes on.
+
+A member is reached at the address where its frames come from, until presence or membership says better.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ..core.errors import MalformedFrame
+from ..core.frame import Frame
+from ..core.ids import ALL, MemberId
+from ..core.limits import LOGGED_PEERS_MAX, PEERS_MAX
+from ..core.ports import Address, Datagram
+from ..stack.events import Addresses, Event
+from ..stack.layer import Layer
+
+log = logging.getLogger(__name__)
+
+
+class Transport(Layer):
+    """datagrams to and from the engine"""
+
+    name = "transport"
+    provides = frozenset({"datagrams"})
+
+    def __init__(self) -> None:
+        self._to_all: list[bytes] = []
+        self._to_one: dict[int, list[bytes]] = {}
+        self._addresses: dict[int, Address] = {}
+        self._logged: set[object] = set()
+        self.malformed = 0
+        self.faulty = 0
+        self.unknown_destination = 0
+
+    def down(self, frame: Frame) -> None:
+        datagram = self.node.codec.encode(frame)
+        if frame.to == ALL:
+            self._to_all.append(datagram)
+        else:
+            self._to_one.setdefault(frame.to, []).append(datagram)
+
+    def settle(self) -> None:
+        engine = self.ports.engine
+        if self._to_all:
+            waiting, self._to_all = self._to_all, []
+            engine.send_all(waiting)
+        if self._to_one:
+            one_by_one, self._to_one = self._to_one, {}
+            for member, datagrams in one_by_one.items():
+                address = self._addresses.get(member)
+                if address is None:
+                    self.unknown_destination += len(datagrams)
+                else:
+                    engine.send(datagrams, address)
+
+    def receive(self, datagrams: list[Datagram]) -> None:
+        """The engine's call-back, inside a stimulus."""
+        decode, pass_up, me, addresses = self.node.codec.decode, self.pass_up, self.node.me, self._addresses
+        for data, source in datagrams:
+            try:
+                frame = decode(data)
+            except MalformedFrame as error:
+                self.malformed += 1
+                self._log_once(source, "a malformed datagram", error)
+                continue
+            sender = frame.sender
+            if sender == me or (frame.to != ALL and frame.to != me):
+                continue
+            if sender not in addresses:
+                if len(addresses) >= PEERS_MAX:
+                    del addresses[next(iter(addresses))]
+                addresses[sender] = source
+            try:
+                pass_up(frame)
+            except Exception as error:  # a node never dies of a frame; the counter and the log say that one tried
+                self.faulty += 1
+                self._log_once((source, "faulty"), "a frame that a layer could not handle", error, trace=True)
+
+    def event_down(self, event: Event) -> None:
+        if isinstance(event, Addresses):
+            self._addresses = dict(event.addresses)
+            self.ports.engine.set_peers(list(event.addresses.values()))
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "malformed": self.malformed,
+            "faulty": self.faulty,
+            "unknown_destination": self.unknown_destination,
+            **{name: getattr(self.ports.engine.stats, name) for name in self.ports.engine.stats.__struct_fields__},
+        }
+
+    def validate(self) -> None:
+        assert len(self._addresses) <= PEERS_MAX
+        assert len(self._logged) <= LOGGED_PEERS_MAX
+        assert not self._to_all and not self._to_one, "a settled transport holds nothing back"
+
+    def _log_once(self, peer: object, what: str, error: Exception, *, trace: bool = False) -> None:
+        if peer in self._logged or len(self._logged) >= LOGGED_PEERS_MAX:
+            return
+        self._logged.add(peer)
+        me = MemberId(self.node.me)
+        log.warning("%s dropped %s from %s: %s (said once a peer)", me, what, peer, error, exc_info=trace)

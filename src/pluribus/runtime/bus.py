@@ -1,0 +1,183 @@
+"""The bus as an application holds it, and the way onto it: ``pluribus.connect``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator
+from functools import partial
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, PluribusError
+from ..core.ids import MemberId, checked_name, new_member_id
+from ..core.ports import Datagram, Engine, Ports
+from ..core.url import DEFAULT_URL, BusUrl, parse_url
+from ..engines import engine_for
+from ..group.dispatch import Dispatch
+from ..layers import CATALOGUE
+from ..layers.transport import Transport
+from ..stack.layer import Layer, Node
+from ..stack.specification import build
+from ..stack.stack import Stack
+from .clock import LoopClock, real_random
+from .group import Group
+from .lateness import watch_loop
+
+BEST_EFFORT = "transport | presence | window | groups"
+ORDERS = ("none",)
+
+
+class Bus:
+    """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
+
+    def __init__(self, url: BusUrl, name: str, ports: Ports, specification: str = BEST_EFFORT) -> None:
+        self.url = url
+        self.name = name
+        self.me: MemberId = new_member_id(ports.random.getrandbits(64))
+        layers = build(specification, {**CATALOGUE, Dispatch.name: Dispatch})
+        self._engine = ports.engine
+        self._stack = Stack(layers, ports, Node(int(self.me), name, url.bus))
+        self._transport = _only(layers, Transport)
+        self._dispatch = _only(layers, Dispatch)
+        self._groups: dict[str, Group] = {}
+        self._closed = False
+        self._stop_watch: Callable[[], None] = lambda: None
+
+    async def open(self) -> None:
+        await self._stack.ports.engine.open(self._receive, self._room)
+        self._stack.start()
+
+    async def group(self, name: str, *, order: str = "none", own: bool = True) -> Group:
+        """Join a group. ``own=False``: this member does not hear itself. Asking again gives the same group."""
+        self._check_open()
+        if order not in ORDERS:
+            raise BadInput(f"order={order!r} is not offered by the stack of this bus: use {' or '.join(ORDERS)}")
+        group = self._groups.get(name)
+        if group is not None:
+            if self._dispatch.channels[group._channel.number].own is not own:
+                raise GroupMismatch(f"group {name!r} is open with own={not own}: close it first, or ask for the same")
+            return group
+        channel = self._dispatch.join(name, own=own)
+        group = self._groups[name] = Group(channel, self._dispatch, self._left)
+        return group
+
+    @property
+    def members(self) -> dict[MemberId, str]:
+        """Everybody on the bus now, by name; this member included."""
+        known = self._dispatch.members.get(0)
+        return {MemberId(member): name for member, name in known.names.items()} if known else {self.me: self.name}
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """What each layer counted, by its name."""
+        return self._stack.stats()
+
+    def describe(self) -> str:
+        """The stack, top to bottom, a line a layer."""
+        return str(self._stack)
+
+    def validate(self) -> None:
+        """Assert the invariants of every layer; for tests and the simulator."""
+        self._stack.validate()
+
+    async def close(self) -> None:
+        """Leave: groups are closed, what was sent is handed to the engine, the others are told."""
+        if self._closed:
+            return
+        for group in list(self._groups.values()):
+            await group.close()
+        self._closed = True
+        self._stack.stop()
+        self._stop_watch()
+        await self._engine.close()
+
+    def abandon(self) -> None:
+        """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
+        self._closed = True
+        self._stack.abandon()
+        for group in self._groups.values():
+            group.abandon()
+
+    def _receive(self, datagrams: list[Datagram]) -> None:
+        self._stack.run(partial(self._transport.receive, datagrams))
+
+    def _room(self) -> None:
+        for channel in self._dispatch.channels.values():
+            channel.on_room()
+
+    def _left(self, group: Group) -> None:
+        self._groups.pop(group.name, None)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the bus is closed: connect again")
+
+    async def __aenter__(self) -> Bus:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class connect:  # noqa: N801 - reads as a function: `async with connect(url) as bus` or `bus = await connect(url)`
+    """Join the bus that a URL names.
+
+    The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
+    ``name`` is how others see this member. ``stack`` is a specification, bottom first; every member needs the same.
+    """
+
+    def __init__(self, url: str | None = None, *, name: str | None = None, stack: str = BEST_EFFORT) -> None:
+        self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
+        self._name = name
+        self._stack = stack
+        self._bus: Bus | None = None
+
+    def __await__(self) -> Generator[Any, None, Bus]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> Bus:
+        self._bus = await self._connect()
+        return self._bus
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bus is not None:
+            await self._bus.close()
+
+    async def _connect(self) -> Bus:
+        url = parse_url(self._url)
+        name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
+        loop = asyncio.get_running_loop()
+        ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine_for(url))
+        bus = await opened(url, name, ports, self._stack)
+        bus._stop_watch = watch_loop(loop)
+        return bus
+
+
+async def opened(url: BusUrl, name: str, ports: Ports, specification: str) -> Bus:
+    """A bus that is open, or the reason why not, with the engine closed again."""
+    bus = Bus(url, name, ports, specification)
+    engine: Engine = ports.engine
+    try:
+        await bus.open()
+    except PluribusError:
+        await engine.close()
+        raise
+    return bus
+
+
+L = TypeVar("L", bound=Layer)
+
+
+def _only(layers: list[Layer], kind: type[L]) -> L:
+    found = [layer for layer in layers if isinstance(layer, kind)]
+    if len(found) != 1:
+        raise BadStack(f"a bus needs exactly one layer {kind.name!r}: {BEST_EFFORT!r} is an example")
+    return found[0]

@@ -1,0 +1,28 @@
+"""Real time and real chance, as ports."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from ..core.ports import Timer
+
+
+class LoopClock:
+    """The running loop's time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.now = loop.time
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        return self._loop.call_later(delay_s, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
+
+def real_random() -> random.Random:
+    """Seeded by the operating system; identities need no more than to differ."""
+    return random.SystemRandom()

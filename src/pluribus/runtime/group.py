@@ -1,0 +1,213 @@
+"""The application's hold on a group: ``await send``, ``async for``, views.
+
+``send`` returns when the message is admitted to the window: at once while there is room, else when there is. Its fast path
+is one list append. Whoever sends or iterates without ever waiting gives the loop a turn after ``TURN_S_MAX`` of work, so
+that a busy member still answers the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from ..core.errors import BadInput, Closed, Overflow
+from ..core.frame import Message
+from ..core.ids import ALL, MemberId, MessageId
+from ..core.limits import TURN_S_MAX
+from ..core.view import View
+from ..group.channel import Channel
+from ..group.dispatch import Dispatch
+from ..wire.bodies import BYTES, encode_body
+
+_FAST_OVERHEAD_BYTES = 5  # a literal of limits.BODY_OVERHEAD_BYTES, for the fast path
+
+
+class Group:
+    """Made by ``bus.group(name)``. Iterate it for messages; a message that was not read waits in its inbox."""
+
+    __slots__ = ("_arrivals", "_channel", "_current", "_dispatch", "_left", "_now", "_opened", "_out", "_rooms", "_since", "_view_waiters")
+
+    def __init__(self, channel: Channel, dispatch: Dispatch, left: Callable[[Group], None]) -> None:
+        self._channel = channel
+        self._out = channel.out
+        self._dispatch = dispatch
+        self._opened = dispatch.opened
+        self._left = left
+        self._current: Iterator[Message] = iter(())
+        self._arrivals: list[asyncio.Future[None]] = []
+        self._rooms: list[asyncio.Future[None]] = []
+        self._view_waiters: list[asyncio.Future[None]] = []
+        self._now = dispatch.ports.clock.now
+        self._since = 0.0
+        channel.on_arrival = lambda: _wake(self._arrivals)
+        channel.on_room = lambda: _wake(self._rooms)
+        channel.on_view = lambda view: _wake(self._view_waiters)
+
+    @property
+    def name(self) -> str:
+        return self._channel.name
+
+    @property
+    def me(self) -> MemberId:
+        return self._channel.me
+
+    @property
+    def view(self) -> View:
+        """The members now; ``views()`` tells of every change."""
+        return self._channel.view
+
+    @property
+    def closed(self) -> bool:
+        return self._channel.closed
+
+    async def send(
+        self,
+        body: Any,
+        *,
+        to: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - 0 means: raise instead of waiting
+    ) -> MessageId:
+        """Send to every member, or to one; return the message's identity once the window has admitted it.
+
+        Waits while a receiver's window is full. With ``timeout`` it raises ``Overflow`` instead of waiting longer; the
+        message was then not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once.
+        """
+        out = self._out
+        if to is None and type(body) is bytes and out.kind == BYTES:
+            size = out.size + len(body) + _FAST_OVERHEAD_BYTES
+            pending = out.pending
+            if size <= out.room and pending:
+                out.size = size
+                pending.append(body)
+                return (out.me, out.first + len(pending) - 1)
+        return await self._send(body, ALL if to is None else to, timeout)
+
+    async def _send(self, body: Any, to: int, timeout: float | None) -> MessageId:  # noqa: ASYNC109
+        channel = self._channel
+        kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+        if to != ALL and to not in channel.view:
+            raise BadInput(f"{MemberId(to)!r} is not a member of {channel.name!r} now: look at its view")
+        out = channel.outgoing(to)
+        out.check(len(encoded))
+        while True:
+            if channel.closed:
+                raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
+            writable = self._dispatch.ports.engine.writable
+            if writable and out.fits(kind, len(encoded)):
+                break
+            if writable and out.pending:
+                self._dispatch.flush(channel)
+                if self._now() - self._since > TURN_S_MAX:
+                    await asyncio.sleep(0)
+                    self._since = self._now()
+            else:
+                await self._wait(self._rooms, timeout, "has no room: a receiver does not read, or reads too slowly")
+                self._since = self._now()
+        if not out.pending:
+            self._opened(channel)
+        return (out.me, out.add(kind, encoded))
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        channel = self._channel
+        inbox = channel.inbox
+        since = self._now()
+        while True:
+            for message in self._current:
+                yield message
+            if channel.must_report:
+                self._dispatch.consumed(channel)
+            if self._now() - since > TURN_S_MAX:
+                await asyncio.sleep(0)
+                since = self._now()
+            while not inbox:
+                if channel.closed:
+                    return
+                await self._wait(self._arrivals, None, "")
+                since = self._now()
+            self._current = channel.take()
+
+    async def receive(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109
+        """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        channel = self._channel
+        async with asyncio.timeout(timeout):
+            while True:
+                for message in self._current:
+                    return message
+                if channel.must_report:
+                    self._dispatch.consumed(channel)
+                while not channel.inbox:
+                    if channel.closed:
+                        raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
+                    await self._wait(self._arrivals, None, "")
+                self._current = channel.take()
+
+    async def views(self) -> AsyncIterator[View]:
+        """The view now, and every later one; one that was replaced before it could be shown is skipped."""
+        shown = -1
+        while not self._channel.closed:
+            view = self._channel.view
+            if view.number != shown:
+                shown = view.number
+                yield view
+            else:
+                await self._wait(self._view_waiters, None, "")
+
+    async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:  # noqa: ASYNC109
+        """The first view with at least so many members."""
+        async with asyncio.timeout(timeout):
+            async for view in self.views():
+                if len(view) >= members:
+                    return view
+        raise Closed(f"group {self.name!r} was closed while waiting for {members} members")
+
+    async def close(self) -> None:
+        """Leave the group; what was sent before is on its way, what was not read is given up."""
+        if not self._channel.closed:
+            self._dispatch.leave(self._channel)
+            self._left(self)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """As a crash would leave it: closed, and nobody waits for it."""
+        self._channel.closed = True
+        for waiters in (self._arrivals, self._rooms, self._view_waiters):
+            _wake(waiters)
+
+    async def __aenter__(self) -> Group:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _wait(self, waiters: list[asyncio.Future[None]], timeout: float | None, why: str) -> None:  # noqa: ASYNC109
+        if timeout is not None and timeout <= 0:
+            raise Overflow(f"group {self.name!r} {why}")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters.append(waiter)
+        try:
+            if timeout is None:
+                await waiter
+                return
+            async with asyncio.timeout(timeout):
+                await waiter
+        except TimeoutError:
+            raise Overflow(f"group {self.name!r} {why}") from None
+        finally:
+            if waiter in waiters:
+                waiters.remove(waiter)
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    if not waiters:
+        return
+    woken, waiters[:] = waiters[:], []
+    for waiter in woken:
+        if not waiter.done():
+            waiter.set_result(None)

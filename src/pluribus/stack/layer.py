@@ -1,0 +1,98 @@
+"""A layer: one protocol between two neighbours.
+
+Theory of operation
+-------------------
+Frames go down to the network and up to the application. A layer overrides ``down`` or ``up`` only if it has something to
+do there: ``Stack`` links each layer to the next one that does, so a layer that only watches events costs a frame nothing.
+
+A *stimulus* is one call from outside: a list of datagrams, a timer, a call of the application. When a stimulus has been
+handled, ``settle`` is called on every layer from the top to the bottom, once: there batches are closed, acknowledgements
+joined and datagrams handed to the engine. That is the bundling by back-pressure: no timer delays anything, and whatever
+came together goes out together.
+
+Layers do no I/O. Time, randomness and bytes come from ``self.ports``; a layer that imports asyncio, socket, time or
+random is refused by the house test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ..core.frame import Frame, Header
+from ..core.ports import Ports, Timer
+from ..wire.codec import Codec
+from .events import Event
+
+
+class Node:
+    """What a layer may know of the member it works for."""
+
+    __slots__ = ("bus", "codec", "fingerprint", "me", "name")
+
+    def __init__(self, me: int, name: str, bus: str) -> None:
+        self.me = me
+        self.name = name
+        self.bus = bus
+        self.fingerprint = ""
+        self.codec = Codec(bus)  # the stack replaces it with one that knows the headers of its layers
+
+
+class Layer:
+    """Subclass it, name it, say what it requires of the layers below and what it provides to those above."""
+
+    name: ClassVar[str] = ""
+    requires: ClassVar[frozenset[str]] = frozenset()
+    provides: ClassVar[frozenset[str]] = frozenset()
+    headers: ClassVar[tuple[type[Header], ...]] = ()
+
+    ports: Ports
+    node: Node
+    pass_up: Callable[[Frame], None]
+    pass_down: Callable[[Frame], None]
+    tell_up: Callable[[Event], None]
+    tell_down: Callable[[Event], None]
+    stimulus: Callable[[Callable[[], None]], None]
+
+    def start(self) -> None:
+        """The stack is linked and the engine open."""
+
+    def stop(self) -> None:
+        """Say goodbye if the protocol has one; timers are cancelled by the stack."""
+
+    def down(self, frame: Frame) -> None:
+        self.pass_down(frame)
+
+    def up(self, frame: Frame) -> None:
+        self.pass_up(frame)
+
+    def event_down(self, event: Event) -> None:
+        self.tell_down(event)
+
+    def event_up(self, event: Event) -> None:
+        self.tell_up(event)
+
+    def settle(self) -> None:
+        """The stimulus is over: send what was gathered."""
+
+    def stats(self) -> dict[str, Any]:
+        return {}
+
+    def validate(self) -> None:
+        """Assert every invariant; called by tests and by the simulator."""
+
+    def options(self) -> dict[str, Any]:
+        """What distinguishes this layer from another of its class: printed, and part of the stack's fingerprint."""
+        return {}
+
+    def wrap_ports(self, ports: Ports) -> Ports:
+        """A layer that watches or bends the world (trace, faults) may put itself between it and the whole stack."""
+        return ports
+
+    def after(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Call later, as a stimulus of its own."""
+        return self.ports.clock.call_later(delay_s, lambda: self.stimulus(callback))
+
+    def __str__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self.options().items())
+        return f"{self.name}({shown})" if shown else self.name

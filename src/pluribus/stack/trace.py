@@ -1,0 +1,264 @@
+"""The trace: every stimulus of a stack, in order, so that the run can be had again.
+
+Theory of operation
+-------------------
+A stack without I/O is a function of its stimuli: datagrams, timers that fire, calls of the application, the clock's and
+the random port's answers. The trace layer stands at the top of a stack, where it sees what the application sends and
+joins, and puts itself between the stack and its ports, where it sees the rest. ``replay`` feeds the records to a new
+stack of the same specification and compares what that stack hands to its engine, byte for byte.
+
+Records are msgpack, a length before each, in whatever takes bytes (a file, a list). A trace of a real process and one of
+a simulated host have the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from ..core.errors import BadInput
+from ..core.frame import Frame
+from ..core.ports import Address, Datagram, EngineStats, Ports, Timer
+from .events import Event
+from .layer import Layer
+
+Write = Callable[[bytes], Any]
+
+NOW, TIMER, DATAGRAMS, RANDOM, DOWN, EVENT, SENT, SENT_ALL = range(8)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """One stimulus or one effect. ``value`` is what its kind needs."""
+
+    kind: int
+    value: Any
+
+
+_decode = msgspec.msgpack.Decoder(Record).decode
+
+
+class Trace(Layer):
+    """records every stimulus, so that the run can be replayed"""
+
+    name = "trace"
+
+    def __init__(self, write: Write | None = None) -> None:
+        self.records: list[bytes] = []
+        self._write = write or self.records.append
+
+    def record(self, kind: int, value: Any) -> None:
+        self._write(_encode(Record(kind, value)))
+
+    def wrap_ports(self, ports: Ports) -> Ports:
+        return Ports(
+            clock=_TracedClock(ports.clock, self.record),
+            random=_TracedRandom(ports.random, self.record),
+            engine=_TracedEngine(ports.engine, self.record),
+            store=ports.store,
+        )
+
+    def down(self, frame: Frame) -> None:
+        self.record(DOWN, frame)
+        self.pass_down(frame)
+
+    def event_down(self, event: Event) -> None:
+        self.record(EVENT, [type(event).__name__, msgspec.structs.astuple(event)])
+        self.tell_down(event)
+
+    def stats(self) -> dict[str, Any]:
+        return {"records": len(self.records)}
+
+
+class _TracedClock:
+    def __init__(self, clock: Any, record: Callable[[int, Any], None]) -> None:
+        self._clock = clock
+        self._record = record
+        self._timers = 0
+        self.call_soon = clock.call_soon
+
+    def now(self) -> float:
+        now: float = self._clock.now()
+        self._record(NOW, now)
+        return now
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        number, self._timers = self._timers, self._timers + 1
+
+        def fire() -> None:
+            self._record(TIMER, number)
+            callback()
+
+        timer: Timer = self._clock.call_later(delay_s, fire)
+        return timer
+
+
+class _TracedRandom:
+    """Answers of chance are recorded as they were; ``shuffle`` and ``sample`` by the order they made."""
+
+    def __init__(self, random: Any, record: Callable[[int, Any], None]) -> None:
+        self._random = random
+        self._record = record
+
+    def _noted(self, answer: Any) -> Any:
+        self._record(RANDOM, answer)
+        return answer
+
+    def random(self) -> float:
+        return float(self._noted(self._random.random()))
+
+    def getrandbits(self, k: int, /) -> int:
+        return int(self._noted(self._random.getrandbits(k)))
+
+    def randrange(self, start: int, stop: int = 0) -> int:
+        return int(self._noted(self._random.randrange(start, stop)))
+
+    def choice(self, seq: Sequence[Any]) -> Any:
+        return seq[self._noted(self._random.randrange(0, len(seq)))]
+
+    def shuffle(self, x: list[Any]) -> None:
+        order = list(range(len(x)))
+        self._random.shuffle(order)
+        x[:] = [x[at] for at in self._noted(order)]
+
+    def sample(self, population: Sequence[Any], k: int) -> list[Any]:
+        return [population[at] for at in self._noted(self._random.sample(range(len(population)), k))]
+
+
+class _TracedEngine:
+    def __init__(self, engine: Any, record: Callable[[int, Any], None]) -> None:
+        self._engine = engine
+        self._record = record
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
+        def received(datagrams: list[Datagram]) -> None:
+            self._record(DATAGRAMS, datagrams)
+            receive(datagrams)
+
+        await self._engine.open(received, room)
+
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None:
+        self._record(SENT, [list(datagrams), to])
+        self._engine.send(datagrams, to)
+
+    def send_all(self, datagrams: Sequence[bytes]) -> None:
+        self._record(SENT_ALL, list(datagrams))
+        self._engine.send_all(datagrams)
+
+
+class ReplayPorts:
+    """The world as the trace tells it. Hand ``ports`` to a stack of the same layers, then ``run`` it to the end."""
+
+    def __init__(self, records: Iterable[bytes], address: Address, path_bytes: int, buffer_bytes: int) -> None:
+        self._records: list[Record] = [_decode(record) for record in records]
+        self._at = 0
+        self._timers: list[Callable[[], None]] = []
+        self._soon: list[Callable[[], None]] = []
+        self.name = "replay"
+        self.address = address
+        self.path_bytes = path_bytes
+        self.buffer_bytes = buffer_bytes
+        self.writable = True
+        self.stats = EngineStats()
+        self.ports = Ports(clock=self, random=_ReplayRandom(self), engine=self)  # type: ignore[arg-type]
+
+    def expect(self, kind: int) -> Any:
+        """The next record must be an answer or an effect of this kind, or the run is not the recorded one."""
+        if self._at >= len(self._records) or self._records[self._at].kind != kind:
+            raise BadInput(f"the replay left the trace at record {self._at}: use the same release, stack and options")
+        self._at += 1
+        return self._records[self._at - 1].value
+
+    def run(self, receive: Callable[[list[Datagram]], None], call: Callable[[int, Any], None]) -> int:
+        """Feed every recorded stimulus; ``call`` gets what the application did. Returns how many records matched."""
+        while self._at < len(self._records):
+            record = self._records[self._at]
+            self._at += 1
+            if record.kind == TIMER:
+                self._timers[record.value]()
+            elif record.kind == DATAGRAMS:
+                receive([(bytes(data), (address[0], address[1])) for data, address in record.value])
+            elif record.kind in (DOWN, EVENT):
+                call(record.kind, record.value)
+            else:
+                raise BadInput(f"the replay did less than the trace at record {self._at - 1}: use the same release and stack")
+        return self._at
+
+    # The clock
+
+    def now(self) -> float:
+        return float(self.expect(NOW))
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        self._timers.append(callback)
+        return _NoTimer()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """The application's batches come from the trace already closed."""
+
+    # The engine
+
+    async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def set_peers(self, peers: Sequence[Address]) -> None: ...
+
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None:
+        self._same(self.expect(SENT), [list(datagrams), list(to)])
+
+    def send_all(self, datagrams: Sequence[bytes]) -> None:
+        self._same(self.expect(SENT_ALL), list(datagrams))
+
+    def _same(self, recorded: Any, replayed: Any) -> None:
+        if recorded != replayed:
+            raise BadInput(f"record {self._at - 1} was sent otherwise in the replay: use the same release and stack")
+
+
+class _ReplayRandom:
+    def __init__(self, replay: ReplayPorts) -> None:
+        self._next = lambda: replay.expect(RANDOM)
+
+    def random(self) -> float:
+        return float(self._next())
+
+    def getrandbits(self, k: int, /) -> int:
+        return int(self._next())
+
+    def randrange(self, start: int, stop: int = 0) -> int:
+        return int(self._next())
+
+    def choice(self, seq: Sequence[Any]) -> Any:
+        return seq[self._next()]
+
+    def shuffle(self, x: list[Any]) -> None:
+        x[:] = [x[at] for at in self._next()]
+
+    def sample(self, population: Sequence[Any], k: int) -> list[Any]:
+        return [population[at] for at in self._next()]
+
+
+class _NoTimer:
+    def cancel(self) -> None:
+        """A cancelled timer is one that the trace never fires."""
+
+
+def read_records(data: bytes) -> Iterator[bytes]:
+    """The records of a trace file, each behind four bytes of length."""
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        if at + 4 + size > len(data):
+            raise BadInput(f"the trace ends in the middle of a record at byte {at}: it was cut short")
+        yield data[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def file_writer(write: Write) -> Write:
+    """A ``write`` for ``Trace`` that puts the length before each record."""
+    return lambda record: write(len(record).to_bytes(4, "big") + record)

@@ -1,0 +1,124 @@
+"""Message bodies: what an application may send, and how a batch of them is encoded and decoded in one go.
+
+Every batch has one *kind*: bytes as they are, text, plain data (numbers, strings, lists, dictionaries), or the name of a
+registered type. Bodies other than bytes are encoded one at a time when they are sent, because the sender may change the
+object afterwards and must hear at once of what cannot travel; joined behind an array header they are decoded by one
+call. Nothing is ever pickled, and a type arrives as itself only where the receiving program registered it too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..core.errors import BadBody, BadInput, MalformedFrame, TooLarge
+from ..core.ids import checked_name
+from ..core.limits import BODY_BYTES_MAX, TYPES_MAX
+from .codec import DECODE_ERRORS
+
+BYTES, TEXT, DATA = 0, 1, 2
+
+Kind = int | str
+T = TypeVar("T")
+
+
+class Opaque(msgspec.Struct, frozen=True):
+    """A body of a type that this program did not register: its name and its encoded fields."""
+
+    kind: str
+    encoded: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_names: dict[type, str] = {}
+_decoders: dict[Kind, Callable[[Any], list[Any]]] = {
+    BYTES: msgspec.msgpack.Decoder(list[bytes]).decode,
+    TEXT: msgspec.msgpack.Decoder(list[str]).decode,
+    DATA: msgspec.msgpack.Decoder(list[Any]).decode,
+}
+_decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+def register(cls: type[T], name: str | None = None) -> type[T]:
+    """Let instances of ``cls`` (a msgspec.Struct or a dataclass) travel; usable as a decorator.
+
+    Both sides register the type under the same name, by default the class's own. Registering it twice is harmless,
+    registering another class under a taken name raises ``BadInput``.
+    """
+    if not (isinstance(cls, type) and (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls))):
+        raise BadInput(f"{cls!r} cannot be registered: make it a msgspec.Struct or a dataclass")
+    name = checked_name(name or cls.__name__, "the type name")
+    taken = next((other for other, taken in _names.items() if taken == name and other is not cls), None)
+    if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise BadInput(f"the type name {name!r} belongs to {taken.__module__}.{taken.__qualname__}: pass another name=")
+    if len(_names) >= TYPES_MAX:
+        raise TooLarge(f"{TYPES_MAX} types are registered already: register classes, not values")
+    if taken is not None:  # a class defined again, as notebooks do
+        del _names[taken]
+    _decoders[name] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
+    _names[cls] = name
+    return cls
+
+
+def encode_body(body: object) -> tuple[Kind, bytes]:
+    """The kind of a body and its bytes, for everything but plain ``bytes`` (which travel as they are)."""
+    kind: Kind | None = _names.get(type(body))
+    if kind is None:
+        if isinstance(body, bytes | bytearray | memoryview):
+            return BYTES, _checked(bytes(body))
+        if isinstance(body, str):
+            kind = TEXT
+        elif isinstance(body, msgspec.Struct) or dataclasses.is_dataclass(body):
+            raise BadBody(f"{type(body).__name__} is not registered: call pluribus.register({type(body).__name__}) first")
+        else:
+            kind = DATA
+    try:
+        return kind, _checked(_encode(body))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        if isinstance(error, BadInput):
+            raise
+        what = type(body).__name__
+        raise BadBody(f"a {what} cannot travel ({error}): send bytes, text, data or a registered type") from None
+
+
+def join_bodies(kind: Kind, encoded: list[bytes]) -> list[bytes] | msgspec.Raw:
+    """The ``bodies`` of a frame from the bodies of one kind."""
+    if kind == BYTES:
+        return encoded
+    return msgspec.Raw(array_header(len(encoded)) + b"".join(encoded))
+
+
+def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int) -> list[Any]:
+    """The bodies of a frame; ``MalformedFrame`` when they are not what the frame says."""
+    if isinstance(bodies, list):  # never left this process
+        return bodies
+    decode = _decoders.get(kind)
+    try:
+        if decode is not None:
+            decoded = decode(bodies)
+        elif isinstance(kind, str):
+            decoded = [Opaque(kind, bytes(raw)) for raw in _decode_raw(bodies)]
+        else:
+            raise MalformedFrame(f"unknown kind {kind}: install the same release on both sides")
+    except DECODE_ERRORS as error:
+        raise MalformedFrame(f"bodies that are not {kind!r}: {error}") from None
+    if len(decoded) != count:
+        raise MalformedFrame(f"{len(decoded)} bodies where the frame says {count}")
+    return decoded
+
+
+def array_header(length: int) -> bytes:
+    if length < 16:
+        return bytes([0x90 | length])
+    if length < 1 << 16:
+        return b"\xdc" + length.to_bytes(2, "big")
+    return b"\xdd" + length.to_bytes(4, "big")
+
+
+def _checked(encoded: bytes) -> bytes:
+    if len(encoded) > BODY_BYTES_MAX:
+        raise TooLarge(f"a body of {len(encoded):,} bytes exceeds {BODY_BYTES_MAX:,}: send it in parts")
+    return encoded
