@@ -1,0 +1,42 @@
+# `make run` and `make test` are all a newcomer needs; both set up what is missing first.
+#   make run ARGS="..."      arguments for the demo
+#   make test TESTS="..."    a part of the tests, or more options for pytest
+
+VENV := .venv
+READY := $(VENV)/.ready
+# Two workers, because two cores are the smallest machine we care for. Tests that share a server share a worker.
+WORKERS ?= 2
+TESTS ?=
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format clean
+
+help: ## say what can be made
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt scripts/setup.sh
+	@scripts/setup.sh
+
+setup: $(READY) ## make .venv with everything in it; costs nothing the second time
+
+run: setup ## show the bus at work
+	@$(VENV)/bin/pluribus demo $(ARGS)
+
+test: check ## check the code, then run all tests
+	$(VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup $(or $(TESTS),--promises)
+
+check: setup ## style, types, import directions and house rules
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy --strict
+	$(VENV)/bin/lint-imports --no-logo
+	$(VENV)/bin/pytest -q tests/test_house.py
+
+format: setup ## let ruff put the code in order
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean: ## remove .venv and every cache
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,111 @@
+"""The command ``pluribus``: finds the verb, runs it, and turns errors into one sentence.
+
+Exit codes: 0 when the verb did its work, 1 when it ran and its answer is "no" (a verb says so with ``typer.Exit(1)``),
+2 when the input or the surroundings were wrong, 130 when interrupted. Whatever Pluribus raises on purpose is printed as
+one sentence on standard error, ``pluribus: ...``; a traceback means a bug of ours.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+VERBS = {
+    # The order is the order of `pluribus --help`.
+    "doctor": "Tell what works on this machine, and how to get the rest.",
+}
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def load_verb(name: str) -> Any:
+    """The verb's click command, its module imported only now."""
+    command = importlib.import_module(f"pluribus.cli.{name}").command
+    if not isinstance(command, typer.Typer):
+        single = typer.Typer(add_completion=False)
+        single.command(name, help=command.__doc__ or VERBS[name])(command)
+        command = single
+    loaded = get_command(command)
+    loaded.name = name
+    return loaded
+
+
+class LazyVerbs(TyperGroup):
+    """Lists the verbs from ``VERBS`` alone and imports only the one that is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return TyperCommand(cmd_name, help=VERBS[cmd_name]) if cmd_name in VERBS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, load_verb(name) if name in VERBS else placeholder, rest
+
+
+app = typer.Typer(cls=LazyVerbs, add_completion=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pluribus {version('pluribus')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Out of many processes, one bus."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _complaint(error: BaseException) -> str | None:
+    """The sentence for an error that is the user's to mend; None for a bug."""
+    if isinstance(error, BaseExceptionGroup):
+        # A task group wraps what its tasks raise. One complaint is enough, but a bug among them must show.
+        sentences = [_complaint(inner) for inner in error.exceptions]
+        return None if None in sentences else sentences[0]
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        help_command = f"{context.command_path if context else 'pluribus'} --help"
+        return f"{error.format_message().rstrip('.')}; see '{help_command}'."
+    from pluribus.core.errors import PluribusError
+
+    return str(error) if isinstance(error, PluribusError) else None
+
+
+def _complain(sentence: str) -> None:
+    one_line = " ".join(sentence.split())
+    typer.echo(f"pluribus: {one_line}", err=True)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        outcome = get_command(app).main(args=arguments, prog_name="pluribus", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        sentence = _complaint(error)
+        if sentence is None:
+            raise
+        _complain(sentence)
+        return EXIT_BAD_INPUT
+    return outcome if type(outcome) is int else 0
+
+
+def main() -> None:
+    sys.exit(run())

@@ -1,0 +1,81 @@
+"""For every test: real servers, or a skip that says how to get them; and the check that promises are shown.
+
+A test that asks for a server runs in the same worker as the others that ask for one (``--dist loadgroup``), so that
+each server starts once in a test run.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pluribus.cli import programs
+from tests import features, servers
+
+SERVER_FIXTURES = ("nats_server", "postgres_server")
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[str]:
+    """The URL of a NATS server that lives as long as the test run."""
+    program = programs.find_nats_server()
+    if program is None:
+        pytest.skip(f"nats-server is missing. {programs.REMEDIES['nats']}")
+    with servers.running_nats(program) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The connection string of a PostgreSQL server that lives as long as the test run."""
+    folder = programs.find_postgres_folder()
+    if folder is None:
+        pytest.skip(f"The PostgreSQL server is missing. {programs.REMEDIES['postgres']}")
+    with servers.running_postgres(folder) as dsn:
+        yield dsn
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        needed = [name for name in SERVER_FIXTURES if name in getattr(item, "fixturenames", ())]
+        if needed and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("servers"))
+
+
+# --- promises -------------------------------------------------------------------------------------------------------
+
+
+class PromisesShown:
+    """Fails the run when a test that docs/features.md names did not run and pass. For whole runs only."""
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()
+        self.skipped: set[str] = set()
+        self.complaints: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = report.nodeid.partition("@")[0]  # xdist appends the group
+        if report.skipped:
+            self.skipped.add(name)
+        elif report.when == "call" and report.passed:
+            self.passed.add(name)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self.complaints = features.promises_not_shown(self.passed, self.skipped)
+        if self.complaints and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for complaint in self.complaints:
+            terminalreporter.write_line(f"FAILED docs/features.md: {complaint}", red=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--promises", action="store_true", help="fail unless every test of docs/features.md ran and passed"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if config.getoption("--promises") and not is_worker:
+        config.pluginmanager.register(PromisesShown(), "promises-shown")
