@@ -39,7 +39,7 @@ update_lists() {
     apt-get update -qq >/dev/null 2>&1 || true
 }
 
-available() { apt-cache policy "$1" 2>/dev/null | grep -q '^  Candidate: [^(]'; }
+available() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
 
 first_available() { # prints the first of its arguments that the distribution has
     local package
@@ -78,12 +78,12 @@ install_packages() {
 
 # --- what the tests start -------------------------------------------------------------------------------------------
 
-java_works() {
-    local java version
-    for java in "${JAVA_HOME:-/nonexistent}/bin/java" "$(command -v java || true)" /usr/lib/jvm/*/bin/java; do
+java_works() { # where Spark looks for it: JAVA_HOME, then the path
+    local java answer
+    for java in "${JAVA_HOME:-/nonexistent}/bin/java" "$(command -v java || true)"; do
         [ -x "$java" ] || continue
-        version=$("$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)
-        [ -n "$version" ] && [ "$version" -ge "$JAVA_VERSION_MIN" ] && return 0
+        answer=$("$java" -version 2>&1) || continue
+        [[ $answer =~ version\ \"(1\.)?([0-9]+) ]] && [ "${BASH_REMATCH[2]}" -ge "$JAVA_VERSION_MIN" ] && return 0
     done
     return 1
 }

@@ -42,6 +42,8 @@ def test_with_an_empty_path_programs_are_missing_and_remedies_are_given(tmp_path
     document = json.loads(doctor({"PATH": str(tmp_path), "HOME": str(tmp_path)}).stdout)
     findings = by_name(document["findings"])
     assert document["usable"] is True
+    assert not findings["Java"]["ok"]
+    assert "openjdk-17" in findings["Java"]["remedy"]
     assert not findings["browser"]["ok"]
     assert "chromium" in findings["browser"]["remedy"]
     assert not findings["network namespaces"]["ok"]  # `unshare` is found by the PATH alone
@@ -53,7 +55,7 @@ def bare_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    for folders in ("SERVER_FOLDERS", "JAVA_HOMES", "POSTGRES_FOLDERS"):
+    for folders in ("SERVER_FOLDERS", "POSTGRES_FOLDERS"):
         monkeypatch.setattr(programs, folders, ())
     return tmp_path
 

@@ -16,7 +16,6 @@ ANSWER_TIMEOUT_S = 20.0  # a Java machine that starts on a busy host takes secon
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 # Distributions keep servers where the PATH of an ordinary user does not look.
 SERVER_FOLDERS = ("/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
-JAVA_HOMES = ("/usr/lib/jvm/*", "/Library/Java/JavaVirtualMachines/*/Contents/Home")
 POSTGRES_FOLDERS = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
@@ -64,11 +63,10 @@ def java_version(java: Path) -> int | None:
 
 
 def find_java() -> tuple[Path, int] | None:
-    """The first Java that is new enough, and its version: of JAVA_HOME, of the PATH, of the distribution."""
+    """A Java that is new enough, and its version. Looks where Spark looks: JAVA_HOME, then the PATH."""
     candidates = [Path(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
     if on_path := shutil.which("java"):
         candidates.append(Path(on_path))
-    candidates += [home / "bin" / "java" for home in _expand(JAVA_HOMES)]
     for java in candidates:
         version = java_version(java) if java.exists() else None
         if version is not None and version >= JAVA_VERSION_MIN:
