@@ -1,9 +1,14 @@
 """Pluribus: out of many processes, one bus.
 
-General layout, bottom to top: ``core`` (identities, frames, errors, ports), ``wire`` (the codec), ``engines`` (bytes to
-peers), ``stack`` and ``layers`` (protocols without I/O), ``group`` (channels), ``runtime`` (asyncio) and ``sim`` (virtual
-time), and the doors: ``cli``, ``bench``. Start at ``connect`` in ``runtime/bus.py``.
+General layout, bottom to top: ``core`` (identities, frames, errors, ports), ``wire`` (the codec), ``engines`` (bytes
+to peers), ``stack`` and ``layers`` (protocols without I/O), ``group`` (channels), ``runtime`` (asyncio) and ``sim``
+(virtual time), and the doors: ``cli``, ``bench``. Start at ``connect`` in ``runtime/bus.py``.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 from .core import errors
 from .core.errors import PluribusError
@@ -30,4 +35,15 @@ __all__ = [
     "errors",
     "register",
     "run",
+    "sim",
+    "sync",
 ]
+
+_LATE = ("sim", "sync")
+"""Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,10 @@ from typer.main import get_command
 
 VERBS = {
     # The order is the order of `pluribus --help`.
+    "demo": "Two members find each other and talk.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
+    "sim": "Run a scenario in the simulator over many seeds, or replay one.",
+    "bench": "Measure, beside the limits and the peers.",
 }
 
 EXIT_BAD_INPUT = 2

@@ -16,6 +16,9 @@ from .limits import BATCH_MESSAGES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """Any identity, sequence number or count of the protocols: bounded, so that arithmetic on it stays cheap."""
 
+Position = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+"""A place in a stream, in messages or in bytes: half of ``Number``, so that a place plus a length still travels."""
+
 NO_BODIES = msgspec.Raw(b"\x90")  # an empty msgpack array
 
 
@@ -48,7 +51,7 @@ class Frame(msgspec.Struct, array_like=True, kw_only=True):
     sender: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
     to: Number = ALL
     group: Number = 0
-    first: Number = 0
+    first: Position = 0
     count: Annotated[int, msgspec.Meta(ge=0, le=BATCH_MESSAGES_MAX)] = 0
     size: Number = 0
     kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)] = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import Any
 
 from .errors import BadInput
 from .limits import NAME_CHARS_MAX
@@ -43,7 +44,7 @@ def number_of(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=6).digest(), "big") or 1
 
 
-def checked_name(name: str, what: str) -> str:
+def checked_name(name: Any, what: str) -> str:
     """The name itself, or ``BadInput`` that says what a name may be."""
     if not isinstance(name, str) or not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
         raise BadInput(f"{what} {name!r} is not a name: use 1 to {NAME_CHARS_MAX} printable characters")

@@ -70,8 +70,10 @@ class Engine(Protocol):
     buffer_bytes: int
     """What the receiving side can hold while its program is busy; windows stay below it."""
     stats: EngineStats
-    writable: bool
-    """False while the kernel takes no more: data should wait for ``room``, control may still be sent."""
+
+    @property
+    def writable(self) -> bool:
+        """False while the kernel takes no more: data should wait for ``room``, control may still be sent."""
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         """Start. ``receive`` gets every datagram, in lists; ``room`` is called when ``writable`` becomes true again."""
@@ -98,8 +100,8 @@ class Store(Protocol):
 
     def put(self, key: str, value: bytes, done: Callable[[Exception | None], None]) -> None: ...
 
-    def read(self, log: str, start: int, stop: int) -> list[bytes]:
-        """Rows that were appended, durable or not, from ``start`` up to ``stop``. ``CorruptRow`` marks are the store's."""
+    def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
+        """Rows that were appended, durable or not, from ``start`` up to ``stop``; None where one is damaged."""
 
     def get(self, key: str) -> bytes | None: ...
 

@@ -44,7 +44,10 @@ def parse_url(text: str) -> BusUrl:
         raise BadUrl(f"{text!r} is not a bus URL: {EXAMPLE}")
     if scheme not in SCHEMES:
         raise BadUrl(f"{text!r} names the engine {scheme!r}: use one of {', '.join(SCHEMES)}")
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise BadUrl(f"{text!r} is not a bus URL ({error}): {EXAMPLE}") from None
     if scheme in HAVE_HOSTS:
         bus = parts.path.strip("/")
         hosts = tuple(parse_address(host, text) for host in parts.netloc.split(",") if host)
@@ -66,6 +69,20 @@ def parse_address(text: str, url: str) -> Address:
     """``host:port`` or ``[v6]:port``; the port may be 0 where any will do."""
     host, separator, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not separator or not host or not port.isdigit() or int(port) > 65_535:
+    number = whole_number(port)
+    if not separator or not _is_host(host) or number is None or number > 65_535:
         raise BadUrl(f"{url!r}: {text!r} is not an address; write HOST:PORT with a port from 0 to 65535")
-    return (host, int(port))
+    return (host, number)
+
+
+def whole_number(text: str) -> int | None:
+    """The number that a few plain digits stand for; ``isdigit`` alone takes superscripts, which ``int`` does not."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
+
+
+def _is_host(text: str) -> bool:
+    """Whether the resolver can be asked for it: it raises no ``OSError`` for what is no name at all."""
+    try:
+        return bool(text.encode("idna")) and text.isprintable()
+    except UnicodeError:
+        return False

@@ -14,7 +14,7 @@ import socket
 from ..core.errors import AddressTaken, BadUrl, NoInterface, Unavailable
 from ..core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_LOOPBACK
 from ..core.ports import Address
-from ..core.url import BusUrl, parse_address
+from ..core.url import BusUrl, parse_address, whole_number
 
 
 def bind_by_url(kind: socket.SocketKind, url: BusUrl, bind: Address | None) -> socket.socket:
@@ -76,9 +76,10 @@ def path_option(options: dict[str, str], url: BusUrl, host: str) -> int:
     text = options.pop("path", None)
     if text is None:
         return PATH_BYTES_LOOPBACK if is_loopback(host) else PATH_BYTES_ETHERNET
-    if not text.isdigit() or not 576 <= int(text) <= PATH_BYTES_LOOPBACK:
+    number = whole_number(text)
+    if number is None or not 576 <= number <= PATH_BYTES_LOOPBACK:
         raise BadUrl(f"{url.text!r}: path={text} is not a datagram size; use 576 to {PATH_BYTES_LOOPBACK} bytes")
-    return int(text)
+    return number
 
 
 def is_loopback(host: str) -> bool:

@@ -1,8 +1,9 @@
 """One non-blocking datagram socket on the running loop: the part that the UDP and the multicast engine share.
 
-Sending tries the kernel at once; what it does not take waits in a bounded queue and goes out when the socket is writable
-again. Runs of equally long datagrams go out in one call where the kernel segments (UDP_SEGMENT, Linux 4.18+), and come
-in joined where it coalesces (UDP_GRO); both matter only on paths much shorter than 64 KiB, so ``segment`` turns them on.
+Sending tries the kernel at once; what it does not take waits in a bounded queue and goes out when the socket is
+writable again. Runs of equally long datagrams go out in one call where the kernel segments (UDP_SEGMENT, Linux 4.18+),
+and come in joined where it coalesces (UDP_GRO); both matter only on paths much shorter than 64 KiB, so ``segment``
+turns them on.
 
 Loops without ``add_reader`` (Windows' proactor) get ``PlainDriver``: the same promises through asyncio's transport.
 """
@@ -39,7 +40,8 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_COALESCED_SIZE.size) if hasattr(socket, "C
 
 
 class DatagramSocket:
-    """Feeds lists of datagrams to ``receive``, counts in ``stats``, calls ``room`` when a full kernel has room again."""
+    """Feeds lists of datagrams to ``receive``, counts in ``stats``, calls ``room`` when a full kernel has room
+    again."""
 
     def __init__(
         self,
@@ -200,9 +202,7 @@ class DatagramSocket:
 class PlainDriver(asyncio.DatagramProtocol):
     """The same socket through asyncio's own transport, for loops that cannot watch a file descriptor."""
 
-    def __init__(
-        self, stats: EngineStats, receive: Callable[[list[Datagram]], None], room: Callable[[], None]
-    ) -> None:
+    def __init__(self, stats: EngineStats, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         self._stats = stats
         self._receive = receive
         self._room = room

@@ -21,7 +21,7 @@ from hashlib import blake2b
 
 from ..core.errors import BadUrl, NoInterface, Unavailable
 from ..core.ports import Address, Datagram, EngineStats
-from ..core.url import BusUrl
+from ..core.url import BusUrl, whole_number
 from .binding import bound_socket, is_loopback, path_option
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
 from .udp import check_sizes, drive, driver_option
@@ -113,9 +113,7 @@ class MulticastEngine:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # Bound to the group, not to every address: other buses' groups on this port stay theirs.
             sock.bind(self.group)
-            sock.setsockopt(
-                socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(self.group[0]) + interface
-            )
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(self.group[0]) + interface)
         except OSError as error:
             sock.close()
             if isinstance(error, PermissionError):
@@ -145,12 +143,12 @@ def _refuse_own(sock: socket.socket, own: Address) -> bool:
     load_word, load_half, jump_equal, answer, network = 0x20, 0x28, 0x15, 0x06, 0xFFF0_0000  # SKF_NET_OFF
     source = int(ipaddress.IPv4Address(own[0]))
     program = (_Instruction * 6)(
-        (load_word, 0, 0, network + 12),  # the IP header's source address
-        (jump_equal, 0, 2, source),
-        (load_half, 0, 0, 0),  # the UDP header's source port
-        (jump_equal, 1, 0, own[1]),
-        (answer, 0, 0, 0xFFFF_FFFF),
-        (answer, 0, 0, 0),
+        _Instruction(load_word, 0, 0, network + 12),  # the IP header's source address
+        _Instruction(jump_equal, 0, 2, source),
+        _Instruction(load_half, 0, 0, 0),  # the UDP header's source port
+        _Instruction(jump_equal, 1, 0, own[1]),
+        _Instruction(answer, 0, 0, 0xFFFF_FFFF),
+        _Instruction(answer, 0, 0, 0),
     )
     with suppress(OSError, AttributeError):
         described = struct.pack("HL", len(program), ctypes.addressof(program))
@@ -160,6 +158,7 @@ def _refuse_own(sock: socket.socket, own: Address) -> bool:
 
 
 def _number(text: str, what: str, low: int, high: int, url: BusUrl) -> int:
-    if not text.isdigit() or not low <= int(text) <= high:
+    number = whole_number(text)
+    if number is None or not low <= number <= high:
         raise BadUrl(f"{url.text!r}: {what}={text} is out of range; use {low} to {high}")
-    return int(text)
+    return number

@@ -1,4 +1,5 @@
-"""UDP: best effort, the default between known addresses. One socket sends and receives; ``send_all`` goes one by one."""
+"""UDP: best effort, the default between known addresses. One socket sends and receives; ``send_all`` goes one by
+one."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def check_sizes(datagrams: Sequence[bytes], path_bytes: int) -> None:
     for datagram in datagrams:
         if len(datagram) > path_bytes:
             raise TooLarge(
-                f"a datagram of {len(datagram)} bytes exceeds the path of {path_bytes}: cut it, or raise path= in the URL"
+                f"a datagram of {len(datagram)} bytes exceeds the path of {path_bytes}: cut it, or raise path="
             )
 
 

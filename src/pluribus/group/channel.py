@@ -83,7 +83,8 @@ class Channel:
         self.on_arrival()
 
     def take(self) -> Iterator[Message]:
-        """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for senders."""
+        """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
+        senders."""
         frame = self.inbox.popleft()
         frames, size = self._taken.get(frame.stream, (0, 0))
         self._taken[frame.stream] = (frames + 1, size + frame.size)

@@ -1,8 +1,9 @@
 """What a member sends on one stream: bodies gather here and leave as frames.
 
-The batch is open while the loop's turn lasts. It closes when the turn ends, when it is full, when a body of another kind
-comes, or when the window ends; closing cuts it into frames that fit the path. Between two closings a send is one list
-append, so ``pending``, ``size`` and ``room`` are plain attributes that the runtime's ``send`` reads and writes itself.
+The batch is open while the loop's turn lasts. It closes when the turn ends, when it is full, when a body of another
+kind comes, or when the window ends; closing cuts it into frames that fit the path. Between two closings a send is one
+list append, so ``pending``, ``size`` and ``room`` are plain attributes that the runtime's ``send`` reads and writes
+itself.
 """
 
 from __future__ import annotations

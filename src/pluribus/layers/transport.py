@@ -1,8 +1,8 @@
 """Transport: the bottom of every stack; frames become datagrams, datagrams become frames.
 
-Promises: what the engine delivers and the codec accepts goes up, in lists as it came; everything else is counted, logged
-once a peer, and dropped. No frame, whatever is in it, raises into the loop: a layer above that fails on one is reported
-as ``faulty`` and the node goes on.
+Promises: what the engine delivers and the codec accepts goes up, in lists as it came; everything else is counted,
+logged once a peer, and dropped. No frame, whatever is in it, raises into the loop: a layer above that fails on one is
+reported as ``faulty`` and the node goes on.
 
 A member is reached at the address where its frames come from, until presence or membership says better.
 """
@@ -78,7 +78,7 @@ class Transport(Layer):
                 addresses[sender] = source
             try:
                 pass_up(frame)
-            except Exception as error:  # a node never dies of a frame; the counter and the log say that one tried
+            except Exception as error:  # noqa: BLE001 - a node never dies of a frame; the counter and the log say that one tried
                 self.faulty += 1
                 self._log_once((source, "faulty"), "a frame that a layer could not handle", error, trace=True)
 

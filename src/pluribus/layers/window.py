@@ -2,19 +2,20 @@
 
 Theory of operation
 -------------------
-A stream is (sender, group, destination). The sender counts the bytes of a stream from its beginning; every frame carries
-the offset at which it starts. A receiver grants each stream a *limit*, an offset too: what its application has consumed
-plus the window. Both only grow, so acknowledgements may be lost, repeated or reordered without harm. The sender may go
-on up to the lowest limit among its receivers; then the caller waits. Nothing is thrown away to make room.
+A stream is (sender, group, destination). The sender counts the bytes of a stream from its beginning; every frame
+carries the offset at which it starts. A receiver grants each stream a *limit*, an offset too: what its application has
+consumed plus the window. Both only grow, so acknowledgements may be lost, repeated or reordered without harm. The
+sender may go on up to the lowest limit among its receivers; then the caller waits. Nothing is thrown away to make
+room.
 
 The receiver's window is bounded by what its socket buffer can hold divided by the streams that are active, so that a
-busy program finds its datagrams waiting in the kernel, not lost. A frame is charged ``FRAME_CHARGE_BYTES`` on top of its
-bodies, because that is what the kernel charges for a small datagram.
+busy program finds its datagrams waiting in the kernel, not lost. A frame is charged ``FRAME_CHARGE_BYTES`` on top of
+its bodies, because that is what the kernel charges for a small datagram.
 
 Without repair (best effort), a gap is counted as ``lost`` and passed over; its bytes count as consumed, so a lossy
 network never stops a stream. A frame behind one that was passed up already is ``late``, a duplicate or overtaken, and
-is not delivered: nobody gets a message twice. If the window closes and the acknowledgement that opened it is lost, the sender would wait
-for ever: it probes every ``PROBE_S`` with its offset, and a receiver answers a probe with its limit.
+is not delivered: nobody gets a message twice. If the window closes and the acknowledgement that opened it is lost, the
+sender would wait for ever: it probes every ``PROBE_S`` with its offset, and a receiver answers a probe with its limit.
 
 A member of the group that sends hears itself through the same account: ``echo`` frames go up here, at the end of the
 stimulus, and its own unread messages hold it up like anybody's.

@@ -125,7 +125,7 @@ class Bus:
         await self.close()
 
 
-class connect:  # noqa: N801 - reads as a function: `async with connect(url) as bus` or `bus = await connect(url)`
+class connect:
     """Join the bus that a URL names.
 
     The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.

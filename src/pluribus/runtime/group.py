@@ -1,8 +1,8 @@
 """The application's hold on a group: ``await send``, ``async for``, views.
 
-``send`` returns when the message is admitted to the window: at once while there is room, else when there is. Its fast path
-is one list append. Whoever sends or iterates without ever waiting gives the loop a turn after ``TURN_S_MAX`` of work, so
-that a busy member still answers the others.
+``send`` returns when the message is admitted to the window: at once while there is room, else when there is. Its fast
+path is one list append. Whoever sends or iterates without ever waiting gives the loop a turn after ``TURN_S_MAX`` of
+work, so that a busy member still answers the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,19 @@ _FAST_OVERHEAD_BYTES = 5  # a literal of limits.BODY_OVERHEAD_BYTES, for the fas
 class Group:
     """Made by ``bus.group(name)``. Iterate it for messages; a message that was not read waits in its inbox."""
 
-    __slots__ = ("_arrivals", "_channel", "_current", "_dispatch", "_left", "_now", "_opened", "_out", "_rooms", "_since", "_view_waiters")
+    __slots__ = (
+        "_arrivals",
+        "_channel",
+        "_current",
+        "_dispatch",
+        "_left",
+        "_now",
+        "_opened",
+        "_out",
+        "_rooms",
+        "_since",
+        "_view_waiters",
+    )
 
     def __init__(self, channel: Channel, dispatch: Dispatch, left: Callable[[Group], None]) -> None:
         self._channel = channel
@@ -67,7 +79,7 @@ class Group:
         body: Any,
         *,
         to: int | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - 0 means: raise instead of waiting
+        timeout: float | None = None,
     ) -> MessageId:
         """Send to every member, or to one; return the message's identity once the window has admitted it.
 
@@ -84,7 +96,7 @@ class Group:
                 return (out.me, out.first + len(pending) - 1)
         return await self._send(body, ALL if to is None else to, timeout)
 
-    async def _send(self, body: Any, to: int, timeout: float | None) -> MessageId:  # noqa: ASYNC109
+    async def _send(self, body: Any, to: int, timeout: float | None) -> MessageId:
         channel = self._channel
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         if to != ALL and to not in channel.view:
@@ -131,7 +143,7 @@ class Group:
                 since = self._now()
             self._current = channel.take()
 
-    async def receive(self, timeout: float | None = None) -> Message:  # noqa: ASYNC109
+    async def receive(self, timeout: float | None = None) -> Message:
         """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
         channel = self._channel
         async with asyncio.timeout(timeout):
@@ -157,13 +169,14 @@ class Group:
             else:
                 await self._wait(self._view_waiters, None, "")
 
-    async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:  # noqa: ASYNC109
+    async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""
         async with asyncio.timeout(timeout):
-            async for view in self.views():
-                if len(view) >= members:
-                    return view
-        raise Closed(f"group {self.name!r} was closed while waiting for {members} members")
+            while len(self._channel.view) < members:
+                if self._channel.closed:
+                    raise Closed(f"group {self.name!r} was closed while waiting for {members} members")
+                await self._wait(self._view_waiters, None, "")
+        return self._channel.view
 
     async def close(self) -> None:
         """Leave the group; what was sent before is on its way, what was not read is given up."""
@@ -186,7 +199,7 @@ class Group:
     ) -> None:
         await self.close()
 
-    async def _wait(self, waiters: list[asyncio.Future[None]], timeout: float | None, why: str) -> None:  # noqa: ASYNC109
+    async def _wait(self, waiters: list[asyncio.Future[None]], timeout: float | None, why: str) -> None:
         if timeout is not None and timeout <= 0:
             raise Overflow(f"group {self.name!r} {why}")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,7 @@
 """Watching the loop: when it comes back late, say so, with the stack of whoever held it.
 
-A heartbeat runs on the loop and a thread looks at it from outside, because a blocked loop cannot look at itself. One watch
-serves all members of a loop. The thread sleeps nearly always; it looks at the stack only once an episode.
+A heartbeat runs on the loop and a thread looks at it from outside, because a blocked loop cannot look at itself. One
+watch serves all members of a loop. The thread sleeps nearly always; it looks at the stack only once an episode.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class LoopWatch:
                 self.episodes += 1
                 frame = sys._current_frames().get(self._thread_id)
                 where = "".join(traceback.format_stack(frame, limit=8)) if frame is not None else "unknown\n"
-                log.warning("the loop is late by %.0f ms; a call that should be awaited holds it:\n%s", late_s * 1e3, where)
+                log.warning(
+                    "the loop is late by %.0f ms; a call that should be awaited holds it:\n%s", late_s * 1e3, where
+                )
 
 
 def watch_loop(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:

@@ -11,20 +11,20 @@ class Event(msgspec.Struct, frozen=True):
     """The root of all events; a layer that does not know one passes it on."""
 
 
-class JoinGroup(Event):
+class JoinGroup(Event, frozen=True):
     """Down: this member wants the group's messages."""
 
     group: int
     name: str
 
 
-class LeaveGroup(Event):
+class LeaveGroup(Event, frozen=True):
     """Down: this member wants them no longer."""
 
     group: int
 
 
-class Members(Event):
+class Members(Event, frozen=True):
     """Up and down from whoever knows: the members of a group, this one included if it is one. Group 0 is the bus."""
 
     group: int
@@ -33,13 +33,13 @@ class Members(Event):
     agreed: bool = False
 
 
-class Addresses(Event):
+class Addresses(Event, frozen=True):
     """Down: where the other members of the bus are reached now."""
 
     addresses: dict[int, Address]
 
 
-class Credit(Event):
+class Credit(Event, frozen=True):
     """Up: how many bytes a stream of this member may still send. At 0 or below it waits."""
 
     group: int
@@ -47,7 +47,7 @@ class Credit(Event):
     room_bytes: int
 
 
-class Consumed(Event):
+class Consumed(Event, frozen=True):
     """Down: the application took frames of a stream out of its inbox, or nobody will ever take them."""
 
     sender: int
@@ -57,7 +57,7 @@ class Consumed(Event):
     size: int
 
 
-class Gone(Event):
+class Gone(Event, frozen=True):
     """Up: a member left the bus, was silent for too long, or was refused."""
 
     member: int

@@ -2,13 +2,14 @@
 
 Theory of operation
 -------------------
-Frames go down to the network and up to the application. A layer overrides ``down`` or ``up`` only if it has something to
-do there: ``Stack`` links each layer to the next one that does, so a layer that only watches events costs a frame nothing.
+Frames go down to the network and up to the application. A layer overrides ``down`` or ``up`` only if it has something
+to do there: ``Stack`` links each layer to the next one that does, so a layer that only watches events costs a frame
+nothing.
 
-A *stimulus* is one call from outside: a list of datagrams, a timer, a call of the application. When a stimulus has been
-handled, ``settle`` is called on every layer from the top to the bottom, once: there batches are closed, acknowledgements
-joined and datagrams handed to the engine. That is the bundling by back-pressure: no timer delays anything, and whatever
-came together goes out together.
+A *stimulus* is one call from outside: a list of datagrams, a timer, a call of the application. When a stimulus has
+been handled, ``settle`` is called on every layer from the top to the bottom, once: there batches are closed,
+acknowledgements joined and datagrams handed to the engine. That is the bundling by back-pressure: no timer delays
+anything, and whatever came together goes out together.
 
 Layers do no I/O. Time, randomness and bytes come from ``self.ports``; a layer that imports asyncio, socket, time or
 random is refused by the house test.

@@ -1,6 +1,7 @@
 """A stack as text: ``transport | drop(p=0.1) | presence | window | groups``, bottom first, as a stack is built.
 
-Layers register themselves in ``layers.catalogue`` and ``group``; a user's own layer joins by ``catalogue[name] = class``.
+Layers register themselves in ``layers.catalogue`` and ``group``; a user's own layer joins by ``catalogue[name] =
+class``.
 """
 
 from __future__ import annotations

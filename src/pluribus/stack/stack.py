@@ -112,7 +112,9 @@ def check(layers: Sequence[Layer]) -> None:
     for layer in layers:
         missing = sorted(layer.requires - provided.keys())
         if missing:
-            raise BadStack(f"{layer.name} needs {' and '.join(missing)} from a layer below it: add one that provides it")
+            raise BadStack(
+                f"{layer.name} needs {' and '.join(missing)} from a layer below it: add one that provides it"
+            )
         for what in sorted(layer.provides):
             if what in provided:
                 raise BadStack(f"{provided[what]} and {layer.name} both provide {what}: keep one of them")
@@ -124,7 +126,8 @@ def header_types(layers: Sequence[Layer]) -> list[type[Header]]:
 
 
 def fingerprint(layers: Sequence[Layer]) -> str:
-    """Members talk only if theirs are equal: names and options of the layers that put headers on frames, and the wire."""
+    """Members talk only if theirs are equal: names and options of the layers that put headers on frames, and the
+    wire."""
     shape = "|".join(str(layer) for layer in layers if layer.headers)
     return blake2b(f"{MAJOR}|{shape}".encode(), digest_size=8).hexdigest()
 

@@ -7,8 +7,8 @@ the random port's answers. The trace layer stands at the top of a stack, where i
 joins, and puts itself between the stack and its ports, where it sees the rest. ``replay`` feeds the records to a new
 stack of the same specification and compares what that stack hands to its engine, byte for byte.
 
-Records are msgpack, a length before each, in whatever takes bytes (a file, a list). A trace of a real process and one of
-a simulated host have the same form.
+Records are msgpack, a length before each, in whatever takes bytes (a file, a list). A trace of a real process and one
+of a simulated host have the same form.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class ReplayPorts:
         self.buffer_bytes = buffer_bytes
         self.writable = True
         self.stats = EngineStats()
-        self.ports = Ports(clock=self, random=_ReplayRandom(self), engine=self)  # type: ignore[arg-type]
+        self.ports = Ports(clock=self, random=_ReplayRandom(self), engine=self)
 
     def expect(self, kind: int) -> Any:
         """The next record must be an answer or an effect of this kind, or the run is not the recorded one."""
@@ -186,7 +186,9 @@ class ReplayPorts:
             elif record.kind in (DOWN, EVENT):
                 call(record.kind, record.value)
             else:
-                raise BadInput(f"the replay did less than the trace at record {self._at - 1}: use the same release and stack")
+                raise BadInput(
+                    f"the replay did less than the trace at record {self._at - 1}: use the same release and stack"
+                )
         return self._at
 
     # The clock
@@ -222,7 +224,10 @@ class ReplayPorts:
 
 class _ReplayRandom:
     def __init__(self, replay: ReplayPorts) -> None:
-        self._next = lambda: replay.expect(RANDOM)
+        self._replay = replay
+
+    def _next(self) -> Any:
+        return self._replay.expect(RANDOM)
 
     def random(self) -> float:
         return float(self._next())

@@ -1,9 +1,9 @@
 """Message bodies: what an application may send, and how a batch of them is encoded and decoded in one go.
 
-Every batch has one *kind*: bytes as they are, text, plain data (numbers, strings, lists, dictionaries), or the name of a
-registered type. Bodies other than bytes are encoded one at a time when they are sent, because the sender may change the
-object afterwards and must hear at once of what cannot travel; joined behind an array header they are decoded by one
-call. Nothing is ever pickled, and a type arrives as itself only where the receiving program registered it too.
+Every batch has one *kind*: bytes as they are, text, plain data (numbers, strings, lists, dictionaries), or the name of
+a registered type. Bodies other than bytes are encoded one at a time when they are sent, because the sender may change
+the object afterwards and must hear at once of what cannot travel; joined behind an array header they are decoded by
+one call. Nothing is ever pickled, and a type arrives as itself only where the receiving program registered it too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..core.errors import BadBody, BadInput, MalformedFrame, TooLarge
-from ..core.ids import checked_name
+from ..core.ids import MemberId, checked_name
 from ..core.limits import BODY_BYTES_MAX, TYPES_MAX
 from .codec import DECODE_ERRORS
 
@@ -32,7 +32,14 @@ class Opaque(msgspec.Struct, frozen=True):
     encoded: bytes
 
 
-_encode = msgspec.msgpack.Encoder().encode
+def _plain(value: object) -> object:
+    """What msgspec does not know by itself: a member travels as its number."""
+    if isinstance(value, MemberId):
+        return int(value)
+    raise TypeError(f"{type(value).__name__} is unknown to the wire")
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 _names: dict[type, str] = {}
 _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
     BYTES: msgspec.msgpack.Decoder(list[bytes]).decode,
@@ -48,7 +55,8 @@ def register(cls: type[T], name: str | None = None) -> type[T]:
     Both sides register the type under the same name, by default the class's own. Registering it twice is harmless,
     registering another class under a taken name raises ``BadInput``.
     """
-    if not (isinstance(cls, type) and (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls))):
+    candidate: Any = cls
+    if not isinstance(candidate, type) or not (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls)):
         raise BadInput(f"{cls!r} cannot be registered: make it a msgspec.Struct or a dataclass")
     name = checked_name(name or cls.__name__, "the type name")
     taken = next((other for other, taken in _names.items() if taken == name and other is not cls), None)
@@ -72,7 +80,9 @@ def encode_body(body: object) -> tuple[Kind, bytes]:
         if isinstance(body, str):
             kind = TEXT
         elif isinstance(body, msgspec.Struct) or dataclasses.is_dataclass(body):
-            raise BadBody(f"{type(body).__name__} is not registered: call pluribus.register({type(body).__name__}) first")
+            raise BadBody(
+                f"{type(body).__name__} is not registered: call pluribus.register({type(body).__name__}) first"
+            )
         else:
             kind = DATA
     try:

@@ -55,6 +55,9 @@ class Codec:
             frame: Frame = self._decode(data)
         except DECODE_ERRORS as error:
             raise MalformedFrame(f"not a frame: {error}") from None
+        if frame.size > len(data) or frame.count > len(data):
+            # Windows count by them, so they are believed only as far as the bytes that came with them.
+            raise MalformedFrame(f"{frame.count} messages of {frame.size} bytes in a datagram of {len(data)}")
         return frame
 
     def _check_prefix(self, data: bytes) -> None:
@@ -63,7 +66,8 @@ class Codec:
             raise MalformedFrame("not a Pluribus datagram")
         if data[1] >> 4 != MAJOR:
             raise MalformedFrame(
-                f"wire version {data[1] >> 4}.{data[1] & 15} is not {MAJOR}.x: install the same major release on both sides"
+                f"wire version {data[1] >> 4}.{data[1] & 15} is not {MAJOR}.x: "
+                "install the same major release on both sides"
             )
         if data[3:7] != self._prefix[3:]:
             raise MalformedFrame("a datagram of another bus")

@@ -1,0 +1,24 @@
+"""Benchmarks: commands of the product, each printing one JSON object. Peers and limits are measured in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ..core.errors import BadInput
+
+BENCHES = {
+    "engines": "throughput and round trips on every engine, beside the raw socket",
+    "sim": "events and frames a second in the simulator",
+    "fuzz": "mutated frames against a live node",
+}
+
+
+def bench(name: str) -> Callable[..., dict[str, Any]]:
+    """The function ``run`` of a bench; imported only when it is called for."""
+    if name not in BENCHES:
+        listed = "; ".join(f"{known} ({about})" for known, about in BENCHES.items())
+        raise BadInput(f"there is no bench {name!r}: use {listed}")
+    run: Callable[..., dict[str, Any]] = import_module(f"{__name__}.{name}").run
+    return run

@@ -1,0 +1,47 @@
+"""``pluribus bench``: measurements, with peers and limits in the same run."""
+
+from typing import Annotated, Any
+
+import typer
+
+from pluribus.bench import BENCHES, bench
+from pluribus.cli.output import JsonFlag, print_json
+
+
+def command(
+    name: Annotated[str, typer.Argument(help="; ".join(f"{known}: {about}" for known, about in BENCHES.items()))],
+    quick: Annotated[bool, typer.Option("--quick", help="One short run: does it work, roughly how fast.")] = False,
+    frames: Annotated[int, typer.Option(help="fuzz: how many frames.", min=1)] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="fuzz: the seed.")] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
+    measure = bench(name)
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(f"bench {name}") as status:
+        outcome = measure(quick=quick, frames=frames, seed=seed, progress=lambda text: status.update(f"{name}: {text}"))
+    if json:
+        print_json(outcome)
+    else:
+        _print_tables(outcome)
+    if not all(goal["met"] for goal in outcome["goals"]):
+        raise typer.Exit(1)
+
+
+def _print_tables(outcome: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    results = Table("case", "median", "unit", "min", "max", "runs", title=f"bench {outcome['bench']}", show_edge=False)
+    for row in outcome["results"]:
+        shown = (f"{row[key]:,.1f}" for key in ("value", "min", "max"))
+        median, low, high = shown
+        results.add_row(row["case"], median, row["unit"], low, high, str(row["runs"]))
+    console.print(results)
+    goals = Table("goal", "measured", "wanted", "met", show_edge=False)
+    for row in outcome["goals"]:
+        goals.add_row(row["goal"], f"{row['measured']:,.2f}", f"{row['wanted']:,}", "yes" if row["met"] else "NO")
+    console.print(goals)

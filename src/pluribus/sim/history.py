@@ -1,0 +1,42 @@
+"""What the members of a world did and saw, in the order in which it happened: what checkers read.
+
+The history is written at the border of the application, so that it says what a user would have seen. It is also what a
+trace of a real run is turned into before it is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ..core.ids import MessageId
+
+
+class Happening(msgspec.Struct, frozen=True, array_like=True):
+    """One thing that one member did or saw."""
+
+    at: float
+    member: int
+    what: str
+    """``send``, ``deliver``, ``view``, ``crash``, ``settled``."""
+    group: str = ""
+    id: MessageId = (0, 0)
+    body: bytes = b""
+    members: tuple[int, ...] = ()
+
+
+class History:
+    """Append-only."""
+
+    def __init__(self) -> None:
+        self.happenings: list[Happening] = []
+
+    def add(self, happening: Happening) -> None:
+        self.happenings.append(happening)
+
+    def of(self, what: str) -> Iterator[Happening]:
+        return (happening for happening in self.happenings if happening.what == what)
+
+    def __len__(self) -> int:
+        return len(self.happenings)
