@@ -18,6 +18,7 @@ BODY_OVERHEAD_BYTES = 5
 
 # Names
 NAME_CHARS_MAX = 128
+HOST_CHARS_MAX = 255
 
 # Bodies
 BODY_BYTES_MAX = 128 << 20
@@ -38,12 +39,20 @@ WINDOW_BYTES_MAX = 1_500_000
 """What one stream may have under way to a receiver; more than this only fills socket buffers."""
 WINDOW_BYTES_MIN = 16_384
 STREAMS_MAX = 65_536
+DEPARTED_STREAMS_MAX = 4_096
+"""Streams whose sender is out of sight and whose place is remembered, so that an old datagram brings nothing twice."""
 
 # Presence
 PEERS_MAX = 10_000
 HELLO_PERIOD_S = 1.0
 SILENCE_S = 5.0
 GROUPS_PER_MEMBER_MAX = 10_000
+MEMBERSHIPS_MAX = 400_000
+"""Pairs of a peer and a group that it is in, on the whole bus."""
+LEFT_MAX = 1_024
+"""Members that said goodbye and are remembered, so that an older datagram of theirs does not bring them back."""
+STRANGERS_MAX = 1_024
+"""Senders whose address is remembered before anybody above knows them."""
 
 # The loop
 TURN_S_MAX = 0.005
@@ -58,3 +67,11 @@ LOGGED_PEERS_MAX = 1_024
 
 # Simulation
 SIM_EVENTS_MAX = 50_000_000
+
+# Store
+STORE_SUBMISSIONS_MAX = 65_536
+"""Writes that may wait for the disk."""
+
+# Trace
+TRACE_RECORDS_MAX = 1_000_000
+"""What a trace layer keeps in memory when it has no file to write to."""

@@ -18,8 +18,35 @@ from ..stack.events import Consumed, Event
 from ..wire.bodies import decode_bodies
 from .outgoing import Outgoing
 
-CONSUMED_REPORT_BYTES = 128 << 10
+REPORT_BUSY_BYTES = 128 << 10
 """A reader that never pauses still reports what it took, so that senders go on while it works."""
+REPORT_IDLE_BYTES = 4 << 10
+"""A reader that has caught up keeps less than this to itself: far below the smallest window, so nobody waits for it."""
+REPORT_FRAME_BYTES = 768
+DIRECT_RANGE_BITS = 40
+DIRECT_RANGES_MAX = (1 << 21) - 1
+"""Then they start again; nobody keeps an identity for two million streams."""
+
+
+class Numbers:
+    """Where a member's streams start to count, so that (sender, number) names one message of a group and no other.
+
+    What goes to everybody starts at 0, or, after a group was left, behind every number that was used before. Each
+    stream to one member has a range of its own far above.
+    """
+
+    __slots__ = ("_ranges", "next_to_all")
+
+    def __init__(self) -> None:
+        self.next_to_all = 0
+        self._ranges = 0
+
+    def direct_range(self) -> int:
+        self._ranges = self._ranges % DIRECT_RANGES_MAX + 1
+        return self._ranges << DIRECT_RANGE_BITS
+
+    def used(self, up_to: int) -> None:
+        self.next_to_all = max(self.next_to_all, up_to)
 
 
 def nobody() -> None:
@@ -37,6 +64,7 @@ class Channel:
         path_bytes: int,
         pass_down: Callable[[Frame], None],
         tell_down: Callable[[Event], None],
+        numbers: Numbers,
         *,
         own: bool = True,
     ) -> None:
@@ -54,10 +82,11 @@ class Channel:
         self._path_bytes = path_bytes
         self._pass_down = pass_down
         self._tell_down = tell_down
+        self._numbers = numbers
         self._people: dict[int, MemberId] = {me: me}
         self._taken: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._taken_bytes = 0
-        self.out = self._stream(ALL)
+        self.out = self._stream(ALL, numbers.next_to_all)
         self.direct: dict[int, Outgoing] = {}
 
     def outgoing(self, to: int) -> Outgoing:
@@ -66,7 +95,7 @@ class Channel:
             return self.out
         stream = self.direct.get(to)
         if stream is None:
-            stream = self.direct[to] = self._stream(to)
+            stream = self.direct[to] = self._stream(to, self._numbers.direct_range())
         return stream
 
     def close_batches(self) -> None:
@@ -76,9 +105,6 @@ class Channel:
 
     def arrived(self, frame: Frame) -> None:
         """From the stack, in the order that the stack promises."""
-        if frame.sender == self.me and not self.own:
-            self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
-            return
         self.inbox.append(frame)
         self.on_arrival()
 
@@ -88,7 +114,7 @@ class Channel:
         frame = self.inbox.popleft()
         frames, size = self._taken.get(frame.stream, (0, 0))
         self._taken[frame.stream] = (frames + 1, size + frame.size)
-        self._taken_bytes += frame.size
+        self._taken_bytes += frame.size + REPORT_FRAME_BYTES
         sender = self._people.get(frame.sender)
         if sender is None:
             sender = MemberId(frame.sender)
@@ -102,8 +128,8 @@ class Channel:
 
     @property
     def must_report(self) -> bool:
-        """Whether enough was taken, or the inbox is empty, so that senders should hear of it now."""
-        return bool(self._taken) and (self._taken_bytes >= CONSUMED_REPORT_BYTES or not self.inbox)
+        """Whether senders should hear now of what was taken."""
+        return self._taken_bytes >= (REPORT_BUSY_BYTES if self.inbox else REPORT_IDLE_BYTES)
 
     def report_consumed(self) -> None:
         taken, self._taken, self._taken_bytes = self._taken, {}, 0
@@ -128,5 +154,5 @@ class Channel:
         assert len(self.out.pending) == 0 or self.out.size > 0
         assert len(self.direct) <= len(self.view.members)
 
-    def _stream(self, to: int) -> Outgoing:
-        return Outgoing(self.me, self.number, to, self._path_bytes, self._pass_down)
+    def _stream(self, to: int, first: int) -> Outgoing:
+        return Outgoing(self.me, self.number, to, first, self._path_bytes, self._pass_down)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.errors import PluribusError
 from ..core.frame import Frame
 from ..core.ids import MemberId, checked_name, number_of
 from ..stack.events import Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members
 from ..stack.layer import Layer
-from .channel import Channel
+from .channel import Channel, Numbers
 
 
 class Dispatch(Layer):
@@ -24,6 +25,7 @@ class Dispatch(Layer):
         self.members: dict[int, Members] = {}
         self.on_gone: Callable[[int, str], None] = lambda member, reason: None
         self._open: dict[int, Channel] = {}
+        self._numbers = Numbers()
         self._scheduled = False
         self.unwanted = 0
 
@@ -33,9 +35,13 @@ class Dispatch(Layer):
         channel = self.channels.get(number)
         if channel is None:
             me, path = MemberId(self.node.me), self.ports.engine.path_bytes
-            channel = Channel(name, number, me, path, self.pass_down, self.tell_down, own=own)
+            channel = Channel(name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own)
             self.channels[number] = channel
-            self.stimulus(lambda: self.tell_down(JoinGroup(number, name)))
+            try:
+                self.stimulus(lambda: self.tell_down(JoinGroup(number, name, own)))
+            except PluribusError:  # one group too many: it was not joined, and the next try must say so again
+                del self.channels[number]
+                raise
             known = self.members.get(number)
             if known is not None:
                 self._show(channel, known)
@@ -46,6 +52,7 @@ class Dispatch(Layer):
         if self.channels.pop(channel.number, None) is None:
             return
         channel.closed = True
+        self._numbers.used(channel.out.first + len(channel.out.pending))
 
         def go() -> None:
             channel.close_batches()

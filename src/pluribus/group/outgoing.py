@@ -13,7 +13,13 @@ from itertools import accumulate
 
 from ..core.errors import TooLarge
 from ..core.frame import Frame
-from ..core.limits import BATCH_MESSAGES_MAX, BODY_OVERHEAD_BYTES, FRAME_OVERHEAD_BYTES, PATH_BYTES_LOOPBACK
+from ..core.limits import (
+    BATCH_MESSAGES_MAX,
+    BODY_OVERHEAD_BYTES,
+    FRAME_OVERHEAD_BYTES,
+    PATH_BYTES_LOOPBACK,
+    SEGMENTS_MAX,
+)
 from ..wire.bodies import BYTES, Kind, join_bodies
 
 UNLIMITED_BYTES = 1 << 62
@@ -24,12 +30,14 @@ class Outgoing:
 
     __slots__ = ("_pass_down", "_path", "_sender", "first", "group", "kind", "me", "pending", "room", "size", "to")
 
-    def __init__(self, me: int, group: int, to: int, path_bytes: int, pass_down: Callable[[Frame], None]) -> None:
+    def __init__(
+        self, me: int, group: int, to: int, first: int, path_bytes: int, pass_down: Callable[[Frame], None]
+    ) -> None:
         self.me = me
         self._sender = int(me)  # msgspec encodes exact ints only
         self.group = group
         self.to = int(to)
-        self.first = 0
+        self.first = first
         self.kind: Kind = BYTES
         self.pending: list[bytes] = []
         self.size = 0
@@ -40,7 +48,8 @@ class Outgoing:
 
     def granted(self, room_bytes: int) -> None:
         """How large the open batch may grow: several frames on a short path, so that the kernel can segment them."""
-        self.room = min(max(self._path, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES), room_bytes)
+        whole = min(self._path * SEGMENTS_MAX, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES)
+        self.room = min(max(self._path, whole), room_bytes)
 
     def fits(self, kind: Kind, size: int) -> bool:
         """Whether a body may join the open batch. An empty one takes any body while the window is open at all: a window

@@ -5,7 +5,11 @@ Theory of operation
 Every member says *hello* when it starts, when its groups change and once a period (with jitter, so that members do not
 speak in chorus). A hello carries name, address, groups and the fingerprint of the stack. Whoever hears a hello of
 somebody new answers it directly, so that a newcomer knows everybody after one round trip. *Bye* takes a member off at
-once; silence for ``SILENCE_S`` does too.
+once and for good (its incarnation never returns, so a hello that the bye overtook is no return); silence for
+``SILENCE_S`` takes it off until it is heard again.
+
+Changes are gathered while a stimulus lasts and told once, when it settles: a hundred hellos in one batch of datagrams
+make one new view. Above is told of the bus (group 0) and of the groups that this member is in.
 
 A hello with another fingerprint is answered by a *refusal* that names both stacks; the refused member logs it, and
 neither counts the other as a member. Frames of strangers are dropped, and the stranger is asked for its hello.
@@ -13,7 +17,7 @@ neither counts the other as a member. Frames of strangers are dropped, and the s
 Promises: eventually, in the absence of changes, all members that reach each other know each other's groups. Assumes
 nothing but that some datagrams arrive. Live, because hellos are repeated for ever.
 
-Bounded: ``PEERS_MAX`` peers; further ones are counted and ignored.
+Bounded: ``PEERS_MAX`` peers that together are in ``MEMBERSHIPS_MAX`` groups; what goes beyond is counted and ignored.
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ from ..core.errors import TooLarge
 from ..core.frame import Frame, Header, Number
 from ..core.ids import ALL, MemberId
 from ..core.limits import (
-    FRAME_OVERHEAD_BYTES,
     GROUPS_PER_MEMBER_MAX,
     HELLO_PERIOD_S,
+    HOST_CHARS_MAX,
+    LEFT_MAX,
+    MEMBERSHIPS_MAX,
     NAME_CHARS_MAX,
     PEERS_MAX,
     SILENCE_S,
@@ -40,7 +46,11 @@ from ..stack.layer import Layer
 
 log = logging.getLogger(__name__)
 
-GROUP_BYTES = 9  # a group's number in msgpack
+REASON_BYTES_MAX = 256
+"""Of a refusal: it quotes what a stranger said, and must fit the shortest path."""
+
+Host = Annotated[str, msgspec.Meta(max_length=HOST_CHARS_MAX)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
 class Hello(Header, tag=1):
@@ -48,7 +58,7 @@ class Hello(Header, tag=1):
 
     serial: Number
     name: Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
-    address: Address
+    address: tuple[Host, Port]
     fingerprint: Annotated[str, msgspec.Meta(max_length=64)]
     groups: Annotated[list[Number], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
     answer: bool
@@ -86,8 +96,12 @@ class Presence(Layer):
         self._silence_s = silence_s
         self._peers: dict[int, Peer] = {}
         self._groups: dict[int, str] = {}
-        self._told: dict[int, Members] = {}
+        self._in_group: dict[int, set[int]] = {}
+        self._memberships = 0
+        self._changed: set[int] = set()
+        self._moved = False
         self._refused: set[int] = set()
+        self._left: dict[int, None] = {}
         self._asked: set[int] = set()
         self._serial = 0
         self._due_at = 0.0
@@ -96,8 +110,9 @@ class Presence(Layer):
         self.ignored = 0
 
     def start(self) -> None:
+        self._changed.add(0)
+        self._moved = True
         self._say_hello(ALL, answer=True)
-        self._tell_members()
         self._later()
 
     def stop(self) -> None:
@@ -105,17 +120,28 @@ class Presence(Layer):
 
     def event_down(self, event: Event) -> None:
         if isinstance(event, JoinGroup):
-            room = min((self.ports.engine.path_bytes - FRAME_OVERHEAD_BYTES) // GROUP_BYTES, GROUPS_PER_MEMBER_MAX)
-            if len(self._groups) >= room:
-                raise TooLarge(f"a member of this path can be in {room} groups: leave one, or use a longer path=")
             self._groups[event.group] = event.name
+            room, path = GROUPS_PER_MEMBER_MAX, self.ports.engine.path_bytes
+            if len(self._groups) > room or len(self.node.codec.encode(self._hello(ALL, answer=True))) > path:
+                del self._groups[event.group]
+                room = min(room, len(self._groups))
+                raise TooLarge(f"a member of this path can be in {room} groups: leave one, or use a longer path=")
         elif isinstance(event, LeaveGroup):
             self._groups.pop(event.group, None)
         else:
             self.tell_down(event)
             return
+        self._changed.add(event.group)
         self._say_hello(ALL, answer=True)
-        self._tell_members()
+
+    def settle(self) -> None:
+        if self._moved:
+            self._moved = False
+            self.tell_down(Addresses({member: peer.address for member, peer in self._peers.items()}))
+        if self._changed:
+            changed, self._changed = self._changed, set()
+            for group in sorted(changed):
+                self._tell_members(group)
 
     def up(self, frame: Frame) -> None:
         headers = frame.headers
@@ -125,8 +151,7 @@ class Presence(Layer):
                 self._hear(frame.sender, header)
                 return
             if isinstance(header, Bye):
-                self._forget(frame.sender, "it left")
-                self._tell_members()
+                self._hear_bye(frame.sender)
                 return
             if isinstance(header, Refusal):
                 self._was_refused(frame.sender, header.reason)
@@ -149,7 +174,13 @@ class Presence(Layer):
     def validate(self) -> None:
         assert self.node.me not in self._peers
         assert len(self._peers) <= PEERS_MAX
+        assert len(self._refused) <= PEERS_MAX and len(self._asked) <= PEERS_MAX and len(self._left) <= LEFT_MAX
         assert not self._refused & self._peers.keys()
+        assert not self._left.keys() & self._peers.keys()
+        told = {(group, member) for group, members in self._in_group.items() for member in members}
+        assert told == {(group, member) for member, peer in self._peers.items() for group in peer.groups}
+        assert self._memberships == len(told) <= MEMBERSHIPS_MAX
+        assert all(self._in_group.values()), "a group without members is forgotten"
 
     def _later(self) -> None:
         delay_s = self._period_s * (0.8 + 0.4 * self.ports.random.random())
@@ -170,21 +201,16 @@ class Presence(Layer):
         silent = [member for member, peer in self._peers.items() if peer.heard_at < limit]
         for member in silent:
             self._forget(member, f"nothing heard of it for {self._silence_s:g} s")
-        if silent:
-            self._tell_members()
         self._later()
 
     def _say_hello(self, to: int, *, answer: bool) -> None:
         self._serial += 1
-        hello = Hello(
-            self._serial,
-            self.node.name,
-            self.ports.engine.address,
-            self.node.fingerprint,
-            sorted(self._groups),
-            answer,
-        )
-        self.pass_down(Frame(sender=self.node.me, to=to, headers=[hello]))
+        self.pass_down(self._hello(to, answer=answer))
+
+    def _hello(self, to: int, *, answer: bool) -> Frame:
+        node, groups = self.node, sorted(self._groups)
+        hello = Hello(self._serial, node.name, self.ports.engine.address, node.fingerprint, groups, answer)
+        return Frame(sender=node.me, to=to, headers=[hello])
 
     def _hear(self, member: int, hello: Hello) -> None:
         if hello.fingerprint != self.node.fingerprint:
@@ -193,74 +219,100 @@ class Presence(Layer):
         peer = self._peers.get(member)
         new = peer is None
         if peer is None:
-            if len(self._peers) >= PEERS_MAX:
+            if len(self._peers) >= PEERS_MAX or member in self._left:
                 self.ignored += 1
                 return
             peer = self._peers[member] = Peer()
             self._refused.discard(member)
+            self._changed.add(0)
         peer.heard_at = self.ports.clock.now()
         if hello.serial > peer.serial:
-            changed = new or (peer.name, peer.address, peer.groups) != (
-                hello.name,
-                hello.address,
-                frozenset(hello.groups),
-            )
             peer.serial = hello.serial
-            peer.name = hello.name
-            peer.address = hello.address
-            peer.groups = frozenset(hello.groups)
-            if changed:
-                self._tell_members()
+            self._learn(member, peer, hello)
         if new or hello.answer:
             self._say_hello(member, answer=False)
 
+    def _learn(self, member: int, peer: Peer, hello: Hello) -> None:
+        groups = frozenset(hello.groups)
+        if groups != peer.groups:
+            self._move(member, peer, groups)
+        if hello.name != peer.name:
+            peer.name = hello.name
+            self._changed |= {0, *peer.groups}
+        if hello.address != peer.address:
+            peer.address = hello.address
+            self._moved = True
+
+    def _move(self, member: int, peer: Peer, groups: frozenset[int]) -> None:
+        """A peer is in these groups from now on; beyond the bound, in those that it was in."""
+        gained, lost = groups - peer.groups, peer.groups - groups
+        if self._memberships + len(gained) - len(lost) > MEMBERSHIPS_MAX:
+            self.ignored += 1
+            return
+        for group in lost:
+            members = self._in_group[group]
+            members.remove(member)
+            if not members:
+                del self._in_group[group]
+        for group in gained:
+            self._in_group.setdefault(group, set()).add(member)
+        self._memberships += len(gained) - len(lost)
+        self._changed |= gained | lost
+        peer.groups = groups
+
+    def _hear_bye(self, member: int) -> None:
+        if member not in self._left:
+            if len(self._left) >= LEFT_MAX:
+                del self._left[next(iter(self._left))]
+            self._left[member] = None
+        self._forget(member, "it left")
+
     def _meet_stranger(self, member: int) -> None:
         self.strangers += 1
-        if member not in self._asked and len(self._asked) < PEERS_MAX and member not in self._refused:
+        known = member in self._asked or member in self._refused or member in self._left
+        if not known and len(self._asked) < PEERS_MAX:
             self._asked.add(member)
             self._say_hello(member, answer=True)
 
     def _refuse(self, member: int, hello: Hello) -> None:
         self._forget(member, "its stack differs")
-        if member in self._refused:
+        if member in self._refused or len(self._refused) >= PEERS_MAX:
+            self.ignored += 1
             return
-        if len(self._refused) < PEERS_MAX:
-            self._refused.add(member)
+        self._refused.add(member)
         self.refusals += 1
         reason = (
             f"stack {hello.fingerprint} of {hello.name!r} is not {self.node.fingerprint} of {self.node.name!r}: "
             "give both the same stack and release"
         )
         log.warning("refused %r: %s", MemberId(member), reason)
-        self.pass_down(Frame(sender=self.node.me, to=member, headers=[Refusal(reason)]))
+        short = reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
+        self.pass_down(Frame(sender=self.node.me, to=member, headers=[Refusal(short)]))
 
     def _was_refused(self, member: int, reason: str) -> None:
         if member not in self._refused and len(self._refused) < PEERS_MAX:
             self._refused.add(member)
             log.warning("refused by %r: %s", MemberId(member), reason)
         self._forget(member, f"it refused this member: {reason}")
-        self._tell_members()
 
     def _forget(self, member: int, reason: str) -> None:
-        if self._peers.pop(member, None) is not None:
-            self.tell_up(Gone(member, reason))
+        peer = self._peers.get(member)
+        if peer is None:
+            return
+        self._move(member, peer, frozenset())
+        del self._peers[member]
+        self._changed.add(0)
+        self._moved = True
+        self.tell_up(Gone(member, reason))
 
-    def _tell_members(self) -> None:
-        """Tell above and below what changed since they were told last."""
-        addresses = {member: peer.address for member, peer in self._peers.items()}
-        self.tell_down(Addresses(addresses))
-        groups = {0, *self._groups, *self._told}
-        for peer in self._peers.values():
-            groups |= peer.groups
-        for group in sorted(groups):
-            members = [m for m, peer in self._peers.items() if group == 0 or group in peer.groups]
-            if group == 0 or group in self._groups:
-                members.append(self.node.me)
-            names = {m: self._peers[m].name if m in self._peers else self.node.name for m in sorted(members)}
-            told = Members(group, tuple(sorted(members)), names)
-            if told != self._told.get(group):
-                if members:
-                    self._told[group] = told
-                else:
-                    self._told.pop(group, None)
-                self.tell_up(told)
+    def _tell_members(self, group: int) -> None:
+        """Tell above who is in the bus or in one of this member's groups now; nobody, once it left the group."""
+        peers = self._peers
+        if group == 0:
+            members = sorted([*peers, self.node.me])
+        elif group in self._groups:
+            members = sorted([*self._in_group.get(group, ()), self.node.me])
+        else:
+            members = []
+        names = {member: peers[member].name if member in peers else self.node.name for member in members}
+        self.tell_up(Members(group, tuple(members), names))

@@ -4,7 +4,8 @@ Promises: what the engine delivers and the codec accepts goes up, in lists as it
 logged once a peer, and dropped. No frame, whatever is in it, raises into the loop: a layer above that fails on one is
 reported as ``faulty`` and the node goes on.
 
-A member is reached at the address where its frames come from, until presence or membership says better.
+A member is reached at the address where its frames come from, until presence or membership says better. Strangers have
+a table of their own, so that a flood of them cannot push the members out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from ..core.errors import MalformedFrame
 from ..core.frame import Frame
 from ..core.ids import ALL, MemberId
-from ..core.limits import LOGGED_PEERS_MAX, PEERS_MAX
+from ..core.limits import LOGGED_PEERS_MAX, STRANGERS_MAX
 from ..core.ports import Address, Datagram
 from ..stack.events import Addresses, Event
 from ..stack.layer import Layer
@@ -33,6 +34,7 @@ class Transport(Layer):
         self._to_all: list[bytes] = []
         self._to_one: dict[int, list[bytes]] = {}
         self._addresses: dict[int, Address] = {}
+        self._strangers: dict[int, Address] = {}
         self._logged: set[object] = set()
         self.malformed = 0
         self.faulty = 0
@@ -53,7 +55,7 @@ class Transport(Layer):
         if self._to_one:
             one_by_one, self._to_one = self._to_one, {}
             for member, datagrams in one_by_one.items():
-                address = self._addresses.get(member)
+                address = self._addresses.get(member) or self._strangers.get(member)
                 if address is None:
                     self.unknown_destination += len(datagrams)
                 else:
@@ -61,7 +63,8 @@ class Transport(Layer):
 
     def receive(self, datagrams: list[Datagram]) -> None:
         """The engine's call-back, inside a stimulus."""
-        decode, pass_up, me, addresses = self.node.codec.decode, self.pass_up, self.node.me, self._addresses
+        decode, pass_up, me = self.node.codec.decode, self.pass_up, self.node.me
+        addresses, strangers = self._addresses, self._strangers
         for data, source in datagrams:
             try:
                 frame = decode(data)
@@ -72,10 +75,10 @@ class Transport(Layer):
             sender = frame.sender
             if sender == me or (frame.to != ALL and frame.to != me):
                 continue
-            if sender not in addresses:
-                if len(addresses) >= PEERS_MAX:
-                    del addresses[next(iter(addresses))]
-                addresses[sender] = source
+            if sender not in addresses and sender not in strangers:
+                if len(strangers) >= STRANGERS_MAX:
+                    del strangers[next(iter(strangers))]
+                strangers[sender] = source
             try:
                 pass_up(frame)
             except Exception as error:  # noqa: BLE001 - a node never dies of a frame; the counter and the log say that one tried
@@ -85,6 +88,8 @@ class Transport(Layer):
     def event_down(self, event: Event) -> None:
         if isinstance(event, Addresses):
             self._addresses = dict(event.addresses)
+            for member in self._addresses.keys() & self._strangers.keys():
+                del self._strangers[member]
             self.ports.engine.set_peers(list(event.addresses.values()))
 
     def stats(self) -> dict[str, Any]:
@@ -96,7 +101,7 @@ class Transport(Layer):
         }
 
     def validate(self) -> None:
-        assert len(self._addresses) <= PEERS_MAX
+        assert len(self._strangers) <= STRANGERS_MAX
         assert len(self._logged) <= LOGGED_PEERS_MAX
         assert not self._to_all and not self._to_one, "a settled transport holds nothing back"
 

@@ -17,8 +17,14 @@ network never stops a stream. A frame behind one that was passed up already is `
 is not delivered: nobody gets a message twice. If the window closes and the acknowledgement that opened it is lost, the
 sender would wait for ever: it probes every ``PROBE_S`` with its offset, and a receiver answers a probe with its limit.
 
+A stream begins when it is first used and ends when its member leaves the group, or the member that it is for does.
+Whoever comes back starts at offset 0 in a new *epoch*; epochs only grow, and words about an old one are not heard. A
+receiver that lost sight of a sender remembers how far it had come, so that an old datagram brings nothing twice.
+
+A sender that does not keep to its limit is not delivered beyond it: unread messages are bounded, whoever sends them.
+
 A member of the group that sends hears itself through the same account: ``echo`` frames go up here, at the end of the
-stimulus, and its own unread messages hold it up like anybody's.
+stimulus, and its own unread messages hold it up like anybody's; unless it joined with ``own=False``.
 """
 
 from __future__ import annotations
@@ -27,11 +33,17 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..core.frame import Frame, Header, Number
+from ..core.frame import Frame, Header, Number, Position
 from ..core.ids import ALL
-from ..core.limits import STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
+from ..core.limits import (
+    DEPARTED_STREAMS_MAX,
+    FRAME_OVERHEAD_BYTES,
+    STREAMS_MAX,
+    WINDOW_BYTES_MAX,
+    WINDOW_BYTES_MIN,
+)
 from ..core.ports import Timer
-from ..stack.events import Consumed, Credit, Event, Gone, Members
+from ..stack.events import Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members
 from ..stack.layer import Layer
 
 FRAME_CHARGE_BYTES = 768
@@ -41,12 +53,18 @@ ROOM_TOLD_BYTES_MAX = 64 << 10
 """More room than one batch can use makes no difference above, and is not worth an event."""
 INITIAL_BYTES = 128 << 10
 """What may be sent before the first acknowledgement: little enough for any receiver's buffer."""
+OVERSHOOT_BYTES_MAX = 128 << 10
+"""A sender closes its last batch beyond the limit; frames of it are charged after they were admitted."""
+GRANTED_BYTES = 46  # the longest ``Granted`` in msgpack
+
+StreamKey = tuple[int, int, int]
 
 
 class Sent(Header, tag=10):
     """On every data frame: where in its stream it starts."""
 
-    offset: Number
+    offset: Position
+    epoch: Number
 
 
 class Granted(msgspec.Struct, array_like=True):
@@ -56,6 +74,7 @@ class Granted(msgspec.Struct, array_like=True):
     to: Number
     received: Number
     limit: Number
+    epoch: Number
 
 
 class Ack(Header, tag=11):
@@ -69,15 +88,17 @@ class Probe(Header, tag=12):
 
     group: Number
     to: Number
-    offset: Number
+    offset: Position
+    epoch: Number
 
 
 class Outgoing:
     """One stream of this member: how far it has gone and how far each receiver lets it go."""
 
-    __slots__ = ("limits", "offset", "probe", "told")
+    __slots__ = ("epoch", "limits", "offset", "probe", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
         self.offset = 0
         self.limits: dict[int, int] = {}
         self.told = -1
@@ -87,15 +108,23 @@ class Outgoing:
 class Incoming:
     """One stream of another member: what came, what the application took, what was granted."""
 
-    __slots__ = ("consumed", "delivered", "end", "granted", "next", "touched_at")
+    __slots__ = ("consumed", "delivered", "end", "epoch", "granted", "next")
 
     def __init__(self) -> None:
-        self.next = 0
-        self.end = 0
         self.delivered = 0
         self.consumed = 0
+        self.begin(0, 0, 0)
+
+    def begin(self, epoch: int, first: int, offset: int) -> None:
+        """What was delivered of an older epoch and is still unread goes on counting."""
+        self.epoch = epoch
+        self.next = first
+        self.end = offset
         self.granted = 0
-        self.touched_at = 0.0
+
+    @property
+    def unread(self) -> int:
+        return self.delivered - self.consumed
 
 
 class Window(Layer):
@@ -108,13 +137,19 @@ class Window(Layer):
 
     def __init__(self, bytes_max: int = WINDOW_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
+        self._unread_max = max(bytes_max, WINDOW_BYTES_MIN) + INITIAL_BYTES + OVERSHOOT_BYTES_MAX
+        self._epoch = 0
         self._outgoing: dict[tuple[int, int], Outgoing] = {}
-        self._incoming: dict[tuple[int, int, int], Incoming] = {}
+        self._incoming: dict[StreamKey, Incoming] = {}
+        self._departed: dict[StreamKey, tuple[int, int]] = {}
         self._members: dict[int, frozenset[int]] = {}
-        self._moved: dict[tuple[int, int, int], Incoming] = {}
+        self._moved: dict[StreamKey, Incoming] = {}
+        self._answers: dict[int, list[Granted]] = {}
         self._echo: list[Frame] = []
+        self._deaf: set[int] = set()
         self.lost = 0
         self.late = 0
+        self.over = 0
         self.stalls = 0
         self.ignored = 0
 
@@ -126,7 +161,7 @@ class Window(Layer):
             return
         key = (frame.group, frame.to)
         out = self._outgoing.get(key) or self._open(key)
-        frame.headers.append(Sent(out.offset))
+        frame.headers.append(Sent(out.offset, out.epoch))
         out.offset += frame.size + FRAME_CHARGE_BYTES
         self._tell_credit(key, out)
         me = self.node.me
@@ -136,7 +171,8 @@ class Window(Layer):
             self.pass_down(frame)
 
     def _open(self, key: tuple[int, int]) -> Outgoing:
-        out = self._outgoing[key] = Outgoing()
+        self._epoch += 1
+        out = self._outgoing[key] = Outgoing(self._epoch)
         for member in sorted(self._receivers(key)):
             out.limits[member] = INITIAL_BYTES
         return out
@@ -144,6 +180,8 @@ class Window(Layer):
     def _receivers(self, key: tuple[int, int]) -> frozenset[int]:
         group, to = key
         members = self._members.get(group, frozenset())
+        if group in self._deaf:
+            members -= {self.node.me}
         return members if to == ALL else members & {to}
 
     def _tell_credit(self, key: tuple[int, int], out: Outgoing) -> None:
@@ -161,14 +199,17 @@ class Window(Layer):
         out.probe = None
         for member, limit in sorted(out.limits.items()):
             if limit <= out.offset and member != self.node.me:
-                self.pass_down(Frame(sender=self.node.me, to=member, headers=[Probe(key[0], key[1], out.offset)]))
+                probe = Probe(key[0], key[1], out.offset, out.epoch)
+                self.pass_down(Frame(sender=self.node.me, to=member, headers=[probe]))
         self._tell_credit(key, out)
 
     def _acknowledged(self, member: int, ack: Ack) -> None:
         for granted in ack.streams:
             key = (granted.group, granted.to)
             out = self._outgoing.get(key)
-            if out is not None and granted.limit > out.limits.get(member, UNLIMITED_BYTES):
+            if out is None or granted.epoch != out.epoch:
+                continue
+            if granted.limit > out.limits.get(member, UNLIMITED_BYTES):
                 out.limits[member] = granted.limit
                 if out.probe is not None and min(out.limits.values()) > out.offset:
                     out.probe.cancel()
@@ -180,56 +221,91 @@ class Window(Layer):
     def up(self, frame: Frame) -> None:
         header = frame.headers.pop() if frame.headers else None
         if isinstance(header, Sent):
-            self._receive(frame, header.offset)
+            if frame.group in self._members:
+                self._receive(frame, header)
+            else:
+                self.pass_up(frame)  # of a group that this member is not in: nobody keeps it, so it needs no account
         elif isinstance(header, Ack):
             self._acknowledged(frame.sender, header)
         elif isinstance(header, Probe):
-            stream = self._incoming.get((frame.sender, header.group, header.to))
-            if stream is None:
-                stream = self._admit((frame.sender, header.group, header.to), 0, header.offset)
-            if stream is not None:
-                # What the sender sent and we did not get is lost: it must not hold the stream up for ever.
-                stream.end = max(stream.end, header.offset)
-                stream.granted = 0
-                self._moved[(frame.sender, header.group, header.to)] = stream
+            self._probed(frame.sender, header)
         elif header is not None:
             frame.headers.append(header)
             self.pass_up(frame)
         else:
             self.pass_up(frame)
 
-    def _receive(self, frame: Frame, offset: int) -> None:
+    def _probed(self, sender: int, probe: Probe) -> None:
+        if probe.group not in self._members or probe.to not in (ALL, self.node.me):
+            return
+        key = (sender, probe.group, probe.to)
+        stream = self._incoming.get(key)
+        if stream is None or probe.epoch > stream.epoch:
+            # Nothing of this stream has arrived. It needs no state for an answer: nothing of it is unread either.
+            granted = Granted(probe.group, probe.to, 0, probe.offset + INITIAL_BYTES, probe.epoch)
+            self._answers.setdefault(sender, []).append(granted)
+        elif probe.epoch == stream.epoch:
+            # What the sender sent and we did not get is lost: it must not hold the stream up for ever.
+            stream.end = max(stream.end, probe.offset)
+            stream.granted = 0
+            self._moved[key] = stream
+
+    def _receive(self, frame: Frame, sent: Sent) -> None:
         key = (frame.sender, frame.group, frame.to)
-        stream = self._incoming.get(key) or self._admit(key, frame.first, offset)
+        stream = self._incoming.get(key) or self._admit(key, frame.first, sent)
         if stream is None:
             return
+        if stream.epoch != sent.epoch:
+            if sent.epoch < stream.epoch:
+                self.late += 1
+                return
+            stream.begin(sent.epoch, frame.first, sent.offset)
         if frame.first < stream.next:
             self.late += 1
             return
+        cost = frame.size + FRAME_CHARGE_BYTES
+        if stream.delivered - stream.consumed + cost > self._unread_max:
+            self.over += 1
+            return
         self.lost += frame.first - stream.next
         stream.next = frame.first + frame.count
-        cost = frame.size + FRAME_CHARGE_BYTES
-        stream.end = max(stream.end, offset + cost)
+        stream.end = max(stream.end, sent.offset + cost)
         stream.delivered += cost
         self._moved[key] = stream
         self.pass_up(frame)
 
-    def _admit(self, key: tuple[int, int, int], first: int, offset: int) -> Incoming | None:
-        """A stream begins for us wherever we first hear it; its limit is granted at once."""
+    def _admit(self, key: StreamKey, first: int, sent: Sent) -> Incoming | None:
+        """A stream begins for us wherever we first hear it, but never before the place where we last heard it."""
+        if sent_before(self._departed.get(key), sent.epoch, first):
+            self.late += 1
+            return None
         if len(self._incoming) >= STREAMS_MAX:
             self.ignored += 1
             return None
         stream = self._incoming[key] = Incoming()
-        stream.next = first
-        stream.end = offset
+        stream.begin(sent.epoch, first, sent.offset)
+        self._departed.pop(key, None)
         return stream
 
+    def _retire(self, key: StreamKey) -> None:
+        stream = self._incoming.pop(key)
+        self._moved.pop(key, None)
+        if len(self._departed) >= DEPARTED_STREAMS_MAX:
+            del self._departed[next(iter(self._departed))]
+        self._departed[key] = (stream.epoch, stream.next)
+
     def event_down(self, event: Event) -> None:
-        if isinstance(event, Consumed):
+        if isinstance(event, JoinGroup) and not event.own:
+            self._deaf.add(event.group)
+        elif isinstance(event, LeaveGroup):
+            self._deaf.discard(event.group)
+        elif isinstance(event, Consumed):
             key = (event.sender, event.group, event.to)
             stream = self._incoming.get(key)
             if stream is not None:
-                stream.consumed += event.size + FRAME_CHARGE_BYTES * event.frames
+                # Clamped, because frames of before the stream was lost sight of may still have been unread.
+                consumed = stream.consumed + event.size + FRAME_CHARGE_BYTES * event.frames
+                stream.consumed = min(consumed, stream.delivered)
                 self._moved[key] = stream
             return
         self.tell_down(event)
@@ -239,24 +315,27 @@ class Window(Layer):
             echo, self._echo = self._echo, []
             for frame in echo:
                 self.up(frame)
-        if self._moved:
+        if self._moved or self._answers:
             self._acknowledge()
 
     def _acknowledge(self) -> None:
         """Grant what moved by a quarter of the window or more; the rest waits, it would only make small steps."""
-        window = max(min(self._bytes_max, self.ports.engine.buffer_bytes // len(self._incoming)), WINDOW_BYTES_MIN)
-        granted: dict[int, list[Granted]] = {}
+        share = self.ports.engine.buffer_bytes // max(len(self._incoming), 1)
+        window = max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
+        granted, self._answers = self._answers, {}
         for key, stream in self._moved.items():
-            limit = stream.end - (stream.delivered - stream.consumed) + window
+            limit = stream.end - stream.unread + window
             if limit - stream.granted >= window // 4:
                 stream.granted = limit
-                granted.setdefault(key[0], []).append(Granted(key[1], key[2], stream.next, limit))
+                granted.setdefault(key[0], []).append(Granted(key[1], key[2], stream.next, limit, stream.epoch))
         self._moved.clear()
         for member, streams in granted.items():
             if member == self.node.me:
                 self._acknowledged(member, Ack(streams))
-            else:
-                self.pass_down(Frame(sender=self.node.me, to=member, headers=[Ack(streams)]))
+                continue
+            step = max((self.ports.engine.path_bytes - FRAME_OVERHEAD_BYTES) // GRANTED_BYTES, 1)
+            for at in range(0, len(streams), step):
+                self.pass_down(Frame(sender=self.node.me, to=member, headers=[Ack(streams[at : at + step])]))
 
     # Membership
 
@@ -265,23 +344,30 @@ class Window(Layer):
             self._members_changed(event.group, frozenset(event.members))
         elif isinstance(event, Gone):
             for key in [key for key in self._incoming if key[0] == event.member]:
-                del self._incoming[key]
-                self._moved.pop(key, None)
+                self._retire(key)
         self.tell_up(event)
 
     def _members_changed(self, group: int, members: frozenset[int]) -> None:
-        self._members[group] = members
-        if not members:
-            del self._members[group]
-        for key, out in list(self._outgoing.items()):
-            if key[0] != group:
-                continue
+        if self.node.me in members:
+            self._members[group] = members
+        elif self._members.pop(group, None) is not None:
+            for incoming in [incoming for incoming in self._incoming if incoming[1] == group]:
+                self._retire(incoming)
+        for key, out in [(key, out) for key, out in self._outgoing.items() if key[0] == group]:
             receivers = self._receivers(key)
+            if group not in self._members or (key[1] != ALL and not receivers):
+                self._end(key, out)
+                continue
             for member in [member for member in out.limits if member not in receivers]:
                 del out.limits[member]
             for member in sorted(receivers - out.limits.keys()):
                 out.limits[member] = out.offset + INITIAL_BYTES
             self._tell_credit(key, out)
+
+    def _end(self, key: tuple[int, int], out: Outgoing) -> None:
+        del self._outgoing[key]
+        if out.probe is not None:
+            out.probe.cancel()
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -289,13 +375,23 @@ class Window(Layer):
             "streams_in": len(self._incoming),
             "lost": self.lost,
             "late": self.late,
+            "over": self.over,
             "stalls": self.stalls,
             "ignored": self.ignored,
         }
 
     def validate(self) -> None:
         assert len(self._incoming) <= STREAMS_MAX
-        for stream in self._incoming.values():
-            assert stream.consumed <= stream.delivered
+        assert len(self._departed) <= DEPARTED_STREAMS_MAX
+        assert not self._incoming.keys() & self._departed.keys()
+        for incoming, stream in self._incoming.items():
+            assert incoming[1] in self._members, "streams of groups that this member left are gone"
+            assert 0 <= stream.unread <= self._unread_max
         for key, out in self._outgoing.items():
             assert out.limits.keys() == self._receivers(key)
+            assert out.probe is not None or not out.limits or min(out.limits.values()) > out.offset, "somebody asks"
+
+
+def sent_before(departed: tuple[int, int] | None, epoch: int, first: int) -> bool:
+    """Whether a frame is from before the place where its stream was lost sight of."""
+    return departed is not None and (epoch < departed[0] or (epoch == departed[0] and first < departed[1]))

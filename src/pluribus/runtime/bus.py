@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, PluribusError
+from ..core.errors import BadInput, BadStack, Closed, GroupMismatch
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.ports import Datagram, Engine, Ports
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
@@ -20,9 +20,11 @@ from ..layers.transport import Transport
 from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
+from ..stack.trace import Trace
 from .clock import LoopClock, real_random
 from .group import Group
 from .lateness import watch_loop
+from .tracing import FORMAT, Beginning, TraceFile
 
 BEST_EFFORT = "transport | presence | window | groups"
 ORDERS = ("none",)
@@ -31,12 +33,24 @@ ORDERS = ("none",)
 class Bus:
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
-    def __init__(self, url: BusUrl, name: str, ports: Ports, specification: str = BEST_EFFORT) -> None:
+    def __init__(
+        self,
+        url: BusUrl,
+        name: str,
+        ports: Ports,
+        specification: str = BEST_EFFORT,
+        trace: TraceFile | None = None,
+    ) -> None:
         self.url = url
         self.name = name
         self.me: MemberId = new_member_id(ports.random.getrandbits(64))
         layers = build(specification, {**CATALOGUE, Dispatch.name: Dispatch})
+        self._specification = specification
+        self._trace = trace
+        if trace is not None:
+            layers.insert(-1, Trace(trace.write))
         self._engine = ports.engine
+        self._now = ports.clock.now
         self._stack = Stack(layers, ports, Node(int(self.me), name, url.bus))
         self._transport = _only(layers, Transport)
         self._dispatch = _only(layers, Dispatch)
@@ -45,7 +59,11 @@ class Bus:
         self._stop_watch: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
-        await self._stack.ports.engine.open(self._receive, self._room)
+        engine = self._stack.ports.engine
+        await engine.open(self._receive, self._room)
+        if self._trace is not None:
+            shape = (engine.address, engine.path_bytes, engine.buffer_bytes)
+            self._trace.begin(Beginning(FORMAT, self._specification, self.url.bus, self.name, int(self.me), *shape))
         self._stack.start()
 
     async def group(self, name: str, *, order: str = "none", own: bool = True) -> Group:
@@ -59,7 +77,7 @@ class Bus:
                 raise GroupMismatch(f"group {name!r} is open with own={not own}: close it first, or ask for the same")
             return group
         channel = self._dispatch.join(name, own=own)
-        group = self._groups[name] = Group(channel, self._dispatch, self._left)
+        group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now)
         return group
 
     @property
@@ -94,6 +112,8 @@ class Bus:
         self._stack.stop()
         self._stop_watch()
         await self._engine.close()
+        if self._trace is not None:
+            self._trace.close()
 
     def abandon(self) -> None:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
@@ -130,12 +150,21 @@ class connect:
 
     The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
     ``name`` is how others see this member. ``stack`` is a specification, bottom first; every member needs the same.
+    ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``.
     """
 
-    def __init__(self, url: str | None = None, *, name: str | None = None, stack: str = BEST_EFFORT) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str | None = None,
+        stack: str = BEST_EFFORT,
+        trace: str | os.PathLike[str] | None = None,
+    ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
         self._name = name
         self._stack = stack
+        self._trace = trace
         self._bus: Bus | None = None
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -156,18 +185,19 @@ class connect:
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
         loop = asyncio.get_running_loop()
         ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine_for(url))
-        bus = await opened(url, name, ports, self._stack)
+        trace = None if self._trace is None else TraceFile(self._trace)
+        bus = await opened(url, name, ports, self._stack, trace)
         bus._stop_watch = watch_loop(loop)
         return bus
 
 
-async def opened(url: BusUrl, name: str, ports: Ports, specification: str) -> Bus:
+async def opened(url: BusUrl, name: str, ports: Ports, specification: str, trace: TraceFile | None = None) -> Bus:
     """A bus that is open, or the reason why not, with the engine closed again."""
-    bus = Bus(url, name, ports, specification)
+    bus = Bus(url, name, ports, specification, trace)
     engine: Engine = ports.engine
     try:
         await bus.open()
-    except PluribusError:
+    except BaseException:  # cancelled, too: a caller who gave up leaves no socket behind
         await engine.close()
         raise
     return bus

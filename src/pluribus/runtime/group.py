@@ -41,7 +41,9 @@ class Group:
         "_view_waiters",
     )
 
-    def __init__(self, channel: Channel, dispatch: Dispatch, left: Callable[[Group], None]) -> None:
+    def __init__(
+        self, channel: Channel, dispatch: Dispatch, left: Callable[[Group], None], now: Callable[[], float]
+    ) -> None:
         self._channel = channel
         self._out = channel.out
         self._dispatch = dispatch
@@ -51,7 +53,7 @@ class Group:
         self._arrivals: list[asyncio.Future[None]] = []
         self._rooms: list[asyncio.Future[None]] = []
         self._view_waiters: list[asyncio.Future[None]] = []
-        self._now = dispatch.ports.clock.now
+        self._now = now  # not the stack's clock: how an application spends its time is no stimulus of the protocols
         self._since = 0.0
         channel.on_arrival = lambda: _wake(self._arrivals)
         channel.on_room = lambda: _wake(self._rooms)
@@ -99,13 +101,14 @@ class Group:
     async def _send(self, body: Any, to: int, timeout: float | None) -> MessageId:
         channel = self._channel
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
-        if to != ALL and to not in channel.view:
-            raise BadInput(f"{MemberId(to)!r} is not a member of {channel.name!r} now: look at its view")
-        out = channel.outgoing(to)
-        out.check(len(encoded))
+        channel.out.check(len(encoded))
+        deadline = None if timeout is None else self._now() + timeout
         while True:
             if channel.closed:
                 raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
+            if to != ALL and to not in channel.view:  # asked again after every wait: it may have left meanwhile
+                raise BadInput(f"{MemberId(to)!r} is not a member of {channel.name!r} now: look at its view")
+            out = channel.outgoing(to)
             writable = self._dispatch.ports.engine.writable
             if writable and out.fits(kind, len(encoded)):
                 break
@@ -115,7 +118,8 @@ class Group:
                     await asyncio.sleep(0)
                     self._since = self._now()
             else:
-                await self._wait(self._rooms, timeout, "has no room: a receiver does not read, or reads too slowly")
+                left_s = None if deadline is None else deadline - self._now()
+                await self._wait(self._rooms, left_s, "has no room: a receiver does not read, or reads too slowly")
                 self._since = self._now()
         if not out.pending:
             self._opened(channel)

@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from time import monotonic
 
 from ..core.limits import LATE_S
 
@@ -27,7 +28,7 @@ class LoopWatch:
         self.episodes = 0
         self._loop = loop
         self._thread_id = threading.get_ident()
-        self._beat_at = loop.time()
+        self._beat_at = monotonic()  # not the loop's time: uvloop's is not for other threads to ask
         self._stopped = threading.Event()
         self._timer = loop.call_later(_BEAT_S, self._beat)
         self._thread = threading.Thread(target=self._look, name="pluribus-loop-watch", daemon=True)
@@ -38,13 +39,13 @@ class LoopWatch:
         self._stopped.set()
 
     def _beat(self) -> None:
-        self._beat_at = self._loop.time()
+        self._beat_at = monotonic()
         self._timer = self._loop.call_later(_BEAT_S, self._beat)
 
     def _look(self) -> None:
         reported_at = -1.0
         while not self._stopped.wait(LATE_S):
-            late_s = self._loop.time() - self._beat_at - _BEAT_S
+            late_s = monotonic() - self._beat_at - _BEAT_S
             if late_s > LATE_S and reported_at != self._beat_at:
                 reported_at = self._beat_at
                 self.episodes += 1

@@ -16,6 +16,8 @@ class JoinGroup(Event, frozen=True):
 
     group: int
     name: str
+    own: bool = True
+    """Whether it wants to hear itself."""
 
 
 class LeaveGroup(Event, frozen=True):
