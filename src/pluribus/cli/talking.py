@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ END = "end"
 
 def talk(url: str | None, seconds: float, say: Callable[[str], None]) -> dict[str, Any]:
     """Run the demonstration and return its summary; ``say`` gets a line for everything worth telling."""
+    url = url or os.environ.get("PLURIBUS_URL") or f"multicast://demo-{os.getpid()}"
     code = f"from pluribus.cli.talking import answer; answer({url!r})"
     with subprocess.Popen([sys.executable, "-c", code]) as other:
         try:

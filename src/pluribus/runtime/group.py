@@ -8,6 +8,7 @@ work, so that a busy member still answers the others.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any
@@ -161,6 +162,18 @@ class Group:
                         raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
                     await self._wait(self._arrivals, None, "")
                 self._current = channel.take()
+
+    async def handle(self, handler: Callable[[Message], Any]) -> None:
+        """Call ``handler`` with every message, one after another, until the group is closed.
+
+        A coroutine function is awaited; a plain function runs in a thread, so that a slow one holds up nobody else.
+        """
+        if inspect.iscoroutinefunction(handler):
+            async for message in self:
+                await handler(message)
+        else:
+            async for message in self:
+                await asyncio.to_thread(handler, message)
 
     async def views(self) -> AsyncIterator[View]:
         """The view now, and every later one; one that was replaced before it could be shown is skipped."""

@@ -2,10 +2,13 @@
 
 Theory of operation
 -------------------
-A stack without I/O is a function of its stimuli: datagrams, timers that fire, calls of the application, the clock's and
-the random port's answers. The trace layer stands at the top of a stack, where it sees what the application sends and
-joins, and puts itself between the stack and its ports, where it sees the rest. ``replay`` feeds the records to a new
-stack of the same specification and compares what that stack hands to its engine, byte for byte.
+A stack without I/O is a function of its stimuli: datagrams, timers that fire, calls of the application, the clock's
+and the random port's answers. The trace layer stands at the top of a stack, below the groups, where it sees what comes
+from the application, and puts itself between the stack and its ports, where it sees the rest. It also marks when it
+passed something up and when a stimulus ended, because that is where the application's next call belongs.
+
+``Replay`` feeds the records to a new stack of the same layers, with ``ReplayTop`` in place of the application, and
+compares what that stack hands to its engine, byte for byte.
 
 Records are msgpack, a length before each, in whatever takes bytes (a file, a list). A trace of a real process and one
 of a simulated host have the same form.
@@ -14,19 +17,24 @@ of a simulated host have the same form.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, Overflow
 from ..core.frame import Frame
+from ..core.limits import TRACE_RECORDS_MAX
 from ..core.ports import Address, Datagram, EngineStats, Ports, Timer
+from . import events
 from .events import Event
 from .layer import Layer
+from .stack import Stack
 
 Write = Callable[[bytes], Any]
+Receive = Callable[[list[Datagram]], None]
 
-NOW, TIMER, DATAGRAMS, RANDOM, DOWN, EVENT, SENT, SENT_ALL = range(8)
+NOW, TIMER, DATAGRAMS, RANDOM, DOWN, EVENT, SENT, SENT_ALL, UP, TOLD, END, STOP = range(12)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -47,10 +55,19 @@ class Trace(Layer):
 
     def __init__(self, write: Write | None = None) -> None:
         self.records: list[bytes] = []
-        self._write = write or self.records.append
+        self._write = write or self._keep
+        self._count = 0
 
-    def record(self, kind: int, value: Any) -> None:
+    def record(self, kind: int, value: Any = None) -> None:
+        self._count += 1
         self._write(_encode(Record(kind, value)))
+
+    def _keep(self, record: bytes) -> None:
+        if len(self.records) >= TRACE_RECORDS_MAX:
+            raise Overflow(
+                f"the trace holds {TRACE_RECORDS_MAX:,} records: write it to a file with connect(trace=PATH)"
+            )
+        self.records.append(record)
 
     def wrap_ports(self, ports: Ports) -> Ports:
         return Ports(
@@ -68,8 +85,45 @@ class Trace(Layer):
         self.record(EVENT, [type(event).__name__, msgspec.structs.astuple(event)])
         self.tell_down(event)
 
+    def up(self, frame: Frame) -> None:
+        self.record(UP)
+        self.pass_up(frame)
+
+    def event_up(self, event: Event) -> None:
+        self.record(TOLD)
+        self.tell_up(event)
+
+    def settle(self) -> None:
+        self.record(END)
+
+    def stop(self) -> None:
+        self.record(STOP)
+
     def stats(self) -> dict[str, Any]:
-        return {"records": len(self.records)}
+        return {"records": self._count}
+
+
+class ReplayTop(Layer):
+    """what the application did, from the trace"""
+
+    name = "replay"
+
+    def __init__(self, replay: Replay) -> None:
+        self._replay = replay
+
+    def up(self, frame: Frame) -> None:
+        self._replay.expect(UP)
+        self._replay.calls(self)
+
+    def event_up(self, event: Event) -> None:
+        self._replay.expect(TOLD)
+        self._replay.calls(self)
+
+    def settle(self) -> None:
+        self._replay.expect(END)
+
+    def stop(self) -> None:
+        self._replay.expect(STOP)
 
 
 class _TracedClock:
@@ -151,14 +205,14 @@ class _TracedEngine:
         self._engine.send_all(datagrams)
 
 
-class ReplayPorts:
-    """The world as the trace tells it. Hand ``ports`` to a stack of the same layers, then ``run`` it to the end."""
+class Replay:
+    """The world as the trace tells it: hand ``ports`` to a stack of the same layers, ``ReplayTop`` above, then
+    ``run``."""
 
     def __init__(self, records: Iterable[bytes], address: Address, path_bytes: int, buffer_bytes: int) -> None:
         self._records: list[Record] = [_decode(record) for record in records]
         self._at = 0
         self._timers: list[Callable[[], None]] = []
-        self._soon: list[Callable[[], None]] = []
         self.name = "replay"
         self.address = address
         self.path_bytes = path_bytes
@@ -174,20 +228,39 @@ class ReplayPorts:
         self._at += 1
         return self._records[self._at - 1].value
 
-    def run(self, receive: Callable[[list[Datagram]], None], call: Callable[[int, Any], None]) -> int:
-        """Feed every recorded stimulus; ``call`` gets what the application did. Returns how many records matched."""
-        while self._at < len(self._records):
+    def calls(self, top: Layer) -> None:
+        """What the application did at this moment: every call that the trace has next."""
+        while self._at < len(self._records) and self._records[self._at].kind in (DOWN, EVENT):
             record = self._records[self._at]
             self._at += 1
-            if record.kind == TIMER:
+            if record.kind == DOWN:
+                top.pass_down(msgspec.convert(record.value, Frame))
+            else:
+                name, values = record.value
+                fields = [tuple(value) if isinstance(value, list) else value for value in values]
+                top.tell_down(getattr(events, name)(*fields))
+
+    def run(self, stack: Stack, receive: Receive, top: Layer) -> int:
+        """Feed every recorded stimulus to a started stack; returns how many records matched."""
+        stimulus = stack.run
+        while self._at < len(self._records):
+            record = self._records[self._at]
+            if record.kind in (DOWN, EVENT):
+                stimulus(lambda: self.calls(top))
+            elif record.kind == TIMER:
+                self._at += 1
                 self._timers[record.value]()
             elif record.kind == DATAGRAMS:
-                receive([(bytes(data), (address[0], address[1])) for data, address in record.value])
-            elif record.kind in (DOWN, EVENT):
-                call(record.kind, record.value)
+                self._at += 1
+                datagrams = [(bytes(data), (host, port)) for data, (host, port) in record.value]
+                stimulus(partial(receive, datagrams))
+            elif record.kind == END:
+                stack.settle()
+            elif record.kind == STOP:
+                stack.stop()
             else:
                 raise BadInput(
-                    f"the replay did less than the trace at record {self._at - 1}: use the same release and stack"
+                    f"the replay did less than the trace at record {self._at}: use the same release and stack"
                 )
         return self._at
 
@@ -223,7 +296,7 @@ class ReplayPorts:
 
 
 class _ReplayRandom:
-    def __init__(self, replay: ReplayPorts) -> None:
+    def __init__(self, replay: Replay) -> None:
         self._replay = replay
 
     def _next(self) -> Any:

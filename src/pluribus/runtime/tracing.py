@@ -1,0 +1,87 @@
+"""Trace files: a run of a real member written down stimulus by stimulus, and had again from the file.
+
+``connect(url, trace=PATH)`` writes one. The first record says what is needed to build the same stack; ``replay`` builds
+it, feeds it the rest, and compares everything that it sends with what was sent then.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from ..core.errors import BadInput
+from ..core.ports import Address
+from ..group.dispatch import Dispatch
+from ..layers import CATALOGUE
+from ..layers.transport import Transport
+from ..stack.layer import Node
+from ..stack.specification import build
+from ..stack.stack import Stack
+from ..stack.trace import Replay, ReplayTop, file_writer, read_records
+
+
+class Beginning(msgspec.Struct, array_like=True):
+    """The first record of a trace file."""
+
+    format: str
+    stack: str
+    bus: str
+    name: str
+    me: int
+    address: Address
+    path_bytes: int
+    buffer_bytes: int
+
+
+FORMAT = "pluribus trace 1"
+
+
+class TraceFile:
+    """Gives ``Trace`` its writer; the beginning is written when the engine is open and its address known."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        try:
+            self._file: IO[bytes] = Path(path).open("wb")  # noqa: SIM115 - closed with the bus
+        except OSError as error:
+            raise BadInput(f"the trace {path} cannot be written ({error.strerror}): name a writable file") from None
+        self._write = file_writer(self._file.write)
+        self._waiting: list[bytes] | None = []
+
+    def write(self, record: bytes) -> None:
+        if self._waiting is not None:
+            self._waiting.append(record)
+        else:
+            self._write(record)
+
+    def begin(self, beginning: Beginning) -> None:
+        self._write(msgspec.msgpack.encode(beginning))
+        for record in self._waiting or ():
+            self._write(record)
+        self._waiting = None
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def replay(path: str | Path) -> dict[str, Any]:
+    """Run a trace file again; ``BadInput`` says where the run leaves the trace."""
+    try:
+        records = list(read_records(Path(path).read_bytes()))
+        beginning = msgspec.msgpack.decode(records[0], type=Beginning)
+        if beginning.format != FORMAT:
+            raise ValueError(beginning.format)
+    except (OSError, IndexError, ValueError, msgspec.MsgspecError) as error:
+        raise BadInput(f"{path} is no trace ({error}): connect(url, trace=PATH) writes one") from None
+    story = Replay(records[1:], beginning.address, beginning.path_bytes, beginning.buffer_bytes)
+    layers = [
+        layer for layer in build(beginning.stack, CATALOGUE | {Dispatch.name: Dispatch}) if layer.name != Dispatch.name
+    ]
+    transport = next(layer for layer in layers if isinstance(layer, Transport))
+    top = ReplayTop(story)
+    stack = Stack([*layers, top], story.ports, Node(beginning.me, beginning.name, beginning.bus))
+    stack.start()
+    matched = story.run(stack, transport.receive, top)
+    return {"trace": str(path), "stack": beginning.stack, "records": matched, "same": True}
