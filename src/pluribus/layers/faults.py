@@ -66,6 +66,8 @@ class Delay(Fault):
 
     def __init__(self, p: float = 0.1, seconds: float = 0.05) -> None:
         super().__init__(p)
+        if seconds < 0:
+            raise BadStack(f"delay(seconds={seconds}) is no time: use 0 or more")
         self.seconds = seconds
 
     def strike(self, frame: Frame) -> None:

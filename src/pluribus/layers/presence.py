@@ -27,7 +27,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..core.errors import TooLarge
+from ..core.errors import BadStack, TooLarge
 from ..core.frame import Frame, Header, Number
 from ..core.ids import ALL, MemberId
 from ..core.limits import (
@@ -92,6 +92,10 @@ class Presence(Layer):
     headers = (Hello, Bye, Refusal)
 
     def __init__(self, period_s: float = HELLO_PERIOD_S, silence_s: float = SILENCE_S) -> None:
+        if not 0 < period_s < silence_s:
+            raise BadStack(
+                f"presence(period_s={period_s}, silence_s={silence_s}): silence must be longer than a period"
+            )
         self._period_s = period_s
         self._silence_s = silence_s
         self._peers: dict[int, Peer] = {}

@@ -33,6 +33,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ..core.errors import BadStack
 from ..core.frame import Frame, Header, Number, Position
 from ..core.ids import ALL
 from ..core.limits import (
@@ -136,8 +137,10 @@ class Window(Layer):
     headers = (Sent, Ack, Probe)
 
     def __init__(self, bytes_max: int = WINDOW_BYTES_MAX) -> None:
+        if bytes_max < WINDOW_BYTES_MIN:
+            raise BadStack(f"window(bytes_max={bytes_max}) is too small: use {WINDOW_BYTES_MIN:,} or more")
         self._bytes_max = bytes_max
-        self._unread_max = max(bytes_max, WINDOW_BYTES_MIN) + INITIAL_BYTES + OVERSHOOT_BYTES_MAX
+        self._unread_max = bytes_max + INITIAL_BYTES + OVERSHOOT_BYTES_MAX
         self._epoch = 0
         self._outgoing: dict[tuple[int, int], Outgoing] = {}
         self._incoming: dict[StreamKey, Incoming] = {}

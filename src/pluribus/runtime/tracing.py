@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, PluribusError
 from ..core.ports import Address
 from ..group.dispatch import Dispatch
 from ..layers import CATALOGUE
@@ -73,9 +73,21 @@ def replay(path: str | Path) -> dict[str, Any]:
         beginning = msgspec.msgpack.decode(records[0], type=Beginning)
         if beginning.format != FORMAT:
             raise ValueError(beginning.format)
+    except PluribusError:
+        raise
     except (OSError, IndexError, ValueError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path} is no trace ({error}): connect(url, trace=PATH) writes one") from None
-    story = Replay(records[1:], beginning.address, beginning.path_bytes, beginning.buffer_bytes)
+    try:
+        matched = _had_again(beginning, records[1:])
+    except PluribusError:
+        raise
+    except Exception as error:  # noqa: BLE001 - records that were changed make layers do what no run makes them do
+        raise BadInput(f"{path} was changed after it was written ({error}): record the run again") from None
+    return {"trace": str(path), "stack": beginning.stack, "records": matched, "same": True}
+
+
+def _had_again(beginning: Beginning, records: list[bytes]) -> int:
+    story = Replay(records, beginning.address, beginning.path_bytes, beginning.buffer_bytes)
     layers = [
         layer for layer in build(beginning.stack, CATALOGUE | {Dispatch.name: Dispatch}) if layer.name != Dispatch.name
     ]
@@ -83,5 +95,4 @@ def replay(path: str | Path) -> dict[str, Any]:
     top = ReplayTop(story)
     stack = Stack([*layers, top], story.ports, Node(beginning.me, beginning.name, beginning.bus))
     stack.start()
-    matched = story.run(stack, transport.receive, top)
-    return {"trace": str(path), "stack": beginning.stack, "records": matched, "same": True}
+    return story.run(stack, transport.receive, top)
