@@ -54,6 +54,10 @@ LEFT_MAX = 1_024
 STRANGERS_MAX = 1_024
 """Senders whose address is remembered before anybody above knows them."""
 
+# Views
+VIEW_MEMBERS_MAX = 200
+"""Agreed views are for so many; larger groups need the gossip membership."""
+
 # The loop
 TURN_S_MAX = 0.005
 """Work without giving the loop a turn."""
@@ -67,10 +71,14 @@ LOGGED_PEERS_MAX = 1_024
 
 # Simulation
 SIM_EVENTS_MAX = 50_000_000
+SIM_IDLE_S_MAX = 7_200.0
+"""Virtual time in which members may talk among themselves while no task of the test goes on; then it waits for ever."""
 
 # Store
 STORE_SUBMISSIONS_MAX = 65_536
 """Writes that may wait for the disk."""
+STORE_COMMIT_MAX = 8_192
+"""Writes that share one synchronisation; more would make the first of them wait for the last."""
 
 # Trace
 TRACE_RECORDS_MAX = 1_000_000

@@ -193,12 +193,14 @@ class connect:
 
 async def opened(url: BusUrl, name: str, ports: Ports, specification: str, trace: TraceFile | None = None) -> Bus:
     """A bus that is open, or the reason why not, with the engine closed again."""
-    bus = Bus(url, name, ports, specification, trace)
     engine: Engine = ports.engine
     try:
+        bus = Bus(url, name, ports, specification, trace)
         await bus.open()
-    except BaseException:  # cancelled, too: a caller who gave up leaves no socket behind
+    except BaseException:  # cancelled, too: a caller who gave up leaves no socket and no file behind
         await engine.close()
+        if trace is not None:
+            trace.close()
         raise
     return bus
 

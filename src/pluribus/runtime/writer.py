@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from ..core.errors import Closed, Overflow
-from ..core.limits import STORE_SUBMISSIONS_MAX
+from ..core.limits import STORE_COMMIT_MAX, STORE_SUBMISSIONS_MAX
 from ..store.backend import Backend
 
 Done = Callable[[Exception | None], None]
@@ -41,18 +42,15 @@ class StoreWriter:
         self._submit(lambda: self._backend.put(key, value), done)
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
-        self._work.join()
-        with self._using:
+        with self._drained():
             return self._backend.read(log, start, stop)
 
     def get(self, key: str) -> bytes | None:
-        self._work.join()
-        with self._using:
+        with self._drained():
             return self._backend.get(key)
 
     def end(self, log: str) -> int:
-        self._work.join()
-        with self._using:
+        with self._drained():
             return self._backend.end(log)
 
     def close(self) -> None:
@@ -64,9 +62,20 @@ class StoreWriter:
         self._thread.join()
         self._backend.close()
 
-    def _submit(self, work: Callable[[], None], done: Done) -> None:
+    @contextmanager
+    def _drained(self) -> Iterator[None]:
+        """The backend to oneself, after everything that was submitted."""
+        self._check_open()
+        self._work.join()
+        with self._using:
+            yield
+
+    def _check_open(self) -> None:
         if self._closed:
             raise Closed("the store is closed: connect again")
+
+    def _submit(self, work: Callable[[], None], done: Done) -> None:
+        self._check_open()
         try:
             self._work.put_nowait((work, done))
         except queue.Full:
@@ -76,15 +85,16 @@ class StoreWriter:
     def _write(self) -> None:
         while True:
             batch = [self._work.get()]
-            while not self._work.empty():
+            while len(batch) < STORE_COMMIT_MAX and not self._work.empty():
                 batch.append(self._work.get())
             stop = None in batch
             works = [work for work in batch if work is not None]
             error = self._commit(works)
             for _ in batch:
                 self._work.task_done()
-            if works and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(_complete, [done for _, done in works], error)
+            if works:
+                with suppress(RuntimeError):  # the loop was closed before its store; nobody waits any more
+                    self._loop.call_soon_threadsafe(self._complete, [done for _, done in works], error)
             if stop:
                 return
 
@@ -95,12 +105,12 @@ class StoreWriter:
                     work()
                 self._backend.commit()
             except Exception as error:  # noqa: BLE001 - whatever the disk says goes to those who wait for it
-                self._backend.rollback()
+                with suppress(Exception):  # the first complaint is the one to tell
+                    self._backend.rollback()
                 return error
             self.commits += 1
             return None
 
-
-def _complete(dones: list[Done], error: Exception | None) -> None:
-    for done in dones:
-        done(error)
+    def _complete(self, dones: list[Done], error: Exception | None) -> None:
+        for done in dones:
+            self._loop.call_soon(done, error)  # one that raises must not keep the others from hearing

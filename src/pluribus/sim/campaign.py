@@ -77,6 +77,7 @@ def campaign(
             failures.append(outcome)
         if progress is not None:
             progress(outcome)
+    failures.sort(key=lambda outcome: outcome.seed)  # several processes finish in any order
     return {
         "scenario": name,
         "seeds": count,

@@ -1,8 +1,9 @@
 """The simulated disk: what was fsynced survives a crash, what was not may vanish, tear, or flip.
 
-A row is written with a checksum. ``append`` and ``put`` complete after the disk's latency; until then the data is in
-the machine's cache only. A crash keeps a prefix, chosen by chance, of what was under way, and may tear the first row
-that it loses. A flipped bit strikes any row, old or new; reading it gives None where a row was, never wrong bytes.
+A row is written with a checksum. ``append`` and ``put`` complete after the disk's latency, in the order of submission;
+until then the data is in the machine's cache only. A crash keeps a prefix, chosen by chance, of what was under way, and
+may tear the first row that it loses. A flipped bit strikes any row, old or new; reading it gives None where a row was,
+never wrong bytes.
 """
 
 from __future__ import annotations
@@ -16,22 +17,34 @@ from ..core.errors import Unavailable
 from .kernel import Kernel
 
 Done = Callable[[Exception | None], None]
+Gate = Callable[[Callable[[], None]], None]
+
+
+def at_once(callback: Callable[[], None]) -> None:
+    """The gate of a host that is never paused."""
+    callback()
 
 
 class SimStore:
-    """The store port of one host; it outlives the host's incarnations."""
+    """The store port of one host; it outlives the host's incarnations. ``gate`` holds completions back while the host
+    is paused."""
 
-    def __init__(self, kernel: Kernel, random: Random, faults: Counter[str], latency_s: float = 0.005) -> None:
+    def __init__(
+        self, kernel: Kernel, random: Random, faults: Counter[str], latency_s: float = 0.005, gate: Gate = at_once
+    ) -> None:
         self._kernel = kernel
         self._random = random
         self._faults = faults
         self._latency_s = latency_s
+        self._gate = gate
         self._logs: dict[str, list[bytes]] = {}
         self._durable: dict[str, int] = {}
         self._keys: dict[str, bytes] = {}
         self._writing: list[tuple[str, bytes]] = []
         self._incarnation = 0
+        self._idle_at = 0.0
         self.full = False
+        """Set it to have every write answered with an error."""
 
     def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
         if self.full:
@@ -77,8 +90,12 @@ class SimStore:
     def crash(self) -> None:
         """The machine's cache is gone: keep what was synced and a prefix of the rest, its last row perhaps torn."""
         self._incarnation += 1
-        self._writing.clear()
         random = self._random
+        if self._writing:
+            kept = random.randrange(len(self._writing) + 1)
+            self._keys.update(self._writing[:kept])
+            self._faults["unsynced_lost"] += kept < len(self._writing)
+            self._writing.clear()
         for log, rows in self._logs.items():
             durable = self._durable.get(log, 0)
             keep = random.randrange(durable, len(rows) + 1)
@@ -109,12 +126,18 @@ class SimStore:
 
         def complete() -> None:
             if incarnation != self._incarnation:
-                return  # the host crashed in between; nobody is there to hear it
+                return  # the host crashed in between: nothing was synced, and nobody is there to hear it
             if synced is not None:
                 synced()
-            done(error)
+            self._gate(tell)
 
-        self._kernel.after(self._latency_s * (0.5 + self._random.random()), complete)
+        def tell() -> None:
+            if incarnation == self._incarnation:
+                done(error)
+
+        ready_at = self._kernel.now + self._latency_s * (0.5 + self._random.random())
+        self._idle_at = max(self._idle_at, ready_at)
+        self._kernel.at(self._idle_at, complete)
 
 
 def _sealed(row: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 
@@ -9,12 +10,14 @@ from ..core.ports import Address, Ports, Timer
 from ..core.url import BusUrl
 from ..runtime.bus import Bus, opened
 from .disk import SimStore
-from .kernel import Kernel
+from .kernel import Kernel, Scheduled
 from .network import Network, SimEngine
+
+CLOCK_RESOLUTION_S = 1e-9
 
 
 class Host:
-    """Crashes lose everything but the disk; a pause delays everything and loses nothing."""
+    """Crashes lose everything but the disk; a pause delays everything, in order, and loses nothing."""
 
     def __init__(self, name: str, kernel: Kernel, network: Network, seed: str) -> None:
         self.name = name
@@ -28,8 +31,9 @@ class Host:
         self._network = network
         self._seed = seed
         self._paused_until = 0.0
+        self._held: deque[Callable[[], None]] = deque()
         self._engine: SimEngine | None = None
-        self.disk = SimStore(kernel, Random(f"{seed}/{name}/disk"), network.faults)
+        self.disk = SimStore(kernel, Random(f"{seed}/{name}/disk"), network.faults, gate=self.gate)
 
     @property
     def up(self) -> bool:
@@ -63,17 +67,29 @@ class Host:
             self.bus.abandon()
             self.bus = None
             self.disk.crash()
+            self._held.clear()
+            self._paused_until = 0.0
 
     def pause(self, seconds: float) -> None:
-        self._network.faults["pause"] += 1
-        self._paused_until = max(self._paused_until, self._kernel.now + seconds)
+        if self.bus is not None:
+            self._network.faults["pause"] += 1
+            self._paused_until = max(self._paused_until, self._kernel.now + seconds)
 
     def gate(self, callback: Callable[[], None]) -> None:
-        """Run now, or when the pause is over."""
-        if self._paused_until > self._kernel.now:
-            self._kernel.at(self._paused_until, lambda: self.gate(callback))
-        else:
+        """Run now, or when the pause is over, behind everything that waits for that."""
+        if not self._held and self._paused_until <= self._kernel.now:
             callback()
+            return
+        if not self._held:
+            self._kernel.at(self._paused_until, self._resume)
+        self._held.append(callback)
+
+    def _resume(self) -> None:
+        while self._held:
+            if self._paused_until > self._kernel.now:  # paused again meanwhile
+                self._kernel.at(self._paused_until, self._resume)
+                return
+            self._held.popleft()()
 
 
 class HostClock:
@@ -88,12 +104,41 @@ class HostClock:
         return self._host.local_time()
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        return self._kernel.after(delay_s / self._host.rate, lambda: self._fire(callback))
+        return HostTimer(self._host, self._kernel, self._incarnation, delay_s, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self._kernel.after(0.0, lambda: self._fire(callback))
+        HostTimer(self._host, self._kernel, self._incarnation, 0.0, callback)
 
-    def _fire(self, callback: Callable[[], None]) -> None:
+
+class HostTimer:
+    """Due by the host's own clock: if that slows down meanwhile, the timer waits with it."""
+
+    __slots__ = ("_callback", "_due_at", "_host", "_incarnation", "_kernel", "_scheduled")
+
+    def __init__(
+        self, host: Host, kernel: Kernel, incarnation: int, delay_s: float, callback: Callable[[], None]
+    ) -> None:
+        self._host = host
+        self._kernel = kernel
+        self._incarnation = incarnation
+        self._callback: Callable[[], None] | None = callback
+        self._due_at = host.local_time() + delay_s
+        self._scheduled: Scheduled = kernel.after(delay_s / host.rate, self._fire)
+
+    def cancel(self) -> None:
+        self._callback = None
+        self._scheduled.cancel()
+
+    def _fire(self) -> None:
         host = self._host
-        if host.incarnations == self._incarnation and host.bus is not None:
-            host.gate(callback)
+        if host.incarnations != self._incarnation or host.bus is None:
+            return
+        early_s = self._due_at - host.local_time()
+        if early_s > CLOCK_RESOLUTION_S:
+            self._scheduled = self._kernel.after(early_s / host.rate, self._fire)
+        else:
+            host.gate(self._run)
+
+    def _run(self) -> None:
+        if self._callback is not None:  # what ran before it, after a pause, may have cancelled it
+            self._callback()

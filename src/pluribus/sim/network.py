@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.errors import BadInput
 from ..core.limits import PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from .kernel import Kernel
@@ -31,6 +32,14 @@ class Link(msgspec.Struct, frozen=True):
     reorder: float = 0.0
     corrupt: float = 0.0
     unchecked: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "duplicate", "reorder", "corrupt"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise BadInput(f"{name}={getattr(self, name)} of a link is no probability: use 0 to 1")
+        for name in ("latency_s", "jitter_s", "bandwidth_bytes_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise BadInput(f"{name}={getattr(self, name)} of a link cannot be: use 0 or more")
 
 
 class Network:

@@ -95,12 +95,13 @@ class World:
 
     def crash(self, member: int) -> None:
         """The machine loses power: its member is gone, its unsynced writes too."""
-        self.note("crash", self.hosts[member].name, b"")
-        self.hosts[member].crash()
+        host = self._host(member)
+        self.note("crash", host.name, b"")
+        host.crash()
 
     async def restart(self, member: int) -> Bus:
         """The machine starts again with what its disk holds; its member is a new one."""
-        host = self.hosts[member]
+        host = self._host(member)
         if host.up:
             raise BadInput(f"{host.name} is up: crash it before you restart it")
         self.faults["restart"] += 1
@@ -109,20 +110,30 @@ class World:
 
     def pause(self, member: int, seconds: float) -> None:
         """The member stands still, as in a long garbage collection; nothing is lost, everything is late."""
-        self.note("pause", self.hosts[member].name, str(seconds).encode())
-        self.hosts[member].pause(seconds)
+        if not 0 <= seconds < float("inf"):
+            raise BadInput(f"a pause of {seconds} s cannot be: use 0 or more")
+        host = self._host(member)
+        self.note("pause", host.name, str(seconds).encode())
+        host.pause(seconds)
 
     def drift(self, member: int, rate: float) -> None:
         """The member's clock runs at this rate from now on; 1.01 is a second too fast in a hundred."""
+        if not 0 < rate < float("inf"):
+            raise BadInput(f"a clock at rate {rate} cannot be: use more than 0, 1 for a true one")
+        host = self._host(member)
         self.faults["drift"] += 1
-        self.note("drift", self.hosts[member].name, str(rate).encode())
-        self.hosts[member].drift(rate)
+        self.note("drift", host.name, str(rate).encode())
+        host.drift(rate)
 
     def partition(self, *sides: Iterable[int]) -> None:
         """Only members of the same side reach each other; those that are on no side form one."""
         named = [sorted(side) for side in sides]
+        addresses = [[self._host(member).address for member in side] for side in named]
+        twice = sum(map(len, named)) - len({member for side in named for member in side})
+        if twice:
+            raise BadInput(f"a partition {named} has a member on two sides: name each once")
         self.note("partition", "", str(named).encode())
-        self.network.partition([[self.hosts[member].address for member in side] for side in named])
+        self.network.partition(addresses)
 
     def heal(self) -> None:
         self.note("heal", "", b"")
@@ -130,18 +141,25 @@ class World:
 
     def set_link(self, link: Link, source: int | None = None, target: int | None = None) -> None:
         """How datagrams travel: everywhere, or from one member to another."""
-        if source is None or target is None:
+        if source is None and target is None:
             self.network.link = link
+        elif source is None or target is None:
+            raise BadInput("a link has two ends: give source and target, or neither for all links")
         else:
-            self.network.set_link(self.hosts[source].address, self.hosts[target].address, link)
+            self.network.set_link(self._host(source).address, self._host(target).address, link)
 
     def flip_bit(self, member: int) -> bool:
         """One bit of one stored row of the member's disk turns over."""
-        return self.hosts[member].disk.flip()
+        return self._host(member).disk.flip()
 
     def validate(self) -> None:
         for bus in self.buses:
             bus.validate()
+
+    def _host(self, member: int) -> Host:
+        if not 0 <= member < len(self.hosts):
+            raise BadInput(f"there is no member {member} in this world: use 0 to {len(self.hosts) - 1}")
+        return self.hosts[member]
 
     def _new_host(self, name: str) -> Host:
         return Host(name, self.kernel, self.network, str(self.seed))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -36,6 +36,7 @@ Receive = Callable[[list[Datagram]], None]
 
 NOW, TIMER, DATAGRAMS, RANDOM, DOWN, EVENT, SENT, SENT_ALL, UP, TOLD, END, STOP = range(12)
 _encode = msgspec.msgpack.Encoder().encode
+_EVENTS = {name: kind for name, kind in vars(events).items() if isinstance(kind, type) and issubclass(kind, Event)}
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -211,8 +212,9 @@ class Replay:
 
     def __init__(self, records: Iterable[bytes], address: Address, path_bytes: int, buffer_bytes: int) -> None:
         self._records: list[Record] = [_decode(record) for record in records]
-        self._at = 0
         self._timers: list[Callable[[], None]] = []
+        self._parted: BadInput | None = None
+        self._at = 0
         self.name = "replay"
         self.address = address
         self.path_bytes = path_bytes
@@ -223,8 +225,10 @@ class Replay:
 
     def expect(self, kind: int) -> Any:
         """The next record must be an answer or an effect of this kind, or the run is not the recorded one."""
-        if self._at >= len(self._records) or self._records[self._at].kind != kind:
-            raise BadInput(f"the replay left the trace at record {self._at}: use the same release, stack and options")
+        if self._at >= len(self._records):
+            self._part(f"the trace ends at record {self._at}, in the middle of a stimulus: it was cut short")
+        if self._records[self._at].kind != kind:
+            self._part(f"the replay left the trace at record {self._at}: use the same release, stack and options")
         self._at += 1
         return self._records[self._at - 1].value
 
@@ -238,7 +242,7 @@ class Replay:
             else:
                 name, values = record.value
                 fields = [tuple(value) if isinstance(value, list) else value for value in values]
-                top.tell_down(getattr(events, name)(*fields))
+                top.tell_down(_EVENTS[name](*fields))
 
     def run(self, stack: Stack, receive: Receive, top: Layer) -> int:
         """Feed every recorded stimulus to a started stack; returns how many records matched."""
@@ -259,10 +263,15 @@ class Replay:
             elif record.kind == STOP:
                 stack.stop()
             else:
-                raise BadInput(
-                    f"the replay did less than the trace at record {self._at}: use the same release and stack"
-                )
+                self._part(f"the replay did less than the trace at record {self._at}: use the same release and stack")
+            if self._parted is not None:  # raised within a stack that takes it for a bad frame and goes on
+                raise self._parted
         return self._at
+
+    def _part(self, sentence: str) -> NoReturn:
+        """The replay is not the recorded run from here on; the first reason is the one to tell."""
+        self._parted = self._parted or BadInput(sentence)
+        raise self._parted
 
     # The clock
 
@@ -292,7 +301,7 @@ class Replay:
 
     def _same(self, recorded: Any, replayed: Any) -> None:
         if recorded != replayed:
-            raise BadInput(f"record {self._at - 1} was sent otherwise in the replay: use the same release and stack")
+            self._part(f"record {self._at - 1} was sent otherwise in the replay: use the same release and stack")
 
 
 class _ReplayRandom:
