@@ -99,7 +99,7 @@ def changed_records(recorded: Path, kind: int) -> list[bytes]:
 @pytest.mark.parametrize("kind", [SENT, SENT_ALL])
 def test_a_trace_with_another_effect_is_refused(recorded: Path, tmp_path: Path, kind: int):
     path = rewritten(recorded, tmp_path / "changed.trace", changed_records(recorded, kind))
-    with pytest.raises(BadInput, match="sent otherwise in the replay|left the trace"):
+    with pytest.raises(BadInput, match=r"sent otherwise in the replay|left the trace"):
         replay(path)
 
 
@@ -115,7 +115,7 @@ def test_a_trace_with_another_message_is_refused(recorded: Path, tmp_path: Path)
 def test_a_trace_that_misses_a_record_is_refused(recorded: Path, tmp_path: Path, kind: int):
     records = list(read_records(recorded.read_bytes()))[1:]
     del records[kinds(recorded).index(kind)]
-    with pytest.raises(BadInput, match="the replay|no trace"):
+    with pytest.raises(BadInput, match=r"the replay|was changed"):
         replay(rewritten(recorded, tmp_path / "shorter.trace", records))
 
 

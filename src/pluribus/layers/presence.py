@@ -49,6 +49,9 @@ log = logging.getLogger(__name__)
 REASON_BYTES_MAX = 256
 """Of a refusal: it quotes what a stranger said, and must fit the shortest path."""
 
+HELLO_GROWTH_BYTES = 16
+"""Serial and addressee, one byte each in the first hello of a member, may take nine later."""
+
 Host = Annotated[str, msgspec.Meta(max_length=HOST_CHARS_MAX)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -125,7 +128,7 @@ class Presence(Layer):
     def event_down(self, event: Event) -> None:
         if isinstance(event, JoinGroup):
             self._groups[event.group] = event.name
-            room, path = GROUPS_PER_MEMBER_MAX, self.ports.engine.path_bytes
+            room, path = GROUPS_PER_MEMBER_MAX, self.ports.engine.path_bytes - HELLO_GROWTH_BYTES
             if len(self._groups) > room or len(self.node.codec.encode(self._hello(ALL, answer=True))) > path:
                 del self._groups[event.group]
                 room = min(room, len(self._groups))
