@@ -1,0 +1,93 @@
+"""Dispatch: frames find the channel of their group, and what channels gathered goes down when the turn ends."""
+
+import pytest
+
+from pluribus.core.errors import BadInput, TooLarge
+from pluribus.core.frame import Frame
+from pluribus.core.ids import number_of
+from pluribus.group.dispatch import Dispatch
+from pluribus.layers.window import Sent
+from tests.harness import Medium, Member
+from tests.layers.talkers import Talker, met
+
+
+def test_joining_twice_gives_the_same_channel():
+    member = Member(Medium(), "a").start()
+    dispatch: Dispatch = member.layer(Dispatch)
+    assert dispatch.join("x") is dispatch.join("x")
+    assert dispatch.join("x") is not dispatch.join("y")
+    with pytest.raises(BadInput, match="the group '' is not a name"):
+        dispatch.join("")
+
+
+def test_a_channel_has_a_view_with_its_member_at_once():
+    member = Member(Medium(), "a").start()
+    assert member.layer(Dispatch).join("x").view.members == (member.me,)
+
+
+def test_what_is_sent_in_one_turn_leaves_in_one_datagram():
+    medium = Medium()
+    a, b = Talker(medium, "a"), Talker(medium, "b")
+    met(medium, a, b)
+    for number in range(100):
+        a.send(b"%d" % number)
+    assert not medium.waiting
+    a.turn()
+    assert len(medium.waiting) == 1
+    medium.deliver()
+    b.read()
+    assert b.bodies == [b"%d" % number for number in range(100)]
+
+
+def test_frames_of_groups_that_nobody_here_is_in_are_counted():
+    medium = Medium()
+    a, b = Talker(medium, "a"), Talker(medium, "b")
+    met(medium, a, b)
+    frame = Frame(sender=a.me, group=number_of("other"), count=1, size=1, headers=[Sent(0, 1)], bodies=[b"x"])
+    b.engine.receive([(a.stack.node.codec.encode(frame), a.engine.address)])
+    assert b.stats("groups")["unwanted"] == 1
+    assert not b.channel.inbox
+
+
+def test_leaving_sends_what_waits_and_gives_up_what_was_not_read():
+    medium = Medium()
+    a, b = Talker(medium, "a"), Talker(medium, "b")
+    met(medium, a, b)
+    b.send(b"unread")
+    b.turn()
+    medium.deliver()
+    a.send(b"last words")
+    a.leave()
+    medium.deliver()
+    b.read()
+    assert b"last words" in b.bodies
+    assert a.channel.closed and not a.channel.inbox
+    assert len(b.channel.view) == 1
+    a.leave()  # twice is harmless
+    assert a.stats("groups")["channels"] == 0
+
+
+def test_a_group_too_many_is_not_half_joined():
+    member = Member(Medium(), "a", path_bytes=576).start()
+    dispatch: Dispatch = member.layer(Dispatch)
+    names = iter(f"g{number}" for number in range(1_000))
+    joined = 0
+    with pytest.raises(TooLarge):
+        for joined, name in enumerate(names):  # noqa: B007 - how many before it is refused
+            dispatch.join(name)
+    assert len(dispatch.channels) == joined
+    with pytest.raises(TooLarge):
+        dispatch.join("again")
+    assert len(dispatch.channels) == joined
+    member.stack.validate()
+
+
+def test_whoever_asks_hears_of_members_that_go():
+    medium = Medium()
+    a, b = Talker(medium, "a"), Talker(medium, "b")
+    met(medium, a, b)
+    gone: list[int] = []
+    a.dispatch.on_gone = lambda member, reason: gone.append(member)
+    b.stack.stop()
+    medium.deliver()
+    assert gone == [b.me]
