@@ -24,6 +24,8 @@ REPORT_IDLE_BYTES = 4 << 10
 """A reader that has caught up keeps less than this to itself: far below the smallest window, so nobody waits for it."""
 REPORT_FRAME_BYTES = 768
 DIRECT_RANGE_BITS = 40
+LEFT_GROUPS_MAX = 10_000
+"""Groups that were left and whose numbering is remembered."""
 DIRECT_RANGES_MAX = (1 << 21) - 1
 """Then they start again; nobody keeps an identity for two million streams."""
 
@@ -31,22 +33,32 @@ DIRECT_RANGES_MAX = (1 << 21) - 1
 class Numbers:
     """Where a member's streams start to count, so that (sender, number) names one message of a group and no other.
 
-    What goes to everybody starts at 0, or, after a group was left, behind every number that was used before. Each
-    stream to one member has a range of its own far above.
+    What goes to everybody starts at 0, or, in a group that was left and is joined again, where it ended: the stream
+    has no gap. Each stream to one member has a range of its own far above.
     """
 
-    __slots__ = ("_ranges", "next_to_all")
+    __slots__ = ("_ended", "_highest", "_ranges")
 
     def __init__(self) -> None:
-        self.next_to_all = 0
+        self._ended: dict[int, int] = {}
+        self._highest = 0
         self._ranges = 0
+
+    def start_of(self, group: int) -> int:
+        """Groups beyond those remembered start behind every number that was ever used, with a gap that is harmless to
+        identities."""
+        return self._ended.get(group, self._highest if len(self._ended) >= LEFT_GROUPS_MAX else 0)
 
     def direct_range(self) -> int:
         self._ranges = self._ranges % DIRECT_RANGES_MAX + 1
         return self._ranges << DIRECT_RANGE_BITS
 
-    def used(self, up_to: int) -> None:
-        self.next_to_all = max(self.next_to_all, up_to)
+    def used(self, group: int, up_to: int) -> None:
+        self._highest = max(self._highest, up_to)
+        self._ended.pop(group, None)
+        if len(self._ended) >= LEFT_GROUPS_MAX:
+            del self._ended[next(iter(self._ended))]
+        self._ended[group] = up_to
 
 
 def nobody() -> None:
@@ -86,7 +98,7 @@ class Channel:
         self._people: dict[int, MemberId] = {me: me}
         self._taken: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._taken_bytes = 0
-        self.out = self._stream(ALL, numbers.next_to_all)
+        self.out = self._stream(ALL, numbers.start_of(number))
         self.direct: dict[int, Outgoing] = {}
 
     def outgoing(self, to: int) -> Outgoing:

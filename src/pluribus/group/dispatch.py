@@ -8,7 +8,17 @@ from typing import Any
 from ..core.errors import PluribusError
 from ..core.frame import Frame
 from ..core.ids import MemberId, checked_name, number_of
-from ..stack.events import Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members
+from ..stack.events import (
+    Blocked,
+    Consumed,
+    Credit,
+    Event,
+    Gone,
+    JoinGroup,
+    LeaveGroup,
+    Members,
+    ViewChanged,
+)
 from ..stack.layer import Layer
 from .channel import Channel, Numbers
 
@@ -23,13 +33,18 @@ class Dispatch(Layer):
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
         self.members: dict[int, Members] = {}
+        self.view = ViewChanged(0, 0, (), primary=False)
+        self.blocked = False
         self.on_gone: Callable[[int, str], None] = lambda member, reason: None
+        self.observe: Callable[[Frame | Event], None] | None = None
+        """Sees everything that comes up, in order: what checkers check."""
+        self._leaving: list[Channel] = []
         self._open: dict[int, Channel] = {}
         self._numbers = Numbers()
         self._scheduled = False
         self.unwanted = 0
 
-    def join(self, name: str, *, own: bool = True) -> Channel:
+    def join(self, name: str, *, own: bool = True, promises: str = "none") -> Channel:
         """Become a member of a group; the channel is live at once, its view follows."""
         number = number_of(checked_name(name, "the group"))
         channel = self.channels.get(number)
@@ -38,13 +53,15 @@ class Dispatch(Layer):
             channel = Channel(name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own)
             self.channels[number] = channel
             try:
-                self.stimulus(lambda: self.tell_down(JoinGroup(number, name, own)))
+                self.stimulus(lambda: self.tell_down(JoinGroup(number, name, own, channel.out.first, promises)))
             except PluribusError:  # one group too many: it was not joined, and the next try must say so again
                 del self.channels[number]
                 raise
             known = self.members.get(number)
-            if known is not None:
-                self._show(channel, known)
+            if known is not None and not (known.agreed and me in known.members):
+                self._show(
+                    channel, known
+                )  # an agreed view with this member in it is of before it left: a new one comes
         return channel
 
     def leave(self, channel: Channel) -> None:
@@ -52,17 +69,20 @@ class Dispatch(Layer):
         if self.channels.pop(channel.number, None) is None:
             return
         channel.closed = True
-        self._numbers.used(channel.out.first + len(channel.out.pending))
+        self._numbers.used(channel.number, channel.out.first + len(channel.out.pending))
 
-        def go() -> None:
-            channel.close_batches()
-            while channel.inbox:
-                frame = channel.inbox.popleft()
-                self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
-            channel.report_consumed()
-            self.tell_down(LeaveGroup(channel.number))
+        if self.blocked:  # what it still has to send cannot go out before the view has changed
+            self._leaving.append(channel)
+        else:
+            self.stimulus(lambda: self._part(channel))
 
-        self.stimulus(go)
+    def _part(self, channel: Channel) -> None:
+        channel.close_batches()
+        while channel.inbox:
+            frame = channel.inbox.popleft()
+            self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+        channel.report_consumed()
+        self.tell_down(LeaveGroup(channel.number))
 
     def opened(self, channel: Channel) -> None:
         """A channel's batch got its first body: close it when the loop's turn ends."""
@@ -73,14 +93,16 @@ class Dispatch(Layer):
 
     def flush(self, channel: Channel) -> None:
         """A batch is full: send it now."""
-        self.stimulus(channel.close_batches)
+        if not self.blocked:
+            self.stimulus(channel.close_batches)
 
     def consumed(self, channel: Channel) -> None:
         self.stimulus(channel.report_consumed)
 
     def _turn_ended(self) -> None:
         self._scheduled = False
-        self.stimulus(self._close_all)
+        if not self.blocked:
+            self.stimulus(self._close_all)
 
     def _close_all(self) -> None:
         opened, self._open = self._open, {}
@@ -88,6 +110,8 @@ class Dispatch(Layer):
             channel.close_batches()
 
     def up(self, frame: Frame) -> None:
+        if self.observe is not None:
+            self.observe(frame)
         channel = self.channels.get(frame.group)
         if channel is None or not frame.count:
             self.unwanted += 1
@@ -97,6 +121,8 @@ class Dispatch(Layer):
         channel.arrived(frame)
 
     def event_up(self, event: Event) -> None:
+        if self.observe is not None:
+            self.observe(event)
         if isinstance(event, Credit):
             channel = self.channels.get(event.group)
             if channel is not None:
@@ -109,8 +135,25 @@ class Dispatch(Layer):
             channel = self.channels.get(event.group)
             if channel is not None:
                 self._show(channel, event)
+        elif isinstance(event, ViewChanged):
+            self.view = event
+        elif isinstance(event, Blocked):
+            self.blocked = event.blocked
+            if not event.blocked:
+                self.stimulus(self._go_on)
         elif isinstance(event, Gone):
             self.on_gone(event.member, event.reason)
+
+    def _go_on(self) -> None:
+        """The view has changed: send what waited, let go those who wanted to leave, wake those who want to send."""
+        if self.blocked:
+            return
+        self._close_all()
+        leaving, self._leaving = self._leaving, []
+        for channel in leaving:
+            self._part(channel)
+        for channel in self.channels.values():
+            channel.on_room()
 
     def stats(self) -> dict[str, Any]:
         return {

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..core.errors import BadInput, BadStack, Closed, GroupMismatch
+from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Unreachable
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.ports import Datagram, Engine, Ports
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
@@ -27,7 +27,9 @@ from .lateness import watch_loop
 from .tracing import FORMAT, Beginning, TraceFile
 
 BEST_EFFORT = "transport | presence | window | groups"
-ORDERS = ("none",)
+VIEWS = "transport | detector | reliable | membership | groups"
+JOIN_S = 30.0
+"""A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
 
 
 class Bus:
@@ -66,18 +68,33 @@ class Bus:
             self._trace.begin(Beginning(FORMAT, self._specification, self.url.bus, self.name, int(self.me), *shape))
         self._stack.start()
 
-    async def group(self, name: str, *, order: str = "none", own: bool = True) -> Group:
-        """Join a group. ``own=False``: this member does not hear itself. Asking again gives the same group."""
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The orders that the stack of this bus offers, the default first."""
+        provided = {what for layer in self._stack.layers for what in layer.provides}
+        return ("fifo", "none") if "reliability" in provided else ("none",)
+
+    async def group(self, name: str, *, order: str | None = None, own: bool = True) -> Group:
+        """Join a group; returns when this member is in its view. ``own=False``: this member does not hear itself.
+
+        ``order`` defaults to the best that needs no agreement: fifo where the stack is reliable, none elsewhere. Every
+        member of a group asks for the same. Asking again gives the same group.
+        """
         self._check_open()
-        if order not in ORDERS:
-            raise BadInput(f"order={order!r} is not offered by the stack of this bus: use {' or '.join(ORDERS)}")
+        order = order if order is not None else self.orders[0]
+        if order not in self.orders:
+            raise BadInput(f"order={order!r} is not offered by the stack of this bus: use {' or '.join(self.orders)}")
         group = self._groups.get(name)
         if group is not None:
             if self._dispatch.channels[group._channel.number].own is not own:
                 raise GroupMismatch(f"group {name!r} is open with own={not own}: close it first, or ask for the same")
             return group
-        channel = self._dispatch.join(name, own=own)
+        channel = self._dispatch.join(name, own=own, promises=order)
         group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now)
+        try:
+            await group.joined(JOIN_S)
+        except TimeoutError:
+            raise Unreachable(f"no view of group {name!r} in {JOIN_S:g} s: look at bus.stats()") from None
         return group
 
     @property

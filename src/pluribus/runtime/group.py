@@ -110,7 +110,7 @@ class Group:
             if to != ALL and to not in channel.view:  # asked again after every wait: it may have left meanwhile
                 raise BadInput(f"{MemberId(to)!r} is not a member of {channel.name!r} now: look at its view")
             out = channel.outgoing(to)
-            writable = self._dispatch.ports.engine.writable
+            writable = self._dispatch.ports.engine.writable and not self._dispatch.blocked
             if writable and out.fits(kind, len(encoded)):
                 break
             if writable and out.pending:
@@ -185,6 +185,15 @@ class Group:
                 yield view
             else:
                 await self._wait(self._view_waiters, None, "")
+
+    async def joined(self, timeout: float | None = None) -> View:
+        """The first view with this member in it."""
+        async with asyncio.timeout(timeout):
+            while self._channel.me not in self._channel.view:
+                if self._channel.closed:
+                    raise Closed(f"group {self.name!r} was closed before it was joined")
+                await self._wait(self._view_waiters, None, "")
+        return self._channel.view
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""

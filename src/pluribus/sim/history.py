@@ -19,11 +19,14 @@ class Happening(msgspec.Struct, frozen=True, array_like=True):
     at: float
     member: int
     what: str
-    """``send``, ``deliver``, ``view``, ``crash``, ``settled``."""
+    """``send``, ``deliver``, ``view`` (of a group), ``bus`` (a view of the bus), ``settled``."""
     group: str = ""
     id: MessageId = (0, 0)
+    """Of a message: sender and number. Of a view: number and leader."""
     body: bytes = b""
     members: tuple[int, ...] = ()
+    chain: tuple[int, int] = (0, 0)
+    """Of a primary view: its lineage and epoch."""
 
 
 class History:

@@ -23,7 +23,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, Violation
 from ..core.url import BusUrl
 from ..runtime.bus import BEST_EFFORT, Bus
 from .host import Host
@@ -153,8 +153,12 @@ class World:
         return self._host(member).disk.flip()
 
     def validate(self) -> None:
+        """Assert every invariant of every member, and that no layer failed on a frame, which a member survives."""
         for bus in self.buses:
             bus.validate()
+            faulty = bus.stats()["transport"]["faulty"]
+            if faulty:
+                raise Violation(f"{bus.name} has met {faulty} frames that a layer could not handle: its log says which")
 
     def _host(self, member: int) -> Host:
         if not 0 <= member < len(self.hosts):

@@ -18,6 +18,10 @@ class JoinGroup(Event, frozen=True):
     name: str
     own: bool = True
     """Whether it wants to hear itself."""
+    first: int = 0
+    """The number of its next message there."""
+    promises: str = "none"
+    """Order and safety, as one word: every member of a group must ask for the same."""
 
 
 class LeaveGroup(Event, frozen=True):
@@ -33,6 +37,26 @@ class Members(Event, frozen=True):
     members: tuple[int, ...]
     names: dict[int, str]
     agreed: bool = False
+
+
+class ViewChanged(Event, frozen=True):
+    """Up: a new agreed view of the bus; what came before belongs to the one before."""
+
+    number: int
+    leader: int
+    """Number and leader name the view; views of one number from different leaders are possible when the bus is
+    parted."""
+    members: tuple[int, ...]
+    primary: bool
+    lineage: int = 0
+    """Of a primary: the chain that it is a link of, and its place there."""
+    epoch: int = 0
+
+
+class Blocked(Event, frozen=True):
+    """Up: the view is about to change; send nothing until it has."""
+
+    blocked: bool
 
 
 class Addresses(Event, frozen=True):
@@ -64,3 +88,86 @@ class Gone(Event, frozen=True):
 
     member: int
     reason: str
+
+
+# From the detector
+
+
+class Found(Event, frozen=True):
+    """Up: somebody is on the bus, with a stack like ours."""
+
+    member: int
+    name: str
+
+
+class Suspected(Event, frozen=True):
+    """Up: nothing is heard of a member, by us or by those whom we asked. It may be wrong."""
+
+    member: int
+
+
+class Unsuspected(Event, frozen=True):
+    """Up: it was wrong."""
+
+    member: int
+
+
+class Tell(Event, frozen=True):
+    """Down: a few bytes that every other member should know of this one; the latest counts."""
+
+    word: bytes
+
+
+class Told(Event, frozen=True):
+    """Up: what another member wants to be known."""
+
+    member: int
+    word: bytes
+
+
+# Between the membership and the reliability below it: a view change in four steps
+
+StreamOf = tuple[int, int]
+"""A multicast stream: sender and group."""
+
+
+class Freeze(Event, frozen=True):
+    """Down: pass nothing more up of multicast streams until ``Reach`` says how far, or ``Install`` lets go."""
+
+
+class CollectDigest(Event, frozen=True):
+    """Down, answered at once: how far this member has received every multicast stream of its groups, its own included;
+    and, by group, where its own streams go on, also of groups that it is only about to join."""
+
+    into: dict[StreamOf, int]
+    own: dict[int, int]
+
+
+class Reach(Event, frozen=True):
+    """Down: receive and pass up every stream to here, asking the named holders for what is missing."""
+
+    upto: dict[StreamOf, int]
+    holders: dict[StreamOf, int]
+
+
+class Reached(Event, frozen=True):
+    """Up: every stream has been passed up as far as ``Reach`` said."""
+
+
+class Receivers(Event, frozen=True):
+    """Down: who receives a group now, and from where on streams that are new to this member start."""
+
+    group: int
+    members: tuple[int, ...]
+    starts: dict[int, int]
+    """By sender: the first message that counts."""
+
+
+class Install(Event, frozen=True):
+    """Down: a new view. Everything older is settled; streams go on from ``starts``, to the new receivers."""
+
+    stamp: int
+    """Frames of this view carry it."""
+    members: tuple[int, ...]
+    groups: dict[int, tuple[int, ...]]
+    starts: dict[StreamOf, int]

@@ -26,9 +26,9 @@ class Scenario(msgspec.Struct, frozen=True):
 
 def scenario(name: str) -> Scenario:
     """The scenario of that name, or a sentence that lists those there are."""
-    from . import disk, flood
+    from . import disk, flood, groups
 
-    known = {found.name: found for found in (flood.FLOOD, disk.DISK)}
+    known = {found.name: found for found in (flood.FLOOD, disk.DISK, groups.GROUPS)}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())
         raise BadInput(f"there is no scenario {name!r}: use {listed}")

@@ -1,0 +1,303 @@
+"""Discovery and failure detection: who is on the bus and who seems to be gone.
+
+Theory of operation
+-------------------
+Every member says a *beat* once a period, to everybody: name, address, the fingerprint of its stack, and a few bytes
+that the membership above wants others to know (its view). A newcomer's first beat is answered at once, so that it
+knows everybody after one round trip. Any other frame counts as a sign of life as well.
+
+Who is silent for ``silence_s`` is asked directly, and two others are asked for a second opinion: they ping it and pass
+on its answer. Only when nobody got one is it *suspected*. A sign of life takes a suspicion back: *unsuspected*.
+
+The usual culprit of a false suspicion is the observer. A member that was held up (a pause, a garbage collection, a long
+computation) notices that its own timer fired late, and counts the time it missed as nobody's silence.
+
+*Bye* is a member's own word that it leaves. A beat with another fingerprint is answered by a refusal that both sides
+log, and its sender is nobody's member.
+
+Promises: a member that is up and reachable is found, and if it was suspected it is unsuspected, eventually; one that is
+down is suspected within ``silence_s`` + ``opinion_s`` of its last sign of life and stays so. Suspicions may be wrong;
+nothing above may take them for facts.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+import msgspec
+
+from ..core.frame import Frame, Header, Number
+from ..core.ids import ALL, MemberId
+from ..core.limits import HOST_CHARS_MAX, LEFT_MAX, NAME_CHARS_MAX, PEERS_MAX
+from ..core.ports import Address
+from ..stack.events import Addresses, Event, Found, Gone, Suspected, Tell, Told, Unsuspected
+from ..stack.layer import Layer
+
+log = logging.getLogger(__name__)
+
+BEAT_S = 0.3
+SILENCE_S = 1.0
+OPINION_S = 0.3
+OPINIONS = 2
+FORGET_S = 30.0
+"""A suspected member that no view needs is forgotten after this long."""
+
+Host = Annotated[str, msgspec.Meta(max_length=HOST_CHARS_MAX)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+class Beat(Header, tag=30):
+    name: Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+    address: tuple[Host, Port]
+    fingerprint: Annotated[str, msgspec.Meta(max_length=64)]
+    word: Annotated[bytes, msgspec.Meta(max_length=512)]
+    answer: bool
+
+
+class Leaving(Header, tag=31):
+    """This member leaves the bus for good; its incarnation never comes back."""
+
+
+class Ping(Header, tag=32):
+    """Are you there? On behalf of ``asker``."""
+
+    asker: Number
+
+
+class Look(Header, tag=35):
+    """Please ping the target for me, and pass on its answer."""
+
+    target: Number
+
+
+class Pong(Header, tag=33):
+    """The target is there, says whoever pinged it, or the target itself."""
+
+    target: Number
+    asker: Number
+
+
+class Refusal(Header, tag=34):
+    reason: Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class Peer:
+    __slots__ = ("address", "asked_at", "heard_at", "name", "suspected", "word")
+
+    def __init__(self, name: str, address: Address, heard_at: float) -> None:
+        self.name = name
+        self.address = address
+        self.heard_at = heard_at
+        self.asked_at = -1.0
+        self.suspected = False
+        self.word = b""
+
+
+class Detector(Layer):
+    """who is there, who seems gone: beats and second opinions"""
+
+    name = "detector"
+    requires = frozenset({"datagrams"})
+    provides = frozenset({"detection"})
+    headers = (Beat, Leaving, Ping, Pong, Refusal, Look)
+
+    def __init__(self, beat_s: float = BEAT_S, silence_s: float = SILENCE_S, opinion_s: float = OPINION_S) -> None:
+        self._beat_s = beat_s
+        self._silence_s = silence_s
+        self._opinion_s = opinion_s
+        self._peers: dict[int, Peer] = {}
+        self._left: dict[int, None] = {}
+        self._refused: set[int] = set()
+        self._word = b""
+        self._due_at = 0.0
+        self.suspicions = 0
+        self.false_suspicions = 0
+        self.refusals = 0
+        self.strangers = 0
+
+    def start(self) -> None:
+        self._due_at = self.ports.clock.now()
+        self._say(ALL, answer=True)
+        self._later()
+
+    def stop(self) -> None:
+        self.pass_down(Frame(sender=self.node.me, headers=[Leaving()]))
+
+    def event_down(self, event: Event) -> None:
+        if isinstance(event, Tell):
+            if event.word != self._word:
+                self._word = event.word
+                self._say(ALL, answer=False)
+        else:
+            self.tell_down(event)
+
+    def up(self, frame: Frame) -> None:
+        sender = frame.sender
+        peer = self._peers.get(sender)
+        if peer is not None:
+            peer.heard_at = self.ports.clock.now()
+            if peer.suspected or peer.asked_at >= 0:
+                self._alive(sender, peer)
+        header = frame.headers[-1] if frame.headers else None
+        match header:
+            case Beat():
+                self._beat(sender, header)
+            case Leaving():
+                self._leaves(sender)
+            case Ping(asker):
+                self.pass_down(Frame(sender=self.node.me, to=sender, headers=[Pong(self.node.me, asker)]))
+            case Look(target):
+                if target in self._peers:
+                    self.pass_down(Frame(sender=self.node.me, to=target, headers=[Ping(sender)]))
+            case Pong(target, asker):
+                self._pong(sender, target, asker)
+            case Refusal(reason):
+                self._was_refused(sender, reason)
+            case _:
+                if peer is None:
+                    self.strangers += 1
+                else:
+                    self.pass_up(frame)
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "peers": len(self._peers),
+            "suspected": sum(peer.suspected for peer in self._peers.values()),
+            "suspicions": self.suspicions,
+            "false_suspicions": self.false_suspicions,
+            "refusals": self.refusals,
+            "strangers": self.strangers,
+        }
+
+    def validate(self) -> None:
+        assert self.node.me not in self._peers
+        assert len(self._peers) <= PEERS_MAX and len(self._left) <= LEFT_MAX
+        assert not self._left.keys() & self._peers.keys()
+
+    # Beats
+
+    def _later(self) -> None:
+        delay_s = self._beat_s * (0.9 + 0.2 * self.ports.random.random())
+        self._due_at = self.ports.clock.now() + delay_s
+        self.after(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        now = self.ports.clock.now()
+        late_s = now - self._due_at
+        if late_s > self._beat_s / 2:
+            for peer in self._peers.values():
+                peer.heard_at += late_s
+                if peer.asked_at >= 0:
+                    peer.asked_at += late_s
+        self._say(ALL, answer=False)
+        for member, peer in list(self._peers.items()):
+            self._look_at(member, peer, now)
+        self._later()
+
+    def _look_at(self, member: int, peer: Peer, now: float) -> None:
+        silent_s = now - peer.heard_at
+        if peer.suspected:
+            if silent_s > FORGET_S:
+                del self._peers[member]
+                self._tell_addresses()
+                self.tell_up(Gone(member, f"nothing heard of it for {FORGET_S:g} s"))
+        elif peer.asked_at >= 0:
+            if now - peer.asked_at >= self._opinion_s:
+                peer.suspected = True
+                self.suspicions += 1
+                self.tell_up(Suspected(member))
+        elif silent_s > self._silence_s:
+            self._ask_about(member, peer, now)
+
+    def _ask_about(self, member: int, peer: Peer, now: float) -> None:
+        peer.asked_at = now
+        me = self.node.me
+        self.pass_down(Frame(sender=me, to=member, headers=[Ping(me)]))
+        others = [other for other, known in self._peers.items() if other != member and not known.suspected]
+        for other in self.ports.random.sample(others, min(OPINIONS, len(others))):
+            self.pass_down(Frame(sender=me, to=other, headers=[Look(member)]))
+        # Looked at again when the opinions are due, and not only at the next beat.
+        self.after(self._opinion_s, lambda: self._opinions_due(member, peer))
+
+    def _opinions_due(self, member: int, peer: Peer) -> None:
+        if self._peers.get(member) is peer and peer.asked_at >= 0 and not peer.suspected:
+            self._look_at(member, peer, self.ports.clock.now())
+
+    def _say(self, to: int, *, answer: bool) -> None:
+        beat = Beat(self.node.name, self.ports.engine.address, self.node.fingerprint, self._word, answer)
+        self.pass_down(Frame(sender=self.node.me, to=to, headers=[beat]))
+
+    def _beat(self, member: int, beat: Beat) -> None:
+        if member in self._left:
+            return
+        if beat.fingerprint != self.node.fingerprint:
+            self._refuse(member, beat)
+            return
+        peer = self._peers.get(member)
+        if peer is None:
+            if len(self._peers) >= PEERS_MAX:
+                return
+            peer = self._peers[member] = Peer(beat.name, beat.address, self.ports.clock.now())
+            self._tell_addresses()
+            self._say(member, answer=False)
+            self.tell_up(Found(member, beat.name))
+        elif peer.address != beat.address:
+            peer.address = beat.address
+            self._tell_addresses()
+        if beat.answer:
+            self._say(member, answer=False)
+        if beat.word != peer.word:
+            peer.word = beat.word
+            self.tell_up(Told(member, beat.word))
+
+    def _alive(self, member: int, peer: Peer) -> None:
+        peer.asked_at = -1.0
+        if peer.suspected:
+            peer.suspected = False
+            self.false_suspicions += 1
+            self.tell_up(Unsuspected(member))
+
+    def _leaves(self, member: int) -> None:
+        if len(self._left) >= LEFT_MAX:
+            del self._left[next(iter(self._left))]
+        self._left[member] = None
+        if self._peers.pop(member, None) is not None:
+            self._tell_addresses()
+            self.tell_up(Gone(member, "it left"))
+
+    def _tell_addresses(self) -> None:
+        self.tell_down(Addresses({member: peer.address for member, peer in self._peers.items()}))
+
+    # Second opinions
+
+    def _pong(self, sender: int, target: int, asker: int) -> None:
+        """A pong to our own ping is a sign of life already. One that we fetched for somebody else is passed on; one
+        that somebody fetched for us clears the target."""
+        if target == sender and asker != self.node.me:
+            if asker in self._peers:
+                self.pass_down(Frame(sender=self.node.me, to=asker, headers=[Pong(target, asker)]))
+        elif target != sender and asker == self.node.me:
+            peer = self._peers.get(target)
+            if peer is not None:
+                peer.heard_at = self.ports.clock.now()
+                self._alive(target, peer)
+
+    # Refusals
+
+    def _refuse(self, member: int, beat: Beat) -> None:
+        if member in self._refused or len(self._refused) >= PEERS_MAX:
+            return
+        self._refused.add(member)
+        self.refusals += 1
+        reason = (
+            f"stack {beat.fingerprint} of {beat.name!r} is not {self.node.fingerprint} of {self.node.name!r}: "
+            "give both the same stack and release"
+        )
+        log.warning("refused %r: %s", MemberId(member), reason)
+        self.pass_down(Frame(sender=self.node.me, to=member, headers=[Refusal(reason[:512])]))
+
+    def _was_refused(self, member: int, reason: str) -> None:
+        if member not in self._refused and len(self._refused) < PEERS_MAX:
+            self._refused.add(member)
+            log.warning("refused by %r: %s", MemberId(member), reason)

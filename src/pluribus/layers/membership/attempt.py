@@ -1,0 +1,100 @@
+"""A leader's attempt at a view: three steps, each repeated to those who have not answered until it is too late.
+
+The attempt holds what it heard and decides what to say; ``layer`` sends it. Whoever does not answer in time is left out
+and the attempt is over: a new one, with a greater ballot, starts without it.
+"""
+
+from __future__ import annotations
+
+from ...core.limits import VIEW_MEMBERS_MAX
+from .primary import next_link
+from .words import Ballot, Joined, Piece, Progress, Proposal, Roster
+
+INVITING, PROPOSING, ENTERING = "inviting", "proposing", "entering"
+
+
+class Attempt:
+    def __init__(self, ballot: Ballot, invited: list[int], names: dict[int, str], started_at: float) -> None:
+        self.ballot = ballot
+        self.invited = invited
+        self.names = names
+        self.step = INVITING
+        self.step_at = started_at
+        self.answers: dict[int, Joined] = {}
+        self.agreed: set[int] = set()
+        self.entered: set[int] = set()
+        self.proposal: Proposal | None = None
+        self.cuts: dict[int, list[Piece]] = {}
+
+    def missing(self) -> list[int]:
+        """Who has not answered the present step."""
+        if self.step == INVITING:
+            return [member for member in self.invited if member not in self.answers]
+        heard = self.agreed if self.step == PROPOSING else self.entered
+        members = self.proposal.members if self.proposal is not None else []
+        return [member for member in members if member not in heard]
+
+    def behind(self) -> dict[int, Ballot]:
+        """Members that agreed to a view which somebody here has entered: they must enter it before anything else."""
+        entered = {answer.view for answer in self.answers.values()}
+        return {
+            member: answer.agreed
+            for member, answer in self.answers.items()
+            if answer.agreed > answer.view and answer.agreed in entered
+        }
+
+    def propose(self, eldest_first: list[int], founders: int, now: float) -> Proposal:
+        """Everybody who answered becomes a member. ``eldest_first`` is the order of the leader's present view."""
+        answers = self.answers
+        members = self._order(eldest_first)
+        best: dict[tuple[Ballot, int, int], tuple[int, int]] = {}
+        for member in members:
+            answer = answers[member]
+            for progress in answer.progress:
+                key = (answer.view, progress.sender, progress.group)
+                upto, _ = best.get(key, (-1, 0))
+                if progress.upto > upto:
+                    best[key] = (progress.upto, member)
+        for member in members:
+            view = answers[member].view
+            self.cuts[member] = [
+                Piece(sender, group, upto, holder)
+                for (of, sender, group), (upto, holder) in sorted(best.items())
+                if of == view
+            ]
+        starts = [Progress(member, group, first) for member in members for group, first in answers[member].own]
+        pasts = {member: answers[member].past for member in members}
+        views = {member: answers[member].view for member in members}
+        link = next_link(self.ballot, tuple(members), pasts, views, founders)
+        names = [self.names.get(member, "") for member in members]
+        self.proposal = Proposal(self.ballot, members, names, link, self._rosters(members), starts)
+        self.step, self.step_at = PROPOSING, now
+        return self.proposal
+
+    def enter(self, now: float) -> None:
+        self.step, self.step_at = ENTERING, now
+
+    def _order(self, eldest_first: list[int]) -> list[int]:
+        """The leader's view first, in its order; then the other views, larger first, each in its order."""
+        answers = self.answers
+        members = [member for member in eldest_first if member in answers]
+        rest = [member for member in answers if member not in members]
+
+        def age(member: int) -> tuple[int, Ballot, int]:
+            answer = answers[member]
+            place = answer.members.index(member) if member in answer.members else 0
+            return (-len(answer.members), answer.view, place)
+
+        return (members + sorted(rest, key=age))[:VIEW_MEMBERS_MAX]
+
+    def _rosters(self, members: list[int]) -> list[Roster]:
+        """Groups as their members want them; the eldest member's promises count, others with different ones are out."""
+        rosters: dict[int, Roster] = {}
+        for member in members:
+            for wish in self.answers[member].wishes:
+                roster = rosters.get(wish.group)
+                if roster is None:
+                    rosters[wish.group] = Roster(wish.group, wish.name, wish.promises, [member])
+                elif roster.promises == wish.promises:
+                    roster.members.append(member)
+        return [rosters[group] for group in sorted(rosters)]

@@ -1,0 +1,71 @@
+"""Which view may be a primary: a chain in which every link is agreed by a majority of the one before.
+
+Theory
+------
+Every member remembers the last primary that it was in, and the attempts at later ones that it agreed to without
+learning whether they were formed. An attempt is formed only after *all* its members agreed to it, so whoever wants to
+form the next link meets somebody who remembers it, if they meet a majority of it at all. Hence the rule: a set of
+members may form the next primary if it holds a majority of the last link that any of them knows, and of every later
+attempt that any of them remembers, because that attempt may have been formed by members that cannot be asked now. Two
+disjoint sets cannot both hold a majority of the same link; so there is one chain.
+
+Exactly half suffices if it holds the eldest member of the link (dynamic linear voting).
+
+If all members of an attempt are here and none of them is in it, it was never formed and is forgotten.
+
+Different chains can meet when processes were started apart. The longer chain wins, then the one with more members here,
+then the smaller lineage; members of the others are joiners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .words import Ballot, Link, Past
+
+
+def is_quorum(here: Iterable[int], link: Link) -> bool:
+    """A majority of the link's members, or half of them with the eldest."""
+    present = set(here) & set(link.members)
+    if 2 * len(present) == len(link.members):
+        return link.members[0] in present
+    return 2 * len(present) > len(link.members)
+
+
+def chain_of(pasts: dict[int, Past]) -> int | None:
+    """The lineage that continues when these members meet; None if none of them was ever in a primary."""
+    best: dict[int, tuple[int, int, int]] = {}
+    for past in pasts.values():
+        if past.last is not None:
+            epoch, count, _ = best.get(past.last.lineage, (0, 0, 0))
+            best[past.last.lineage] = (max(epoch, past.last.epoch), count + 1, -past.last.lineage)
+    return max(best, key=lambda lineage: best[lineage]) if best else None
+
+
+def next_link(
+    ballot: Ballot, members: tuple[int, ...], pasts: dict[int, Past], views: dict[int, Ballot], founders: int
+) -> Link | None:
+    """The link that these members may form under this ballot, or None. ``views`` is where each of them is now."""
+    lineage = chain_of(pasts)
+    attempts = {attempt for past in pasts.values() for attempt in past.attempts}
+    if lineage is None:
+        open_attempts = [a for a in attempts if not _refuted(a, pasts, views)]
+        if len(members) < founders or not all(is_quorum(members, attempt) for attempt in open_attempts):
+            return None
+        return Link(ballot[0] << 20 | ballot[1] & 0xFFFFF, 1, ballot, members)
+    own = [past.last for past in pasts.values() if past.last is not None and past.last.lineage == lineage]
+    last = max(own, key=lambda link: (link.epoch, link.view))
+    later = [a for a in attempts if a.lineage == lineage and (a.epoch, a.view) > (last.epoch, last.view)]
+    open_attempts = [attempt for attempt in later if not _refuted(attempt, pasts, views)]
+    if not all(is_quorum(members, link) for link in (last, *open_attempts)):
+        return None
+    epoch = max([last.epoch, *(attempt.epoch for attempt in later)]) + 1
+    return Link(lineage, epoch, ballot, members)
+
+
+def _refuted(attempt: Link, pasts: dict[int, Past], views: dict[int, Ballot]) -> bool:
+    """Everybody who could have formed it is here and did not."""
+    return all(member in pasts for member in attempt.members) and all(
+        views[member] != attempt.view and (pasts[member].last is None or pasts[member].last.view != attempt.view)  # type: ignore[union-attr]
+        for member in attempt.members
+    )

@@ -1,0 +1,145 @@
+"""The words of the membership on the wire. A view's identity is the ballot that made it: (number, leader)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ...core.frame import Header, Number
+from ...core.limits import GROUPS_PER_MEMBER_MAX, NAME_CHARS_MAX, VIEW_MEMBERS_MAX
+
+Ballot = tuple[Number, Number]
+"""Number and leader; greater ones win."""
+
+NO_BALLOT: Ballot = (0, 0)
+
+Members = Annotated[list[Number], msgspec.Meta(max_length=VIEW_MEMBERS_MAX)]
+Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+
+
+class Link(msgspec.Struct, array_like=True, frozen=True):
+    """One primary view in the chain of primaries, formed or attempted: (epoch, members), and the chain it is of."""
+
+    lineage: Number
+    epoch: Number
+    view: Ballot
+    members: tuple[Number, ...]
+
+
+class Past(msgspec.Struct, array_like=True, frozen=True):
+    """What a member remembers of primaries: the last that it was in, and later ones that it agreed to but never saw
+    formed, which others may have seen."""
+
+    last: Link | None
+    attempts: tuple[Link, ...] = ()
+
+
+class Wish(msgspec.Struct, array_like=True, frozen=True):
+    """A group that a member wants to be in, with what it was promised there."""
+
+    group: Number
+    name: Name
+    promises: Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class Progress(msgspec.Struct, array_like=True, frozen=True):
+    """How far a multicast stream has come."""
+
+    sender: Number
+    group: Number
+    upto: Number
+
+
+class Piece(msgspec.Struct, array_like=True, frozen=True):
+    """How far a stream must come before the new view, and who has all of that."""
+
+    sender: Number
+    group: Number
+    upto: Number
+    holder: Number
+
+
+class Roster(msgspec.Struct, array_like=True, frozen=True):
+    """A group in a view."""
+
+    group: Number
+    name: Name
+    promises: Annotated[str, msgspec.Meta(max_length=64)]
+    members: Members
+
+
+class Proposal(msgspec.Struct, array_like=True, frozen=True):
+    """A view as its leader wants it. ``link`` is there if it is to be a primary. ``starts`` is where streams go on."""
+
+    ballot: Ballot
+    members: Members
+    names: list[Name]
+    link: Link | None
+    rosters: Annotated[list[Roster], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
+    starts: list[Progress]
+
+
+class Invite(Header, tag=40):
+    """Step 1, leader to all: stop and tell me how far you are."""
+
+    ballot: Ballot
+
+
+class Joined(Header, tag=41):
+    """Step 1, the answer: my view, the one I agreed to if that is later, how far I am, where I want to be."""
+
+    ballot: Ballot
+    view: Ballot
+    agreed: Ballot
+    members: Members
+    progress: list[Progress]
+    own: list[tuple[Number, Number]]
+    """By group, where this member's own stream goes on."""
+    wishes: Annotated[list[Wish], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
+    past: Past
+
+
+class Busy(Header, tag=42):
+    """I promised a greater ballot."""
+
+    promised: Ballot
+
+
+class Propose(Header, tag=43):
+    """Step 2, leader to all: reach this, then agree to that."""
+
+    proposal: Proposal
+    cut: list[Piece]
+
+
+class Agree(Header, tag=44):
+    """Step 2, the answer: I have reached the cut and remember the proposal."""
+
+    ballot: Ballot
+
+
+class Enter(Header, tag=45):
+    """Step 3, leader to all: everybody agreed; the view is real."""
+
+    ballot: Ballot
+
+
+class Entered(Header, tag=46):
+    """Step 3, the answer."""
+
+    ballot: Ballot
+
+
+class Word(msgspec.Struct, array_like=True, frozen=True):
+    """What every member wants to be known of its view, carried by the detector's beats."""
+
+    view: Ballot
+    agreed: Ballot
+    size: Number
+    epoch: Number
+    primary: bool
+    unfounded: bool
+    """It is in no primary and knows of none."""
+    wants: bool
+    """Its groups are not what the view shows."""

@@ -1,0 +1,83 @@
+"""One stream of another member: what came in order, what came ahead, what is kept for those who miss it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ...core.frame import Frame
+from ...core.ports import Timer
+from .outgoing import between
+
+
+class Incoming:
+    """``next`` is the message that is due; ``known`` is how far the sender is known to have gone."""
+
+    __slots__ = (
+        "ahead",
+        "asked",
+        "consumed",
+        "delivered",
+        "end",
+        "granted",
+        "kept",
+        "kept_bytes",
+        "known",
+        "next",
+        "stable",
+        "told",
+        "want",
+    )
+
+    def __init__(self, first: int) -> None:
+        self.next = first
+        self.known = first
+        self.stable = first
+        self.end = 0
+        self.delivered = 0
+        self.consumed = 0
+        self.granted = 0
+        self.told = first
+        self.ahead: dict[int, tuple[Frame, int]] = {}
+        self.kept: deque[Frame] = deque()
+        self.kept_bytes = 0
+        self.want: Timer | None = None
+        self.asked = 0
+
+    @property
+    def unread(self) -> int:
+        return self.delivered - self.consumed
+
+    @property
+    def gap(self) -> bool:
+        return self.next < self.known
+
+    def missing_upto(self) -> int:
+        """The end of the first hole: where what came ahead begins, or as far as is known."""
+        return min(self.ahead, default=self.known)
+
+    def keep(self, frame: Frame) -> None:
+        self.kept.append(frame)
+        self.kept_bytes += frame.size
+
+    def forget_upto(self, stable: int) -> None:
+        """Everybody has the stream up to here: nobody will ask for it again."""
+        self.stable = max(self.stable, stable)
+        kept = self.kept
+        while kept and kept[0].first + kept[0].count <= self.stable:
+            self.kept_bytes -= kept.popleft().size
+
+    def frames(self, first: int, stop: int) -> list[Frame]:
+        return between(self.kept, first, stop)
+
+    def cancel(self) -> None:
+        if self.want is not None:
+            self.want.cancel()
+            self.want = None
+
+    def validate(self) -> None:
+        assert self.next <= self.known
+        assert self.consumed <= self.delivered
+        assert all(first >= self.next for first in self.ahead)
+        assert self.kept_bytes == sum(frame.size for frame in self.kept)
+        for one, other in zip(self.kept, list(self.kept)[1:], strict=False):
+            assert one.first + one.count == other.first
