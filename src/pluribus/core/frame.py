@@ -38,6 +38,12 @@ class Header(msgspec.Struct, array_like=True):
     """
 
 
+class Parents(Header, tag=5):
+    """Which message each message of the batch answers, if any; there when at least one does."""
+
+    of: Annotated[list[tuple[Number, Position] | None], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
+
+
 class Frame(msgspec.Struct, array_like=True, kw_only=True):
     """A batch on its way, or, with ``count`` 0, a layer's control message.
 

@@ -88,7 +88,7 @@ class DatagramSocket:
         stats.datagrams_out += sent
         stats.bytes_out += sum(map(len, datagrams)) if sent == len(datagrams) else sum(map(len, datagrams[:sent]))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """What still waits is handed to the kernel if it takes it now; the rest is counted as dropped."""
         if self.sock.fileno() < 0:
             return
@@ -207,6 +207,7 @@ class PlainDriver(asyncio.DatagramProtocol):
         self._receive = receive
         self._room = room
         self._transport: asyncio.DatagramTransport | None = None
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.writable = True
 
     @classmethod
@@ -235,9 +236,15 @@ class PlainDriver(asyncio.DatagramProtocol):
             self._stats.datagrams_out += 1
             self._stats.bytes_out += len(datagram)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """The transport closes its socket in a later turn of the loop; only then is the port free again."""
         if self._transport is not None:
             self._transport.close()
+            await self._lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport

@@ -101,10 +101,10 @@ class MulticastEngine:
         """The medium reaches everybody by itself."""
 
     async def close(self) -> None:
-        for driver in (self._direct, self._shared):
+        drivers, self._direct, self._shared = (self._direct, self._shared), None, None
+        for driver in drivers:
             if driver is not None:
-                driver.close()
-        self._direct = self._shared = None
+                await driver.close()
 
     def _join(self, interface: bytes) -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

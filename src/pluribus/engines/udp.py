@@ -63,8 +63,8 @@ class UdpEngine:
 
     async def close(self) -> None:
         if self._driver is not None:
-            self._driver.close()
-            self._driver = None
+            driver, self._driver = self._driver, None
+            await driver.close()
 
 
 async def drive(

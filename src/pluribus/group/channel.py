@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 
 from ..core.errors import MalformedFrame
-from ..core.frame import Frame, Message
+from ..core.frame import Frame, Message, Parents
 from ..core.ids import ALL, MemberId
 from ..core.view import View
 from ..stack.events import Consumed, Event
@@ -117,6 +117,9 @@ class Channel:
 
     def arrived(self, frame: Frame) -> None:
         """From the stack, in the order that the stack promises."""
+        if frame.sender == self.me and not self.own:
+            self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            return
         self.inbox.append(frame)
         self.on_arrival()
 
@@ -136,7 +139,11 @@ class Channel:
             self.malformed += 1
             return iter(())
         first = frame.first
-        return map(Message, bodies, repeat(sender), zip(repeat(sender), range(first, first + len(bodies))))
+        ids = zip(repeat(sender), range(first, first + len(bodies)))
+        answers = frame.headers[-1] if frame.headers else None
+        if isinstance(answers, Parents) and len(answers.of) == len(bodies):
+            return map(Message, bodies, repeat(sender), ids, answers.of)
+        return map(Message, bodies, repeat(sender), ids)
 
     @property
     def must_report(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import PluribusError
-from ..core.frame import Frame
+from ..core.frame import Frame, Parents
 from ..core.ids import MemberId, checked_name, number_of
 from ..stack.events import (
     Blocked,
@@ -29,6 +29,7 @@ class Dispatch(Layer):
     name = "groups"
     requires = frozenset({"members"})
     provides = frozenset({"groups"})
+    headers = (Parents,)
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}

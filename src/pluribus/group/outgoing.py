@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from ..core.errors import TooLarge
-from ..core.frame import Frame
+from ..core.frame import Frame, Parents
+from ..core.ids import MessageId
 from ..core.limits import (
     BATCH_MESSAGES_MAX,
     BODY_OVERHEAD_BYTES,
@@ -23,12 +24,26 @@ from ..core.limits import (
 from ..wire.bodies import BYTES, Kind, join_bodies
 
 UNLIMITED_BYTES = 1 << 62
+PARENT_BYTES = 20  # a message's identity in msgpack
 
 
 class Outgoing:
     """One stream's open batch and its place in the sequence."""
 
-    __slots__ = ("_pass_down", "_path", "_sender", "first", "group", "kind", "me", "pending", "room", "size", "to")
+    __slots__ = (
+        "_parents",
+        "_pass_down",
+        "_path",
+        "_sender",
+        "first",
+        "group",
+        "kind",
+        "me",
+        "pending",
+        "room",
+        "size",
+        "to",
+    )
 
     def __init__(
         self, me: int, group: int, to: int, first: int, path_bytes: int, pass_down: Callable[[Frame], None]
@@ -40,6 +55,7 @@ class Outgoing:
         self.first = first
         self.kind: Kind = BYTES
         self.pending: list[bytes] = []
+        self._parents: dict[int, MessageId] = {}
         self.size = 0
         self.room = 0
         self._path = path_bytes - FRAME_OVERHEAD_BYTES
@@ -65,20 +81,25 @@ class Outgoing:
                 "bytes): this stack does not cut messages, choose one that does or send it in parts"
             )
 
-    def add(self, kind: Kind, encoded: bytes) -> int:
-        """Append a body that fits; its sequence number."""
+    def add(self, kind: Kind, encoded: bytes, parent: MessageId | None = None) -> int:
+        """Append a body that fits; its sequence number. ``parent`` is the message that it answers."""
         self.kind = kind
         self.pending.append(encoded)
         self.size += len(encoded) + BODY_OVERHEAD_BYTES
-        return self.first + len(self.pending) - 1
+        number = self.first + len(self.pending) - 1
+        if parent is not None:
+            self._parents[number] = (int(parent[0]), parent[1])
+            self.size += PARENT_BYTES
+        return number
 
     def close(self) -> None:
         """Send what gathered, as frames that fit the path."""
         if not self.pending:
             return
         pending, self.pending, self.size = self.pending, [], 0
+        parents, self._parents = self._parents, {}
         kind = self.kind
-        for bodies, size in self._cut(pending):
+        for bodies, size in self._cut(pending, PARENT_BYTES if parents else 0):
             frame = Frame(
                 sender=self._sender,
                 to=self.to,
@@ -87,26 +108,31 @@ class Outgoing:
                 count=len(bodies),
                 size=size,
                 kind=kind,
-                headers=[],
+                headers=self._answers(parents, len(bodies)) if parents else [],
                 bodies=join_bodies(kind, bodies),
             )
             self.first += len(bodies)
             self._pass_down(frame)
 
-    def _cut(self, pending: list[bytes]) -> Iterator[tuple[list[bytes], int]]:
+    def _answers(self, parents: dict[int, MessageId], count: int) -> list[Parents]:
+        of = [parents.get(number) for number in range(self.first, self.first + count)]
+        return [Parents(of)] if any(of) else []
+
+    def _cut(self, pending: list[bytes], extra_bytes: int = 0) -> Iterator[tuple[list[bytes], int]]:
         """Runs of bodies that fit a frame each, with their size. Equal bodies, the usual case, cost no loop."""
+        overhead = BODY_OVERHEAD_BYTES + extra_bytes
         sizes = list(map(len, pending))
         total = sum(sizes)
-        if total + BODY_OVERHEAD_BYTES * len(pending) <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
+        if total + overhead * len(pending) <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
             yield pending, total
             return
         if min(sizes) == max(sizes):
-            step = max(min(self._path // (sizes[0] + BODY_OVERHEAD_BYTES), BATCH_MESSAGES_MAX), 1)
+            step = max(min(self._path // (sizes[0] + overhead), BATCH_MESSAGES_MAX), 1)
             for at in range(0, len(pending), step):
                 run = pending[at : at + step]
                 yield run, sizes[0] * len(run)
             return
-        ends = list(accumulate(size + BODY_OVERHEAD_BYTES for size in sizes))
+        ends = list(accumulate(size + overhead for size in sizes))
         start, base = 0, 0
         for at, end in enumerate(ends):
             if end - base > self._path or at - start >= BATCH_MESSAGES_MAX:

@@ -117,6 +117,9 @@ class Presence(Layer):
         self.ignored = 0
 
     def start(self) -> None:
+        if not self._hello_fits():
+            path = self.ports.engine.path_bytes
+            raise TooLarge(f"the name {self.node.name!r} is too long for a path of {path} bytes: shorten it, or path=")
         self._changed.add(0)
         self._moved = True
         self._say_hello(ALL, answer=True)
@@ -128,10 +131,9 @@ class Presence(Layer):
     def event_down(self, event: Event) -> None:
         if isinstance(event, JoinGroup):
             self._groups[event.group] = event.name
-            room, path = GROUPS_PER_MEMBER_MAX, self.ports.engine.path_bytes - HELLO_GROWTH_BYTES
-            if len(self._groups) > room or len(self.node.codec.encode(self._hello(ALL, answer=True))) > path:
+            if len(self._groups) > GROUPS_PER_MEMBER_MAX or not self._hello_fits():
                 del self._groups[event.group]
-                room = min(room, len(self._groups))
+                room = len(self._groups)
                 raise TooLarge(f"a member of this path can be in {room} groups: leave one, or use a longer path=")
         elif isinstance(event, LeaveGroup):
             self._groups.pop(event.group, None)
@@ -213,6 +215,10 @@ class Presence(Layer):
     def _say_hello(self, to: int, *, answer: bool) -> None:
         self._serial += 1
         self.pass_down(self._hello(to, answer=answer))
+
+    def _hello_fits(self) -> bool:
+        size = len(self.node.codec.encode(self._hello(ALL, answer=True)))
+        return size + HELLO_GROWTH_BYTES <= self.ports.engine.path_bytes
 
     def _hello(self, to: int, *, answer: bool) -> Frame:
         node, groups = self.node, sorted(self._groups)

@@ -82,24 +82,26 @@ class Group:
         body: Any,
         *,
         to: int | None = None,
+        parent: MessageId | None = None,
         timeout: float | None = None,
     ) -> MessageId:
         """Send to every member, or to one; return the message's identity once the window has admitted it.
 
+        ``parent`` is the message that this one answers; receivers see it, and semantic order delivers it first.
         Waits while a receiver's window is full. With ``timeout`` it raises ``Overflow`` instead of waiting longer; the
         message was then not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once.
         """
         out = self._out
-        if to is None and type(body) is bytes and out.kind == BYTES:
+        if to is None and parent is None and type(body) is bytes and out.kind == BYTES:
             size = out.size + len(body) + _FAST_OVERHEAD_BYTES
             pending = out.pending
             if size <= out.room and pending:
                 out.size = size
                 pending.append(body)
                 return (out.me, out.first + len(pending) - 1)
-        return await self._send(body, ALL if to is None else to, timeout)
+        return await self._send(body, ALL if to is None else to, parent, timeout)
 
-    async def _send(self, body: Any, to: int, timeout: float | None) -> MessageId:
+    async def _send(self, body: Any, to: int, parent: MessageId | None, timeout: float | None) -> MessageId:
         channel = self._channel
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         channel.out.check(len(encoded))
@@ -124,7 +126,7 @@ class Group:
                 self._since = self._now()
         if not out.pending:
             self._opened(channel)
-        return (out.me, out.add(kind, encoded))
+        return (out.me, out.add(kind, encoded, parent))
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._messages()

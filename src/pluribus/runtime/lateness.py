@@ -44,7 +44,9 @@ class LoopWatch:
 
     def _look(self) -> None:
         reported_at = -1.0
-        while not self._stopped.wait(LATE_S):
+        while not self._stopped.wait(LATE_S) and not self._loop.is_closed():
+            if not self._loop.is_running():  # nobody waits for a loop that was put aside, as notebooks do
+                self._beat_at = monotonic()
             late_s = monotonic() - self._beat_at - _BEAT_S
             if late_s > LATE_S and reported_at != self._beat_at:
                 reported_at = self._beat_at

@@ -101,8 +101,8 @@ def sent_by_members(history: History) -> int:
                 checks += 1
                 if message[0] not in members:
                     raise Violation(
-                        f"{MemberId(stay.member)!r} delivered {message} in view {stay.key[0]}, where its sender is not in "
-                        f"{group!r}"
+                        f"{MemberId(stay.member)!r} delivered {message} in view {stay.key[0]}; its sender is not in "
+                        f"{group!r} there"
                     )
     return checks
 
@@ -141,9 +141,8 @@ def converged(history: History) -> int:
             last[h.member] = h.members
     for member in settled.members:
         if sorted(last.get(member, ())) != sorted(settled.members):
-            raise Violation(
-                f"{MemberId(member)!r} ended in a view of {len(last.get(member, ()))}, but {len(settled.members)} members are up"
-            )
+            size, up = len(last.get(member, ())), len(settled.members)
+            raise Violation(f"{MemberId(member)!r} ended in a view of {size}, but {up} members are up")
     return len(settled.members)
 
 

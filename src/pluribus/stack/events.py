@@ -37,6 +37,8 @@ class Members(Event, frozen=True):
     members: tuple[int, ...]
     names: dict[int, str]
     agreed: bool = False
+    promises: str = "none"
+    """As its members asked for them when they joined."""
 
 
 class ViewChanged(Event, frozen=True):

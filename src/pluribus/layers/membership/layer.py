@@ -379,10 +379,10 @@ class Membership(Layer):
                 self._invited(sender, header)
             case Joined():
                 attempt = self._attempt
-                if attempt is not None and attempt.step == INVITING and header.ballot == attempt.ballot:
-                    if sender in attempt.invited:
-                        attempt.answers[sender] = header
-                        self._answered()
+                wanted = attempt is not None and attempt.step == INVITING and header.ballot == attempt.ballot
+                if attempt is not None and wanted and sender in attempt.invited:
+                    attempt.answers[sender] = header
+                    self._answered()
             case Busy(promised):
                 self._outbid(promised)
             case Propose():
@@ -544,10 +544,9 @@ class Membership(Layer):
         if isinstance(event, JoinGroup):
             self._wishes[event.group] = Wish(event.group, event.name, event.promises)
             self._wishes_changed()
-        elif isinstance(event, LeaveGroup):
-            if self._wishes.pop(event.group, None) is not None:
-                self._left.add(event.group)
-                self._wishes_changed()
+        elif isinstance(event, LeaveGroup) and self._wishes.pop(event.group, None) is not None:
+            self._left.add(event.group)
+            self._wishes_changed()
         self.tell_down(event)
 
     def _wishes_changed(self) -> None:
@@ -574,7 +573,8 @@ class Membership(Layer):
         shown = {roster.group for roster in view.rosters}
         for roster in view.rosters:
             members = tuple(roster.members)
-            self.tell_up(Members(roster.group, members, {m: names[m] for m in members}, agreed=True))
+            shown_names = {member: names[member] for member in members}
+            self.tell_up(Members(roster.group, members, shown_names, agreed=True, promises=roster.promises))
         for group in sorted(self._shown - shown):
             self.tell_up(Members(group, (), {}, agreed=True))
         self._shown = shown

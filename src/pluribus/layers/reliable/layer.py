@@ -70,6 +70,7 @@ WANT_FRAMES_MAX = 64
 EARLY_MAX = 256
 AHEAD_MAX = 4_096
 CONTROL = 0
+UNORDERED = ("none", "fifo")
 DIRECT_RANGE_BITS = 40
 """As ``group.channel`` numbers direct streams: each has a range of its own."""
 
@@ -444,7 +445,7 @@ class Reliable(Layer):
             case _:
                 if isinstance(event, JoinGroup):
                     self._wished.add(event.group)
-                    if not event.own:
+                    if not event.own and event.promises in UNORDERED:  # orders need to see a member's own messages too
                         self._deaf.add(event.group)
                     if (event.group, ALL) not in self._out:
                         self._open((event.group, ALL), event.first)

@@ -78,6 +78,7 @@ async def play(world: World, history: History) -> None:
     for _ in range(LAST_ROUNDS):
         for player in players.values():
             await player.send_one()
+        await asyncio.sleep(0.01)  # a frame each, or one would stand for all
     await asyncio.sleep(2)
     world.validate()
 
