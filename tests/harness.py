@@ -7,10 +7,14 @@ of the runtime use ``on_a_loop`` and ``eventually``.
 import asyncio
 import functools
 import heapq
-from collections.abc import Awaitable, Callable, Sequence
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
 from random import Random
 from typing import Any
 
+from pluribus import Bus, Group, connect
 from pluribus.core.ports import Address, Datagram, EngineStats, Ports
 from pluribus.group.dispatch import Dispatch
 from pluribus.layers import CATALOGUE
@@ -180,3 +184,38 @@ async def eventually(condition: Callable[[], Any], what: str = "", within_s: flo
         assert loop.time() < deadline, f"{what or 'the condition'} did not come true within {within_s} s"
         await asyncio.sleep(0.001)
     return found
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
+    """A port of the loopback interface that nobody has now."""
+    with socket.socket(socket.AF_INET, kind) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+_buses = count(1)
+
+
+def new_bus() -> str:
+    """The URL of an in-process bus that no other test is on."""
+    return f"inproc://test-{next(_buses)}"
+
+
+@asynccontextmanager
+async def two(url: str | None = None, **options: Any) -> AsyncIterator[tuple[Bus, Bus]]:
+    """Two members of a bus."""
+    url = url or new_bus()
+    async with connect(url, name="a", **options) as a, connect(url, name="b", **options) as b:
+        yield a, b
+
+
+@asynccontextmanager
+async def two_in_a_group(
+    url: str | None = None, own: bool = True, **options: Any
+) -> AsyncIterator[tuple[Group, Group]]:
+    """Two members that know each other in group x."""
+    async with two(url, **options) as (a, b):
+        one, other = await a.group("x", own=own), await b.group("x", own=own)
+        await one.wait_for(2)
+        await other.wait_for(2)
+        yield one, other
