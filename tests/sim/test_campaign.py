@@ -1,0 +1,116 @@
+"""Campaigns: what they add up, what they call a failure, and when they prove too little."""
+
+from collections import Counter
+
+import pytest
+
+from pluribus.core.errors import BadInput, Violation
+from pluribus.sim import campaign as campaigns
+from pluribus.sim import scenarios
+from pluribus.sim.campaign import CHECKS_MIN, SEEDS_FOR_MINIMA, STRIKES_MIN, Outcome, campaign, play_seed, weaknesses
+from pluribus.sim.history import Happening
+from pluribus.sim.scenarios import Scenario, scenario
+
+REPORT = {"scenario", "seeds", "violations", "failures", "reasons", "checkers", "faults", "weak", "events", "seconds"}
+
+
+@pytest.mark.parametrize("name", ["flood", "disk"])
+def test_a_sample_of_each_scenario_keeps_every_promise(name):
+    found = campaign(name, range(15))
+    assert set(found) == REPORT
+    assert (found["scenario"], found["seeds"], found["violations"], found["failures"]) == (name, 15, 0, [])
+    assert found["weak"] == []
+    played = scenario(name)
+    assert list(found["checkers"]) == list(played.checkers)
+    assert all(count > 1_000 for count in found["checkers"].values())
+    assert all(found["faults"][fault] > 0 for fault in played.faults), "every fault that it names struck"
+    assert found["events"] > 15_000
+
+
+def test_two_processes_add_up_to_the_same():
+    seeds = range(100, 106)
+    progress: list[Outcome] = []
+    one, two = campaign("flood", seeds), campaign("flood", seeds, jobs=2, progress=progress.append)
+    del one["seconds"], two["seconds"]
+    assert one == two
+    assert sorted(outcome.seed for outcome in progress) == list(seeds)
+
+
+async def uneven(world, history):
+    """A scenario with a broken promise for odd seeds and a bug for seed 4."""
+    history.add(Happening(world.now, world.seed, "looked"))
+    world.faults["thunder"] += 2
+    if world.seed == 4:
+        raise KeyError("a bug")
+
+
+def even(history):
+    (looked,) = history.of("looked")
+    if looked.member % 2:
+        raise Violation(f"{looked.member} is odd")
+    return 10
+
+
+UNEVEN = Scenario(
+    "uneven", "for this test", "transport | presence | groups", uneven, {"even": even}, ("thunder",), 1, 3
+)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    monkeypatch.setattr(campaigns, "scenario", lambda name: UNEVEN)
+
+
+@pytest.mark.usefixtures("played")
+def test_every_failing_seed_is_listed_with_its_reason():
+    found = campaign("uneven", range(6))
+    assert found["violations"] == 4
+    assert found["failures"] == [1, 3, 4, 5]
+    assert found["reasons"]["3"] == "Violation: 3 is odd"
+    assert "KeyError: 'a bug'" in found["reasons"]["4"], "a bug of ours is a failure too, with its traceback"
+    assert found["checkers"] == {"even": 20}
+    assert found["faults"] == {"thunder": 12}
+
+
+@pytest.mark.usefixtures("played")
+def test_failures_are_all_listed_but_only_twenty_explained():
+    found = campaign("uneven", range(101, 200, 2))
+    assert len(found["failures"]) == 50
+    assert len(found["reasons"]) == 20
+
+
+def test_the_number_of_members_follows_from_the_seed_and_stays_in_its_bounds(monkeypatch):
+    sizes = Counter()
+
+    async def count(world, history):
+        sizes[len(world.hosts)] += 1
+
+    monkeypatch.setattr(campaigns, "scenario", lambda name: Scenario("x", "", UNEVEN.stack, count, {}, (), 1, 3))
+    for seed in range(60):
+        play_seed("x", seed)
+    assert set(sizes) == {1, 2, 3}
+    assert min(sizes.values()) > 5
+
+
+def test_a_long_campaign_that_checked_or_struck_too_little_is_weak():
+    enough = Counter({"even": CHECKS_MIN}), Counter({"thunder": STRIKES_MIN})
+    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA, *enough) == []
+    few_checks, few_strikes = Counter({"even": CHECKS_MIN - 1}), Counter({"thunder": STRIKES_MIN - 1})
+    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA, few_checks, enough[1]) == ["even made 9999 checks of 10000"]
+    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA, enough[0], few_strikes) == ["thunder struck 99 times of 100"]
+    assert len(weaknesses(UNEVEN, SEEDS_FOR_MINIMA, Counter(), Counter())) == 2
+    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA - 1, Counter(), Counter()) == [], "a short one is only a sample"
+
+
+def test_an_unknown_scenario_is_refused_with_the_list():
+    for ask in (scenario, lambda name: play_seed(name, 1), lambda name: campaign(name, [1])):
+        with pytest.raises(BadInput, match=r"no scenario 'nonsense': use flood \(.*disk \("):
+            ask("nonsense")
+
+
+def test_every_scenario_names_faults_that_strike_and_checkers_that_check():
+    for name in ("flood", "disk"):
+        found = scenarios.scenario(name)
+        assert found.name == name
+        assert found.about and found.checkers and found.faults
+        assert 0 < found.members_min <= found.members_max

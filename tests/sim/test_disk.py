@@ -1,0 +1,202 @@
+"""The simulated disk against an oracle: what was acknowledged is there, what was not may vanish from the end, and what
+was damaged is known to be."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pluribus.core.errors import Unavailable
+from pluribus.sim.disk import SimStore
+from pluribus.sim.kernel import Kernel
+
+LOGS = ("x", "y")
+KEYS = ("k", "m")
+EVERYTHING = 1 << 30
+rows_of_a_write = st.lists(st.binary(max_size=6), min_size=1, max_size=4)
+
+
+class DiskAgainstOracle(RuleBasedStateMachine):
+    """The oracle knows what was written where, how much of each log must survive, and what a key may hold."""
+
+    @initialize(seed=st.integers(0, 2**32))
+    def open(self, seed):
+        self.kernel = Kernel()
+        self.faults: Counter[str] = Counter()
+        self.disk = SimStore(self.kernel, Random(seed), self.faults)
+        self.written: dict[str, list[bytes]] = {log: [] for log in LOGS}
+        self.durable = dict.fromkeys(LOGS, 0)
+        self.values: dict[str, list[bytes | None]] = {key: [None] for key in KEYS}
+        self.submitted = 0
+        self.completed: list[int] = []
+
+    def read(self) -> dict[str, list[bytes | None]]:
+        return {log: list(self.disk.read(log, 0, EVERYTHING)) for log in LOGS}
+
+    def done(self, then):
+        number, self.submitted = self.submitted, self.submitted + 1
+
+        def done(error):
+            assert error is None
+            self.completed.append(number)
+            then()
+
+        return done
+
+    @rule(log=st.sampled_from(LOGS), rows=rows_of_a_write)
+    def append(self, log, rows):
+        self.written[log] += rows
+        end = len(self.written[log])
+
+        def acknowledged():
+            self.durable[log] = max(self.durable[log], end)
+
+        self.disk.append(log, rows, self.done(acknowledged))
+
+    @rule(key=st.sampled_from(KEYS), value=st.binary(max_size=4))
+    def put(self, key, value):
+        """``values`` is what a crash may leave: what was acknowledged last, or anything that was put after it."""
+        entry = (value,)
+        self.values[key].append(entry)
+
+        def acknowledged():
+            del self.values[key][: next(at for at, one in enumerate(self.values[key]) if one is entry)]
+
+        self.disk.put(key, value, self.done(acknowledged))
+        assert self.disk.get(key) == value, "a read sees what was submitted before it"
+
+    @rule(seconds=st.sampled_from([0.001, 0.004, 0.1]))
+    def wait(self, seconds):
+        self.kernel.run(self.kernel.now + seconds)
+
+    @rule(log=st.sampled_from(LOGS))
+    def be_full_for_a_moment(self, log):
+        refused = []
+        self.disk.full = True
+        self.disk.append(log, [b"row"], refused.append)
+        self.disk.put("k", b"value", refused.append)
+        self.disk.full = False
+        self.kernel.run(self.kernel.now + 1.0)
+        assert [type(error) for error in refused] == [Unavailable] * 2
+
+    @rule()
+    def crash(self):
+        before = self.read()
+        lost = self.faults["unsynced_lost"]
+        self.disk.crash()
+        for log, after in self.read().items():
+            old, durable = before[log], self.durable[log]
+            assert durable <= len(after) <= len(old)
+            assert after[:-1] == old[: len(after)][:-1], "only the last row that is left may be another"
+            if after and after[-1] != old[len(after) - 1]:
+                assert after[-1] is None and len(after) > durable, "it is torn, and was never acknowledged"
+            if len(after) < len(old):
+                assert self.faults["unsynced_lost"] > lost
+            del self.written[log][len(after) :]
+            whole = len(after) - (bool(after) and after[-1] is None)
+            self.durable[log] = max(durable, whole)
+        for key, possible in self.values.items():
+            value = self.disk.get(key)
+            assert value in [entry and entry[0] for entry in possible]
+            self.values[key] = [None if value is None else (value,)]
+        self.submitted = 0
+        self.completed.clear()  # what was under way is never heard of again
+
+    @rule()
+    def flip(self):
+        before = self.read()
+        assert self.disk.flip() == any(before.values())
+        after = self.read()
+        changed = [(log, at) for log in LOGS for at, row in enumerate(before[log]) if after[log][at] != row]
+        assert len(changed) <= 1
+
+    @invariant()
+    def a_row_is_what_was_written_or_none(self):
+        damaged = 0
+        for log, rows in self.read().items():
+            assert len(rows) == len(self.written[log]) == self.disk.end(log)
+            for row, written in zip(rows, self.written[log], strict=True):
+                assert row is None or row == written
+                damaged += row is None
+            assert self.disk.read(log, 1, 3) == rows[1:3]
+        assert damaged <= self.faults["bit_flip"] + self.faults["torn_write"]
+
+    @invariant()
+    def completions_come_in_the_order_of_submission(self):
+        assert self.completed == sorted(self.completed)
+
+
+TestDisk = DiskAgainstOracle.TestCase
+TestDisk.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+
+
+def disk(seed: int = 1) -> tuple[Kernel, SimStore, Counter[str]]:
+    kernel, faults = Kernel(), Counter()
+    return kernel, SimStore(kernel, Random(seed), faults), faults
+
+
+def test_nothing_is_acknowledged_before_the_disk_had_time():
+    kernel, store, _ = disk()
+    done = []
+    store.append("log", [b"1"], done.append)
+    kernel.run(0.002)
+    assert done == []
+    kernel.run(0.01)
+    assert done == [None]
+
+
+def test_a_crash_before_the_completion_is_never_told_as_done():
+    kernel, store, _ = disk()
+    done = []
+    store.append("log", [b"1"], done.append)
+    store.crash()
+    kernel.run(1.0)
+    assert done == []
+
+
+def test_of_two_puts_the_later_one_stays():
+    for seed in range(50):
+        kernel, store, _ = disk(seed)
+        store.put("key", b"first", lambda error: None)
+        store.put("key", b"second", lambda error: None)
+        kernel.run(1.0)
+        assert store.get("key") == b"second"
+
+
+def test_a_crash_during_a_put_leaves_the_old_value_or_the_new_one():
+    left = Counter()
+    for seed in range(100):
+        kernel, store, _ = disk(seed)
+        store.put("key", b"old", lambda error: None)
+        kernel.run(1.0)
+        store.put("key", b"new", lambda error: None)
+        store.crash()
+        left[store.get("key")] += 1
+    assert set(left) == {b"old", b"new"}
+
+
+def test_crashes_lose_and_tear_and_keep_by_chance():
+    faults: Counter[str] = Counter()
+    kept = Counter()
+    for seed in range(200):
+        _, store, struck = disk(seed)
+        store.append("log", [b"row"] * 4, lambda error: None)
+        store.crash()
+        faults += struck
+        kept[store.end("log")] += 1
+    assert set(kept) == {0, 1, 2, 3, 4}, "any prefix may survive"
+    assert 0 < faults["torn_write"] < faults["unsynced_lost"] < 200
+
+
+@pytest.mark.parametrize("rows", [[b""], [b"x" * 100], [b"", b"y"]])
+def test_a_flipped_bit_is_found_wherever_it_strikes(rows):
+    for seed in range(100):
+        kernel, store, faults = disk(seed)
+        store.append("log", rows, lambda error: None)
+        kernel.run(1.0)
+        assert store.flip()
+        assert faults["bit_flip"] == 1
+        assert list(store.read("log", 0, 9)).count(None) == 1
