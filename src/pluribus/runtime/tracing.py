@@ -92,7 +92,7 @@ def _had_again(beginning: Beginning, records: list[bytes]) -> int:
         layer for layer in build(beginning.stack, CATALOGUE | {Dispatch.name: Dispatch}) if layer.name != Dispatch.name
     ]
     transport = next(layer for layer in layers if isinstance(layer, Transport))
-    top = ReplayTop(story)
+    top = ReplayTop(story, Dispatch)
     stack = Stack([*layers, top], story.ports, Node(beginning.me, beginning.name, beginning.bus))
     stack.start()
     return story.run(stack, transport.receive, top)

@@ -109,8 +109,10 @@ class ReplayTop(Layer):
 
     name = "replay"
 
-    def __init__(self, replay: Replay) -> None:
+    def __init__(self, replay: Replay, stands_for: type[Layer]) -> None:
         self._replay = replay
+        # By its name and headers, so that the stack has the fingerprint and the codec of the recorded one.
+        self.name, self.headers = stands_for.name, stands_for.headers  # type: ignore[misc]
 
     def up(self, frame: Frame) -> None:
         self._replay.expect(UP)
