@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from pluribus.core.frame import Frame
+from pluribus.core.frame import Frame, Parents
+from pluribus.group.dispatch import Dispatch
 from pluribus.layers.presence import Bye, Hello, Presence, Refusal
 from pluribus.layers.window import Ack, Granted, Probe, Sent, Window
 from pluribus.wire.bodies import BYTES, DATA, TEXT, encode_body, join_bodies, register
@@ -44,7 +45,7 @@ BODIES: dict[str, tuple[Any, list[Any]]] = {
 
 def codec() -> Codec:
     """One that knows the headers of the recorded layers."""
-    return Codec(BUS, (*Presence.headers, *Window.headers))
+    return Codec(BUS, (*Presence.headers, *Window.headers, *Dispatch.headers))
 
 
 def data_frame(name: str) -> Frame:
@@ -62,6 +63,12 @@ def data_frame(name: str) -> Frame:
     )
 
 
+def answer() -> Frame:
+    frame = data_frame("text")
+    frame.headers.insert(0, Parents([None, (OTHER, 5), (ME, 1 << 40)]))
+    return frame
+
+
 def samples() -> dict[str, Frame]:
     return {
         "hello": Frame(sender=ME, headers=[Hello(9, "größe", ("10.0.0.5", 7001), "ab" * 8, [1, GROUP], True)]),
@@ -71,6 +78,7 @@ def samples() -> dict[str, Frame]:
         "ack": Frame(sender=ME, to=OTHER, headers=[Ack([Granted(GROUP, 0, 44, 1 << 40, 3), Granted(1, ME, 0, 5, 1)])]),
         "probe": Frame(sender=ME, to=OTHER, headers=[Probe(GROUP, 0, 1 << 40, 3)]),
         **{f"data_{name}": data_frame(name) for name in BODIES},
+        "data_answer": answer(),
     }
 
 
