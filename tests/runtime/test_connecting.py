@@ -17,6 +17,8 @@ from pluribus.core.errors import (
     PluribusError,
     TooLarge,
 )
+from pluribus.core.frame import Frame
+from pluribus.layers.presence import Hello
 from tests.harness import eventually, free_port, new_bus, on_a_loop, two, two_in_a_group
 
 
@@ -216,3 +218,24 @@ def test_run_uses_the_fastest_loop_there_is():
 
     uvloop = pytest.importorskip("uvloop")
     assert pluribus.run(loop_of()).startswith(uvloop.__name__)
+
+
+@pytest.mark.parametrize("engine", ["udp", "multicast"])
+@on_a_loop
+async def test_a_peer_that_gives_a_name_for_its_address_makes_nobody_ask_a_name_server(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A name in a send would hold the whole loop up while a name server is asked; a wrong one would raise into it."""
+    async with pluribus.connect(url_of(engine), name="a") as a:
+        fingerprint, address = a._stack.node.fingerprint, a._stack.ports.engine.address
+        codec = a._stack.node.codec
+        for number, host in enumerate(("evil.example", "a" * 200, "\x00", "", "256.256.256.256")):
+            hello = Hello(1, "evil", (host, 7), fingerprint, [], True)
+            data = codec.encode(Frame(sender=100 + number, headers=[hello]))
+            a._receive([(data, ("127.0.0.1", 1))])
+        assert len(a.members) == 6
+        assert a.stats()["transport"]["dropped"] >= 5, "the answers to those names"
+        assert a._stack.ports.engine.address == address
+    async with two_in_a_group(f"udp://localhost:{free_port()}/names", own=False) as (one, other):
+        await one.send(b"names of a URL are numbers since it was opened")
+        await other.receive(5)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from functools import lru_cache
 
 from ..core.errors import AddressTaken, BadUrl, NoInterface, Unavailable
-from ..core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_LOOPBACK
+from ..core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_LOOPBACK, PEERS_MAX
 from ..core.ports import Address
 from ..core.url import BusUrl, parse_address, whole_number
 
@@ -63,6 +64,17 @@ def is_local(address: Address) -> bool:
             probe.bind((address[0], 0))
         except OSError:
             return False
+    return True
+
+
+@lru_cache(maxsize=PEERS_MAX)
+def is_number(host: str) -> bool:
+    """Whether a host is a numeric address. What a peer says of itself must be one: for a name the kernel's call would
+    wait for a name server, and the loop with it."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
     return True
 
 
