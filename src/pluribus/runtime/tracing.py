@@ -6,6 +6,8 @@ it, feeds it the rest, and compares everything that it sends with what was sent 
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +23,8 @@ from ..stack.layer import Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Replay, ReplayTop, file_writer, read_records
+
+log = logging.getLogger(__name__)
 
 
 class Beginning(msgspec.Struct, array_like=True):
@@ -47,14 +51,18 @@ class TraceFile:
             self._file: IO[bytes] = Path(path).open("wb")  # noqa: SIM115 - closed with the bus
         except OSError as error:
             raise BadInput(f"the trace {path} cannot be written ({error.strerror}): name a writable file") from None
+        self._path = path
         self._write = file_writer(self._file.write)
         self._waiting: list[bytes] | None = []
 
     def write(self, record: bytes) -> None:
         if self._waiting is not None:
             self._waiting.append(record)
-        else:
-            self._write(record)
+        elif not self._file.closed:
+            try:
+                self._write(record)
+            except OSError as error:
+                self._give_up(error)
 
     def begin(self, beginning: Beginning) -> None:
         self._write(msgspec.msgpack.encode(beginning))
@@ -63,7 +71,17 @@ class TraceFile:
         self._waiting = None
 
     def close(self) -> None:
-        self._file.close()
+        if not self._file.closed:
+            try:
+                self._file.close()
+            except OSError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """A full disk ends the trace, not the run."""
+        log.warning("the trace %s is not written any further (%s): free some disk space", self._path, error.strerror)
+        with suppress(OSError):  # it says the same again
+            self._file.close()
 
 
 def replay(path: str | Path) -> dict[str, Any]:

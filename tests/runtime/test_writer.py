@@ -1,0 +1,283 @@
+"""The store's one writer: completions on the loop and in order, many writes to a synchronisation, and errors to
+everybody who waits."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import pytest
+
+from pluribus.core import limits
+from pluribus.core.errors import Closed, Overflow, Unavailable
+from pluribus.runtime import writer as writer_module
+from pluribus.runtime.writer import StoreWriter
+from pluribus.store.sqlite import SqliteBackend
+from tests.harness import eventually, on_a_loop
+
+
+class SlowBackend(SqliteBackend):
+    """Commits when it is let; fails when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.let = threading.Event()
+        self.committing = threading.Event()
+        self.fail_on: bytes | None = None
+        self.fail_commit = False
+        self.fail_rollback = False
+        self.threads: set[int] = set()
+
+    def append(self, log, rows):
+        super().append(log, rows)
+        if self.fail_on in rows:
+            raise Unavailable("no room")
+
+    def commit(self):
+        self.threads.add(threading.get_ident())
+        self.committing.set()
+        self.let.wait()
+        if self.fail_commit:
+            self.fail_commit = False
+            raise Unavailable("the disk is gone")
+        super().commit()
+
+    def rollback(self):
+        super().rollback()
+        if self.fail_rollback:
+            raise Unavailable("rollback, too")
+
+
+@pytest.fixture
+def backend():
+    made = SlowBackend()
+    yield made
+    made.let.set()
+
+
+def writer_on(backend) -> StoreWriter:
+    return StoreWriter(backend, asyncio.get_running_loop())
+
+
+@on_a_loop
+async def test_completions_come_on_the_loop_in_the_order_of_submission():
+    with closing(writer_on(SqliteBackend(":memory:"))) as writer:
+        done = []
+        for number in range(500):
+            if number % 3:
+                writer.append(
+                    "log", [b"%d" % number], lambda error, n=number: done.append((n, error, threading.get_ident()))
+                )
+            else:
+                writer.put(
+                    "key", b"%d" % number, lambda error, n=number: done.append((n, error, threading.get_ident()))
+                )
+        assert done == [], "nothing completes inside of the call"
+        await eventually(lambda: len(done) == 500)
+        assert done == [(number, None, threading.get_ident()) for number in range(500)]
+        assert writer.get("key") == b"498"
+        assert writer.submissions == 500
+
+
+def test_many_writes_share_a_synchronisation(backend):
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(backend), []
+        writer.append("log", [b"first"], done.append)
+        await eventually(backend.committing.is_set)
+        for number in range(1_000):
+            writer.append("log", [b"%d" % number], done.append)
+        assert done == []
+        backend.let.set()
+        await eventually(lambda: len(done) == 1_001)
+        assert done == [None] * 1_001
+        assert writer.commits == 2
+        assert backend.threads.isdisjoint({threading.get_ident()}) and len(backend.threads) == 1
+        assert writer.end("log") == 1_001
+        writer.close()
+
+    run()
+
+
+def test_a_synchronisation_has_a_bound(backend, monkeypatch):
+    monkeypatch.setattr(writer_module, "STORE_COMMIT_MAX", 100)
+
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(backend), []
+        writer.append("log", [b"first"], done.append)
+        await eventually(backend.committing.is_set)
+        for number in range(1_000):
+            writer.append("log", [b"%d" % number], done.append)
+        backend.let.set()
+        await eventually(lambda: len(done) == 1_001)
+        assert writer.commits == 11
+        writer.close()
+
+    run()
+
+
+def test_an_error_goes_to_all_that_waited_and_the_places_stay_right(backend):
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(backend), []
+        writer.append("log", [b"kept"], lambda error: done.append(("kept", error)))
+        await eventually(backend.committing.is_set)
+        backend.fail_on = b"bad"
+        writer.append("log", [b"good"], lambda error: done.append(("good", error)))
+        writer.append("log", [b"bad"], lambda error: done.append(("bad", error)))
+        writer.put("key", b"x", lambda error: done.append(("key", error)))
+        backend.let.set()
+        await eventually(lambda: len(done) == 4)
+        assert [name for name, _ in done] == ["kept", "good", "bad", "key"]
+        assert done[0][1] is None
+        assert {str(error) for _, error in done[1:]} == {"no room"}
+        assert writer.end("log") == 1 and writer.get("key") is None
+        writer.append("log", [b"next"], lambda error: done.append(("next", error)))
+        await eventually(lambda: len(done) == 5)
+        assert done[-1] == ("next", None)
+        assert writer.read("log", 0, 9) == [b"kept", b"next"]
+        writer.close()
+
+    run()
+
+
+def test_a_failed_synchronisation_and_a_failed_rollback_leave_the_writer_alive(backend):
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(backend), []
+        backend.fail_commit = backend.fail_rollback = True
+        backend.let.set()
+        writer.append("log", [b"lost"], done.append)
+        await eventually(lambda: done)
+        assert str(done[0]) == "the disk is gone"
+        writer.append("log", [b"kept"], done.append)
+        await eventually(lambda: len(done) == 2)
+        assert done[1] is None
+        assert writer.read("log", 0, 9) == [b"kept"]
+        writer.close()
+
+    run()
+
+
+@on_a_loop
+async def test_a_completion_that_raises_does_not_keep_others_from_hearing():
+    complaints, done = [], []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context["exception"]))
+
+    def bad(error):
+        raise KeyError("a bug of the caller")
+
+    with closing(writer_on(SqliteBackend(":memory:"))) as writer:
+        for completion in (done.append, bad, done.append):
+            writer.append("log", [b"x"], completion)
+        await eventually(lambda: len(done) == 2)
+        assert [type(complaint) for complaint in complaints] == [KeyError]
+
+
+@on_a_loop
+async def test_rows_are_taken_as_they_are_when_submitted():
+    with closing(writer_on(SqliteBackend(":memory:"))) as writer:
+        rows, done = [b"1", b"2"], []
+        writer.append("log", rows, done.append)
+        rows.append(b"3")
+        assert writer.read("log", 0, 9) == [b"1", b"2"], "a read sees everything that was submitted before it"
+
+
+def test_more_than_may_wait_is_refused(backend, monkeypatch):
+    monkeypatch.setattr(writer_module, "STORE_SUBMISSIONS_MAX", 10)
+
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(backend), []
+        writer.append("log", [b"first"], done.append)
+        await eventually(backend.committing.is_set)
+        for _ in range(10):
+            writer.append("log", [b"x"], done.append)
+        with pytest.raises(Overflow, match="10 writes wait"):
+            writer.append("log", [b"one too many"], done.append)
+        backend.let.set()
+        await eventually(lambda: len(done) == 11)
+        assert writer.end("log") == 11
+        writer.close()
+
+    run()
+
+
+def test_closing_writes_everything_first_and_then_refuses(tmp_path):
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(SqliteBackend(tmp_path / "store.db")), []
+        for number in range(300):
+            writer.append("log", [b"%d" % number], done.append)
+        writer.close()
+        writer.close()
+        await eventually(lambda: len(done) == 300)
+        for call in (
+            lambda: writer.append("log", [b"x"], done.append),
+            lambda: writer.put("key", b"x", done.append),
+            lambda: writer.read("log", 0, 1),
+            lambda: writer.get("key"),
+            lambda: writer.end("log"),
+        ):
+            with pytest.raises(Closed):
+                call()
+
+    run()
+    with closing(SqliteBackend(tmp_path / "store.db")) as again:
+        assert again.end("log") == 300
+
+
+def test_a_loop_that_was_closed_first_is_no_reason_to_lose_what_was_submitted(backend):
+    async def submit():
+        writer = writer_on(backend)
+        writer.append("log", [b"row"], lambda error: pytest.fail("nobody is there"))
+        return writer
+
+    writer = asyncio.run(submit())
+    backend.let.set()
+    assert writer.read("log", 0, 1) == [b"row"]
+    writer.close()
+
+
+def test_limits_leave_room_for_several_synchronisations():
+    assert limits.STORE_COMMIT_MAX < limits.STORE_SUBMISSIONS_MAX
+
+
+WRITES_FOR_EVER = """
+import asyncio, sys
+from pluribus.runtime.writer import StoreWriter
+from pluribus.store.sqlite import SqliteBackend
+
+async def main():
+    writer = StoreWriter(SqliteBackend(sys.argv[1]), asyncio.get_running_loop())
+    count = 0
+    def acknowledge(first, rows):
+        print(first + rows, flush=True)
+    while True:
+        rows = [b"row %d " % number * 50 for number in range(count, count + 7)]
+        writer.append("log", rows, lambda error, first=count: acknowledge(first, 7))
+        count += 7
+        await asyncio.sleep(0)
+
+asyncio.run(main())
+"""
+
+
+def test_what_was_acknowledged_survives_a_kill_in_the_middle_of_writing(tmp_path):
+    path = tmp_path / "store.db"
+    with subprocess.Popen([sys.executable, "-c", WRITES_FOR_EVER, path], stdout=subprocess.PIPE, text=True) as process:
+        for _ in range(200):
+            assert process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+        # Whole lines only: the last one may have been cut by the kill.
+        rest = [line for line in process.stdout if line.endswith("\n")]
+    assert process.returncode == -signal.SIGKILL
+    acknowledged = int(rest[-1]) if rest else 200 * 7
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.end("log") >= acknowledged
+        rows = backend.read("log", 0, backend.end("log"))
+        assert list(rows) == [b"row %d " % number * 50 for number in range(len(rows))]
+        assert len(rows) % 7 == 0, "one submission is all there or not at all"
