@@ -1,0 +1,103 @@
+"""Strangers on the socket: they may say anything at any time, and the bus goes on (TCP's own tests are in test_tcp)."""
+
+import random
+import socket
+from collections.abc import Sequence
+
+import pytest
+
+from pluribus.core.ids import number_of
+from pluribus.core.limits import PATH_BYTES_LOOPBACK
+from pluribus.engines.multicast import MulticastEngine
+from tests.engines.ends import End, Run, ends, free_port, until
+from tests.engines.stranger import stranger
+
+DATAGRAMS = [
+    b"",
+    b"\0",
+    b"\xff" * 9_000,
+    b"x" * PATH_BYTES_LOOPBACK,
+    *(random.Random(7).randbytes(n) for n in range(50)),
+]
+
+
+async def still_works(one: End, other: End) -> None:
+    one.engine.send([b"still here"], other.address)
+    await until(lambda: b"still here" in other.bodies)
+    other.engine.send_all([b"still there"])
+    await until(lambda: b"still there" in one.bodies)
+
+
+def throw(datagrams: Sequence[bytes], *targets: tuple[str, int]) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        for datagram in datagrams:
+            for target in targets:
+                sock.sendto(datagram, target)
+
+
+@pytest.mark.parametrize("options", ["", "?driver=plain", "?path=1472"])
+def test_udp_passes_up_whatever_comes(options: str, run: Run[None]) -> None:
+    """A datagram socket has no strangers: telling frames from garbage is the codec's work."""
+
+    async def work() -> None:
+        async with ends(f"udp://127.0.0.1:{free_port()}/demo{options}", 2) as (one, other):
+            throw(DATAGRAMS, one.address)
+            await one.arrived(len(DATAGRAMS))
+            assert sorted(one.bodies) == sorted(DATAGRAMS)
+            await still_works(one, other)
+
+    run(work())
+
+
+@pytest.mark.parametrize("options", ["", "?driver=plain", "?path=1472"])
+def test_multicast_passes_up_whatever_comes(options: str, run: Run[None]) -> None:
+    async def work() -> None:
+        async with ends(f"multicast://strangers-{free_port()}{options}", 2) as (one, other):
+            assert isinstance(one.engine, MulticastEngine)
+            throw(DATAGRAMS, one.address, one.engine.group)
+            await one.arrived(2 * len(DATAGRAMS))
+            assert sorted(one.bodies) == sorted(DATAGRAMS + DATAGRAMS)
+            await still_works(one, other)
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 5_000, b"\x16\x03\x01\x02\x00" + b"\0" * 600]
+)
+def test_tls_hangs_up_on_whatever_is_no_handshake(garbage: bytes, tls_options: str, run: Run[None]) -> None:
+    async def work() -> None:
+        async with ends(f"tcp://127.0.0.1:{free_port()}/demo?{tls_options}", 2) as (one, other):
+            async with stranger(one.address) as nobody:
+                nobody.say(garbage)
+                assert not garbage or await nobody.is_cut_off()
+            await still_works(one, other)
+            assert one.bodies == [b"still there"]
+
+    run(work())
+
+
+def test_nats_counts_what_no_member_published(nats_host: str, run: Run[None]) -> None:
+    async def work() -> None:
+        import nats
+
+        bus = f"strangers-{free_port()}"
+        prefix = f"pluribus.{number_of(bus):012x}"
+        async with ends(f"nats://{nats_host}/{bus}", 2) as (one, other):
+            outsider = await nats.connect(f"nats://{nats_host}")
+            for subject in (f"{prefix}.all", f"{prefix}.to.{one.address[0]}"):
+                await outsider.publish(subject, b"from nowhere")
+                await outsider.publish(subject, b"from elsewhere", reply="some.inbox")
+                await outsider.publish(subject, b"from a pattern", reply=f"{prefix}.to.*")
+                await outsider.publish(subject, b"from a short one", reply=f"{prefix}.to.abc")
+                await outsider.publish(subject, b"with headers", headers={"Status": "100"})
+                await outsider.publish(subject, bytes(PATH_BYTES_LOOPBACK + 1), reply=f"{prefix}.to.{'0' * 16}")
+            await outsider.flush()
+            await until(lambda: one.engine.stats.errors == 12)
+            assert other.engine.stats.errors == 6
+            await outsider.close()
+            await still_works(one, other)
+            assert one.bodies == [b"still there"]
+
+    run(work())
