@@ -78,7 +78,9 @@ class Engine(Protocol):
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         """Start. ``receive`` gets every datagram, in lists; ``room`` is called when ``writable`` becomes true again."""
 
-    def send(self, datagrams: Sequence[bytes], to: Address) -> None: ...
+    def send(self, datagrams: Sequence[bytes], to: Address) -> None:
+        """To one, which is named as ``receive`` named it. ``TooLarge`` if any is longer than ``path_bytes``: then none
+        of the list is sent. Nothing else is raised: whom it does not reach is counted."""
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
         """To everybody on the bus: natively where the medium can, else one by one to ``peers``."""
