@@ -121,7 +121,7 @@ class TcpEngine:
                 # and the next attempt will find the address taken.
                 if self._bind is not None:
                     raise AddressTaken(
-                        f"{host}:{port} is taken by another program: choose another port, or 0"
+                        f"{host}:{port} is taken by another program: choose another port, or 0 for any free one"
                     ) from None
             else:
                 return sock
