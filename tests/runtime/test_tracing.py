@@ -58,6 +58,32 @@ def test_a_run_on_real_sockets_is_had_again(tmp_path, url):
     assert found["stack"] == "transport | presence | window | groups"
 
 
+def test_members_that_hear_themselves_and_answer_at_once_are_had_again(tmp_path):
+    """What the application does next is a stimulus of its own, however soon it comes after a message."""
+    path = tmp_path / "answers.trace"
+
+    @on_a_loop
+    async def run():
+        async with (
+            pluribus.connect("inproc://answers", trace=path) as bus,
+            pluribus.connect("inproc://answers") as other,
+        ):
+            ours, theirs = await bus.group("x"), await other.group("x", own=False)
+            await ours.wait_for(2)
+            await theirs.wait_for(2)
+            await bus.group("another")
+            for number in range(50):
+                await ours.send(number)
+                assert (await ours.receive(timeout=5)).body == number
+                assert (await theirs.receive(timeout=5)).body == number
+                await theirs.send(f"{number} heard")
+                assert (await ours.receive(timeout=5)).body == f"{number} heard"
+            await ours.close()
+
+    run()
+    assert replay(path)["same"] is True
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     path = tmp_path_factory.mktemp("trace") / "run.trace"

@@ -6,6 +6,7 @@ import multiprocessing
 import queue
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 from ..core.errors import PluribusError
@@ -13,6 +14,7 @@ from ..core.errors import PluribusError
 Role = tuple[Callable[..., None], tuple[Any, ...]]
 """What a process does, and with what."""
 
+POLL_S = 0.5
 _context = multiprocessing.get_context("spawn")  # a forked child would inherit loops, threads and sockets
 
 
@@ -29,13 +31,17 @@ class Together:
     def answer(self, value: Any) -> None:
         self._answers.put(value)
 
-    def collect(self, seconds: float) -> Any:
-        try:
-            return self._answers.get(timeout=seconds)
-        except queue.Empty:
-            raise PluribusError(
-                f"a benchmark process did not answer in {seconds:g} s: is the machine overloaded?"
-            ) from None
+    def collect(self, seconds: float, failed: Callable[[], bool] = lambda: False) -> Any:
+        """The next answer; an error after so many seconds, or as soon as ``failed`` says that none will come."""
+        until = perf_counter() + seconds
+        while True:
+            broken = failed()  # asked before the look into the queue: an answer given before the failure counts
+            with suppress(queue.Empty):
+                return self._answers.get(timeout=min(POLL_S, seconds))
+            if broken:
+                raise PluribusError("a benchmark process failed: its own words are above")
+            if perf_counter() > until:
+                raise PluribusError(f"a benchmark process did not answer in {seconds:g} s: is the machine overloaded?")
 
 
 def measure(roles: Sequence[Role], answers: int, seconds: float = 120) -> list[Any]:
@@ -45,7 +51,9 @@ def measure(roles: Sequence[Role], answers: int, seconds: float = 120) -> list[A
     for process in processes:
         process.start()
     try:
-        return [together.collect(seconds) for _ in range(answers)]
+        return [
+            together.collect(seconds, lambda: any(process.exitcode for process in processes)) for _ in range(answers)
+        ]
     finally:
         for process in processes:
             process.join(2)

@@ -12,12 +12,15 @@ def command(
         str | None, typer.Argument(help="The bus; $PLURIBUS_URL or multicast on loopback by default.")
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long they talk.", min=0.1)] = 5.0,
+    stack: Annotated[
+        str | None, typer.Option(help='Their layers, bottom first: "transport | presence | window | groups".')
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Start two members that exchange messages; exits with 1 if any was lost."""
     from pluribus.cli.talking import talk
 
-    summary = talk(url, seconds, (lambda line: None) if json else typer.echo)
+    summary = talk(url, seconds, (lambda line: None) if json else typer.echo, stack)
     if json:
         print_json(summary)
     else:

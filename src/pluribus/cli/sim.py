@@ -54,8 +54,11 @@ def _campaign(scenario: str, seeds: range, jobs: int, json: bool) -> None:
     from rich.progress import Progress
 
     from pluribus.sim.campaign import Outcome, campaign
+    from pluribus.sim.scenarios import scenario as find
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    find(scenario)  # a name that is none is said before a bar is drawn
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"{scenario}, {len(seeds)} seeds", total=len(seeds))
 
         def progress(outcome: Outcome) -> None:

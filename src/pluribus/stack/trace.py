@@ -5,7 +5,8 @@ Theory of operation
 A stack without I/O is a function of its stimuli: datagrams, timers that fire, calls of the application, the clock's
 and the random port's answers. The trace layer stands at the top of a stack, below the groups, where it sees what comes
 from the application, and puts itself between the stack and its ports, where it sees the rest. It also marks when it
-passed something up and when a stimulus ended, because that is where the application's next call belongs.
+passed something up and when a stimulus ended, and tells calls that were made while something was passed up
+(``DOWN_WITHIN``, ``EVENT_WITHIN``) from those that are a stimulus of their own: a call belongs where it was made.
 
 ``Replay`` feeds the records to a new stack of the same layers, with ``ReplayTop`` in place of the application, and
 compares what that stack hands to its engine, byte for byte.
@@ -34,7 +35,7 @@ from .stack import Stack
 Write = Callable[[bytes], Any]
 Receive = Callable[[list[Datagram]], None]
 
-NOW, TIMER, DATAGRAMS, RANDOM, DOWN, EVENT, SENT, SENT_ALL, UP, TOLD, END, STOP = range(12)
+NOW, TIMER, DATAGRAMS, RANDOM, DOWN, EVENT, SENT, SENT_ALL, UP, TOLD, END, STOP, DOWN_WITHIN, EVENT_WITHIN = range(14)
 _encode = msgspec.msgpack.Encoder().encode
 _EVENTS = {name: kind for name, kind in vars(events).items() if isinstance(kind, type) and issubclass(kind, Event)}
 
@@ -58,6 +59,7 @@ class Trace(Layer):
         self.records: list[bytes] = []
         self._write = write or self._keep
         self._count = 0
+        self._passing_up = False
 
     def record(self, kind: int, value: Any = None) -> None:
         self._count += 1
@@ -79,20 +81,28 @@ class Trace(Layer):
         )
 
     def down(self, frame: Frame) -> None:
-        self.record(DOWN, frame)
+        self.record(DOWN_WITHIN if self._passing_up else DOWN, frame)
         self.pass_down(frame)
 
     def event_down(self, event: Event) -> None:
-        self.record(EVENT, [type(event).__name__, msgspec.structs.astuple(event)])
+        kind = EVENT_WITHIN if self._passing_up else EVENT
+        self.record(kind, [type(event).__name__, msgspec.structs.astuple(event)])
         self.tell_down(event)
 
     def up(self, frame: Frame) -> None:
         self.record(UP)
-        self.pass_up(frame)
+        self._pass(partial(self.pass_up, frame))
 
     def event_up(self, event: Event) -> None:
         self.record(TOLD)
-        self.tell_up(event)
+        self._pass(partial(self.tell_up, event))
+
+    def _pass(self, up: Callable[[], None]) -> None:
+        outer, self._passing_up = self._passing_up, True
+        try:
+            up()
+        finally:
+            self._passing_up = outer
 
     def settle(self) -> None:
         self.record(END)
@@ -116,11 +126,11 @@ class ReplayTop(Layer):
 
     def up(self, frame: Frame) -> None:
         self._replay.expect(UP)
-        self._replay.calls(self)
+        self._replay.calls(self, DOWN_WITHIN, EVENT_WITHIN)
 
     def event_up(self, event: Event) -> None:
         self._replay.expect(TOLD)
-        self._replay.calls(self)
+        self._replay.calls(self, DOWN_WITHIN, EVENT_WITHIN)
 
     def settle(self) -> None:
         self._replay.expect(END)
@@ -234,12 +244,12 @@ class Replay:
         self._at += 1
         return self._records[self._at - 1].value
 
-    def calls(self, top: Layer) -> None:
-        """What the application did at this moment: every call that the trace has next."""
-        while self._at < len(self._records) and self._records[self._at].kind in (DOWN, EVENT):
+    def calls(self, top: Layer, down: int = DOWN, event: int = EVENT) -> None:
+        """What the application did at this moment: every call of these kinds that the trace has next."""
+        while self._at < len(self._records) and self._records[self._at].kind in (down, event):
             record = self._records[self._at]
             self._at += 1
-            if record.kind == DOWN:
+            if record.kind == down:
                 top.pass_down(msgspec.convert(record.value, Frame))
             else:
                 name, values = record.value
