@@ -78,6 +78,39 @@ def test_a_name_in_the_url_means_its_number(scheme: str, run: Run[None]) -> None
     run(work())
 
 
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(
+            "udp", marks=pytest.mark.xfail(reason="sources over IPv6 come with flow and scope: four, not two")
+        ),
+        "tcp",
+    ],
+)
+def test_ipv6_is_no_different(scheme: str, run: Run[None]) -> None:
+    async def work() -> None:
+        async with ends(f"{scheme}://[::1]:{free_port()}/demo", 2) as (one, other):
+            other.engine.send_all([b"to the seed"])
+            await one.arrived(1)
+            assert one.got == [(b"to the seed", other.address)]
+            one.engine.send([b"back"], one.got[0][1])
+            await other.arrived(1)
+            assert other.got == [(b"back", one.address)]
+
+    if not _has_ipv6():
+        pytest.skip("this machine has no IPv6 loopback address")
+    run(work())
+
+
+def _has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
 @WITH_PORTS
 def test_port_zero_is_nobody_to_ask(scheme: str, run: Run[None]) -> None:
     async def work() -> None:
