@@ -23,6 +23,11 @@ def url() -> str:
     return f"tcp://127.0.0.1:{free_port()}/demo"
 
 
+@pytest.fixture(params=["plain", "tls"])
+def any_url(request: pytest.FixtureRequest, url: str, tls_options: str) -> str:
+    return url if request.param == "plain" else f"{url}?{tls_options}"
+
+
 def engine_of(end: End) -> TcpEngine:
     assert isinstance(end.engine, TcpEngine)
     return end.engine
@@ -38,9 +43,9 @@ def hello(port: int, incarnation: int = 7, bus: str = "demo") -> bytes:
     return Hello(number_of(bus), incarnation, ("127.0.0.1", port)).encode()
 
 
-def test_one_connection_serves_both_directions(url: str, run: Run[None]) -> None:
+def test_one_connection_serves_both_directions(any_url: str, run: Run[None]) -> None:
     async def work() -> None:
-        async with ends(url, 2) as (one, other):
+        async with ends(any_url, 2) as (one, other):
             for number in range(10):
                 one.engine.send([b"there"], other.address)
                 await other.arrived(number + 1)
@@ -51,10 +56,10 @@ def test_one_connection_serves_both_directions(url: str, run: Run[None]) -> None
     run(work())
 
 
-def test_peers_that_dial_each_other_at_once_keep_one_connection(url: str, run: Run[None]) -> None:
+def test_peers_that_dial_each_other_at_once_keep_one_connection(any_url: str, run: Run[None]) -> None:
     async def work() -> None:
         for round_number in range(30):
-            async with ends(url, 2) as members:
+            async with ends(any_url, 2) as members:
                 one, other = members if round_number % 2 else reversed(members)
                 for number in range(5):
                     one.engine.send([f"one {number}".encode()], other.address)
@@ -73,9 +78,9 @@ def test_peers_that_dial_each_other_at_once_keep_one_connection(url: str, run: R
     run(work())
 
 
-def test_everybody_dials_everybody(url: str, run: Run[None]) -> None:
+def test_everybody_dials_everybody(any_url: str, run: Run[None]) -> None:
     async def work() -> None:
-        async with ends(url, 12) as members:
+        async with ends(any_url, 12) as members:
             for number in range(3):
                 for member in members:
                     member.engine.send_all([number.to_bytes(1, "big")])
@@ -356,7 +361,7 @@ def test_a_loop_that_cannot_watch_a_socket_accepts_all_the_same(url: str) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_coming_and_going_never_doubles_or_reorders(url: str, run: Run[None], seed: int) -> None:
+def test_coming_and_going_never_doubles_or_reorders(any_url: str, run: Run[None], seed: int) -> None:
     """Members open, close and send in any order; from each life of a sender everybody hears a rising sequence."""
 
     async def work() -> None:
@@ -366,7 +371,7 @@ def test_coming_and_going_never_doubles_or_reorders(url: str, run: Run[None], se
         numbers: Counter[bytes] = Counter()
         for life in range(40):
             if len(alive) < 5 or chance.random() < 0.5:
-                end = await opened(url)
+                end = await opened(any_url)
                 alive.append((life.to_bytes(2, "big"), end))
             if len(alive) > 3 and chance.random() < 0.5:
                 _, leaver = alive.pop(chance.randrange(len(alive)))
