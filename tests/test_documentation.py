@@ -1,18 +1,45 @@
-"""What the README tells a newcomer to do works as written."""
+"""What the documents tell a newcomer to do works as written.
+
+Python in a document is run as a script; a block below ``<!-- save as NAME -->`` is saved under that name first, and a
+test file is run by pytest. Shell commands of docs/sim.md are given in the folder with the saved files.
+"""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOCUMENTS = sorted((ROOT / "docs").rglob("*.md"))
 
 
-def code_blocks(language: str) -> list[str]:
+def code_blocks(language: str, document: Path = README) -> list[str]:
     return re.findall(
-        rf"^```{language}\n(.*?)^```$", README.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+        rf"^```{language}\n(.*?)^```$", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     )
+
+
+def saved_files(document: Path, folder: Path) -> list[str]:
+    """Save the blocks that have a name; their names."""
+    named = re.findall(
+        r"^<!-- save as (\S+) -->\n```python\n(.*?)^```$",
+        document.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    for name, code in named:
+        (folder / name).write_text(code, encoding="utf-8")
+    return [name for name, _ in named]
+
+
+def run(command: list[str], folder: Path) -> str:
+    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
 
 
 def test_the_first_example_in_two_terminals(tmp_path):
@@ -38,3 +65,37 @@ def test_the_commands_to_start_with_are_targets_of_make():
     assert commands == ["run", "test"]
     for command in commands:
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE)
+
+
+with_python = [document for document in DOCUMENTS if code_blocks("python", document)]
+
+
+@pytest.mark.parametrize("document", with_python, ids=lambda document: document.relative_to(ROOT).as_posix())
+def test_python_in_a_document_runs(document, tmp_path):
+    for name in saved_files(document, tmp_path):
+        runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if name.startswith("test_") else []
+        run([sys.executable, *runner, name], tmp_path)
+    saved = [path.read_text(encoding="utf-8") for path in tmp_path.glob("*.py")]
+    for code in code_blocks("python", document):
+        if code not in saved:
+            run([sys.executable, "-c", code], tmp_path)
+
+
+@pytest.mark.slow
+def test_the_simulators_commands_work(tmp_path):
+    document = ROOT / "docs" / "sim.md"
+    saved_files(document, tmp_path)
+    commands = "".join(code_blocks("sh", document)).splitlines()
+    assert len(commands) > 4
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "pluribus"
+        run([sys.executable, "-m", "pluribus", *arguments], tmp_path)
+
+
+def test_the_simulators_first_example_is_the_same_twice(tmp_path):
+    example, *_ = code_blocks("python", ROOT / "docs" / "sim.md")
+    first, second = (run([sys.executable, "-c", example], tmp_path) for _ in range(2))
+    assert first == second
+    assert "while the network is split: [2, 2, 3, 3, 3]" in first
+    assert first.count("hears {'floor': 3}") == 5

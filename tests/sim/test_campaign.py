@@ -114,3 +114,23 @@ def test_every_scenario_names_faults_that_strike_and_checkers_that_check():
         assert found.name == name
         assert found.about and found.checkers and found.faults
         assert 0 < found.members_min <= found.members_max
+
+
+def test_a_scenario_of_ones_own_is_named_by_its_module(tmp_path, monkeypatch):
+    (tmp_path / "own_scenarios.py").write_text(
+        "from pluribus.sim import Scenario\n"
+        "async def play(world, history): world.faults['x'] += 1\n"
+        "QUIET = Scenario('quiet', '', 'transport | presence | groups', play, {'none': len}, ('x',), 1, 2)\n"
+        "NONE = 5\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = campaign("own_scenarios:QUIET", range(3))
+    assert (found["violations"], found["faults"], found["checkers"]) == (0, {"x": 3}, {"none": 0})
+    for name, sentence in {
+        "own_scenarios:NONE": "is a int: make it a pluribus.sim.Scenario",
+        "own_scenarios:MISSING": "has no attribute 'MISSING'",
+        "no_such_module:X": "No module named 'no_such_module'",
+        ":X": "write module:NAME",
+    }.items():
+        with pytest.raises(BadInput, match=sentence):
+            scenario(name)

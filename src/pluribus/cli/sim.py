@@ -1,6 +1,7 @@
 """``pluribus sim``: campaigns of a scenario over many seeds, and the replay of one of them."""
 
 import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from pluribus.core.errors import BadInput
 
 
 def command(
-    scenario: Annotated[str, typer.Argument(help="flood: a best-effort group under every fault; disk: durability.")],
+    scenario: Annotated[str, typer.Argument(help="flood, disk and others; module:NAME is one of your own.")],
     seeds: Annotated[int, typer.Option(help="How many seeds, from --first on.", min=1)] = 100,
     first: Annotated[int, typer.Option(help="The first seed.")] = 0,
     seed: Annotated[int | None, typer.Option(help="Replay this seed alone.")] = None,
@@ -19,6 +20,8 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """Run a campaign in the simulator and print the seed of every failure. Exits with 1 when a promise was broken."""
+    if ":" in scenario and "" not in sys.path:
+        sys.path.insert(0, "")  # one of the user's own, in the folder where the command is given
     if seed is not None:
         _replay(scenario, seed, trace, json)
         return

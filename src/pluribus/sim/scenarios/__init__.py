@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from importlib import import_module
 
 import msgspec
 
@@ -13,6 +14,8 @@ from ..world import World
 
 
 class Scenario(msgspec.Struct, frozen=True):
+    """``play`` does something to a world and writes down what happened; ``checkers`` read it when the world is over."""
+
     name: str
     about: str
     stack: str
@@ -25,11 +28,24 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def scenario(name: str) -> Scenario:
-    """The scenario of that name, or a sentence that lists those there are."""
+    """The scenario of that name, or a sentence that lists those there are. ``module:NAME`` is one of your own."""
+    if ":" in name:
+        return _of_a_module(name)
     from . import disk, flood, groups
 
     known = {found.name: found for found in (flood.FLOOD, disk.DISK, groups.GROUPS)}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())
-        raise BadInput(f"there is no scenario {name!r}: use {listed}")
+        raise BadInput(f"there is no scenario {name!r}: use {listed}; or module:NAME for one of your own")
     return known[name]
+
+
+def _of_a_module(name: str) -> Scenario:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(f"there is no scenario {name!r} ({error}): write module:NAME, as Python imports it") from None
+    if not isinstance(found, Scenario):
+        raise BadInput(f"{name!r} is a {type(found).__name__}: make it a pluribus.sim.Scenario")
+    return found
