@@ -127,7 +127,7 @@ def test_a_scenario_of_ones_own_is_named_by_its_module(tmp_path, monkeypatch):
     found = campaign("own_scenarios:QUIET", range(3))
     assert (found["violations"], found["faults"], found["checkers"]) == (0, {"x": 3}, {"none": 0})
     for name, sentence in {
-        "own_scenarios:NONE": "is a int: make it a pluribus.sim.Scenario",
+        "own_scenarios:NONE": "is of type int: make it a pluribus.sim.Scenario",
         "own_scenarios:MISSING": "has no attribute 'MISSING'",
         "no_such_module:X": "No module named 'no_such_module'",
         ":X": "write module:NAME",

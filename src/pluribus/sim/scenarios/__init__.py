@@ -47,5 +47,5 @@ def _of_a_module(name: str) -> Scenario:
     except (ImportError, AttributeError, ValueError) as error:
         raise BadInput(f"there is no scenario {name!r} ({error}): write module:NAME, as Python imports it") from None
     if not isinstance(found, Scenario):
-        raise BadInput(f"{name!r} is a {type(found).__name__}: make it a pluribus.sim.Scenario")
+        raise BadInput(f"{name!r} is of type {type(found).__name__}: make it a pluribus.sim.Scenario")
     return found
