@@ -7,6 +7,7 @@ through the receiver's loop.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -18,6 +19,17 @@ from .udp import check_sizes
 _buses: dict[str, dict[Address, InprocEngine]] = {}
 _buses_lock = threading.Lock()
 _numbers = count(1)
+
+
+def _forget() -> None:
+    """In a forked child: the members of the parent stayed there, and the lock may be in the hand of one of them."""
+    global _buses_lock
+    _buses_lock = threading.Lock()
+    _buses.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
 
 
 class InprocEngine:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from ..core.errors import BadInput, Closed, Overflow
+from ..core.errors import BadInput, Closed, Overflow, PluribusError
 from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
@@ -22,6 +23,8 @@ from ..group.channel import Channel
 from ..group.dispatch import Dispatch
 from ..wire.bodies import BYTES, encode_body
 
+RECEIVE_MANY = 4_096
+"""Messages that ``receive_many`` takes at most, unless told otherwise."""
 _FAST_OVERHEAD_BYTES = 5  # a literal of limits.BODY_OVERHEAD_BYTES, for the fast path
 
 
@@ -128,6 +131,21 @@ class Group:
             self._opened(channel)
         return (out.me, out.add(kind, encoded, parent))
 
+    async def send_many(
+        self, bodies: Sequence[Any], *, to: int | None = None, timeout: float | None = None
+    ) -> list[MessageId]:
+        """Send these one after another; ``timeout`` is for all of them. What was sent before an error stays sent."""
+        deadline = None if timeout is None else self._now() + timeout
+        sent: list[MessageId] = []
+        try:
+            for body in bodies:
+                left_s = None if deadline is None else max(deadline - self._now(), 0.0)
+                sent.append(await self.send(body, to=to, timeout=left_s))
+        except PluribusError as error:
+            error.add_note(f"{len(sent)} of {len(bodies)} messages were sent before")
+            raise
+        return sent
+
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._messages()
 
@@ -164,6 +182,18 @@ class Group:
                         raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
                     await self._wait(self._arrivals, None, "")
                 self._current = channel.take()
+
+    async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
+        """At least one message, and as many as are there, up to ``most``; raises as ``receive`` does."""
+        messages = [await self.receive(timeout)]
+        while len(messages) < most:
+            messages += islice(self._current, most - len(messages))
+            if not self._channel.inbox or len(messages) >= most:
+                break
+            self._current = self._channel.take()
+        if self._channel.must_report:
+            self._dispatch.consumed(self._channel)
+        return messages
 
     async def handle(self, handler: Callable[[Message], Any]) -> None:
         """Call ``handler`` with every message, one after another, until the group is closed.

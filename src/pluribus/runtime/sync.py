@@ -1,0 +1,242 @@
+"""The bus without ``await``, for scripts, notebooks and Spark executors: what ``pluribus.sync`` offers.
+
+::
+
+    with pluribus.sync.connect("multicast://demo") as bus:
+        g = bus.group("alarms")
+        g.send_many([b"fire", b"flood"])
+        for m in g: ...
+
+The members live on a loop in a background thread (``background.py``); each object here is a *face* of one there, with
+the same methods. A call crosses to that thread and waits, which costs some hundred microseconds; so reading fetches all
+that is there in one crossing, and ``send_many`` sends a list in one. Faces may be shared by threads: messages of a
+group are then shared out among those who read it, each message to one of them.
+
+What a face does not define itself it takes from the real object, so that whatever the asynchronous bus learns can be
+called here too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+from ..core.errors import Closed
+from ..core.frame import Message
+from ..core.ids import MemberId, MessageId
+from ..core.view import View
+from . import bus as real_bus
+from . import group as real_group
+from .background import Background, background
+
+
+class Face:
+    """A synchronous stand-in for an object on the background loop."""
+
+    def __init__(self, real: Any, thread: Background) -> None:
+        self._real = real
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Any:
+        """What this face does not have is the real object's: coroutines are waited for, the rest is asked there."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = inspect.getattr_static(type(self._real), name, None)
+        method = getattr(self._real, name) if inspect.isfunction(found) else None
+        if method is None:
+            return self._thread.ask(getattr, self._real, name)
+        crossing = self._thread.call if inspect.iscoroutinefunction(method) else self._thread.ask
+
+        def crossed(*args: Any, **kwargs: Any) -> Any:
+            return crossing(method, *args, **kwargs)
+
+        return crossed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Also in a forked child, where nothing of this can be used."""
+        return self._real.closed or not self._thread.usable
+
+    def close(self) -> None:
+        """Twice is harmless; in a forked child it does nothing, because what it would close is the parent's."""
+        if not self.closed:
+            self._thread.call(self._real.close)
+
+    def __repr__(self) -> str:
+        return f"<synchronous {self._real!r}>"
+
+
+class Bus(Face):
+    """One member of one bus; ``connect`` makes it. See ``pluribus.Bus``."""
+
+    _real: real_bus.Bus
+
+    def __init__(self, real: real_bus.Bus, thread: Background) -> None:
+        super().__init__(real, thread)
+        self._groups: dict[str, Group] = {}
+        self._forget_goodbye = thread.at_the_end(real.close)
+
+    @property
+    def me(self) -> MemberId:
+        return self._real.me
+
+    @property
+    def name(self) -> str:
+        return self._real.name
+
+    @property
+    def members(self) -> dict[MemberId, str]:
+        """Everybody on the bus now, by name; this member included."""
+        return self._thread.ask(lambda: self._real.members)
+
+    def group(self, name: str, **promises: Any) -> Group:
+        """Join a group; asking again gives the same one. ``promises`` are those of ``pluribus.Bus.group``."""
+        real = self._thread.call(self._real.group, name, **promises)
+        face = self._groups.get(name)
+        if face is None or face._real is not real:
+            face = self._groups[name] = Group(real, self._thread)
+        return face
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        return self._thread.ask(self._real.stats)
+
+    def close(self) -> None:
+        super().close()
+        self._forget_goodbye()
+
+
+class Group(Face):
+    """A group of a synchronous bus: send, iterate, look at the view. See ``pluribus.Group``."""
+
+    _real: real_group.Group
+
+    def __init__(self, real: real_group.Group, thread: Background) -> None:
+        super().__init__(real, thread)
+        self._fetched: deque[Message] = deque()
+        self._turn = threading.Condition()
+        self._fetching = False
+
+    @property
+    def me(self) -> MemberId:
+        return self._real.me
+
+    @property
+    def name(self) -> str:
+        return self._real.name
+
+    @property
+    def view(self) -> View:
+        """The members now. It is read without crossing: a view never changes, it is replaced."""
+        return self._real.view
+
+    def send(self, body: Any, **options: Any) -> MessageId:
+        """Send one message; ``options`` are those of ``pluribus.Group.send``. ``send_many`` is much faster for many."""
+        return self._thread.call(self._real.send, body, **options)
+
+    def send_many(self, bodies: Iterable[Any], **options: Any) -> list[MessageId]:
+        """Send all of these, in order, in one crossing."""
+        return self._thread.call(self._real.send_many, list(bodies), **options)
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        self._thread.check()
+        deadline = None if timeout is None else monotonic() + timeout
+        while True:
+            try:
+                return self._fetched.popleft()
+            except IndexError:
+                self._fetch(None if deadline is None else max(deadline - monotonic(), 0.0))
+
+    def receive_many(self, most: int = real_group.RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
+        """At least one message, and as many as are there, up to ``most``."""
+        messages = [self.receive(timeout)]
+        while self._fetched and len(messages) < most:
+            messages.append(self._fetched.popleft())
+        return messages
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages until the group is closed; leaving the iteration loses none."""
+        self._thread.check()
+        fetched = self._fetched
+        while True:
+            while fetched:
+                try:
+                    message = fetched.popleft()
+                except IndexError:  # another thread was quicker
+                    break
+                yield message
+            try:
+                self._fetch(None)
+            except Closed:
+                return
+
+    def handle(self, handler: Callable[[Message], Any]) -> None:
+        """Call ``handler`` with every message, one after another, until the group is closed."""
+        for message in self:
+            handler(message)
+
+    def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
+        """The first view with at least so many members."""
+        return self._thread.call(self._real.wait_for, members, timeout)
+
+    def views(self) -> Iterator[View]:
+        """The view now, and every later one; one that was replaced before it could be shown is skipped."""
+        views = self._real.views()
+
+        async def following() -> View | None:
+            return await anext(views, None)
+
+        while True:
+            view = self._thread.call(following)
+            if view is None:
+                return
+            yield view
+
+    def _fetch(self, timeout: float | None) -> None:
+        """Have at least one message fetched, by this thread or by another that is at it already."""
+        with self._turn:
+            if self._fetching:
+                if not self._turn.wait(timeout):
+                    raise TimeoutError
+                return
+            self._fetching = True
+        try:
+            self._thread.call(self._take, timeout)
+        finally:
+            with self._turn:
+                self._fetching = False
+                self._turn.notify_all()
+
+    async def _take(self, timeout: float | None) -> None:
+        """On the loop: what is taken from the real group is in ``_fetched`` at once, so an interrupted caller loses
+        nothing."""
+        self._fetched.extend(await self._real.receive_many(timeout=timeout))
+
+
+def connect(url: str | None = None, *, name: str | None = None, **options: Any) -> Bus:
+    """Join the bus that a URL names, and wait until that is done. Use it with ``with``, or close the bus yourself;
+    what is still open when the process ends says goodbye then.
+
+    ``options`` are those of ``pluribus.connect``. Inside a running asyncio loop it raises ``BadInput``.
+    """
+    thread = background()
+    name = name if name is not None else f"process-{os.getpid()}"
+
+    async def connecting() -> real_bus.Bus:
+        return await real_bus.connect(url, name=name, **options)
+
+    return Bus(thread.call(connecting), thread)
