@@ -19,7 +19,7 @@ def receiver(together: Together, url: str, count: int) -> None:
         async with pluribus.connect(url, name="receiver") as bus:
             group = await bus.group(GROUP)
             await group.wait_for(2, timeout=30)
-            together.wait()
+            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
             got, started = 0, 0.0
             async for message in group:
                 if not got:
@@ -40,7 +40,7 @@ def sender(together: Together, url: str, count: int, size: int) -> None:
         async with pluribus.connect(url, name="sender") as bus:
             group = await bus.group(GROUP, own=False)
             await group.wait_for(2, timeout=30)
-            together.wait()
+            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
             body = b"x" * size
             for _ in range(count):
                 await group.send(body)
@@ -55,7 +55,7 @@ def echo(together: Together, url: str) -> None:
         async with pluribus.connect(url, name="echo") as bus:
             group = await bus.group(GROUP, own=False)
             await group.wait_for(2, timeout=30)
-            together.wait()
+            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
             async for message in group:
                 await group.send(message.body)
 
@@ -69,7 +69,7 @@ def ping(together: Together, url: str, rounds: int, size: int, pace_s: float) ->
         async with pluribus.connect(url, name="ping") as bus:
             group = await bus.group(GROUP, own=False)
             await group.wait_for(2, timeout=30)
-            together.wait()
+            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
             body, trips = b"x" * size, []
             for _ in range(rounds):
                 started = perf_counter()
