@@ -80,12 +80,7 @@ def test_a_name_in_the_url_means_its_number(scheme: str, run: Run[None]) -> None
 
 @pytest.mark.parametrize(
     "scheme",
-    [
-        pytest.param(
-            "udp", marks=pytest.mark.xfail(reason="sources over IPv6 come with flow and scope: four, not two")
-        ),
-        "tcp",
-    ],
+    ["udp", "tcp"],
 )
 def test_ipv6_is_no_different(scheme: str, run: Run[None]) -> None:
     async def work() -> None:

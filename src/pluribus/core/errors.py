@@ -14,6 +14,7 @@
     │   ├── NoInterface           the interface does not exist here
     │   ├── MissingExtra          an optional dependency or server is not installed
     │   └── Unreachable           nobody answers there
+    ├── NotPrimary                most members are elsewhere, so nothing can be ordered here now
     ├── Closed                    the bus or group was closed; also a ConnectionError
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
@@ -71,6 +72,10 @@ class MissingExtra(Unavailable):
 
 
 class Unreachable(Unavailable):
+    pass
+
+
+class NotPrimary(PluribusError):
     pass
 
 

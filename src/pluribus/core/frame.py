@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from .ids import ALL, MessageId
-from .limits import BATCH_MESSAGES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX
+from .limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """Any identity, sequence number or count of the protocols: bounded, so that arithmetic on it stays cheap."""
@@ -29,6 +29,8 @@ class Message(msgspec.Struct, gc=False):
     sender: int
     id: MessageId
     parent: MessageId | None = None
+    orphan: bool = False
+    """In semantic order: it answers a message that was lost, or did not come in time."""
 
 
 class Header(msgspec.Struct, array_like=True):
@@ -42,6 +44,27 @@ class Parents(Header, tag=5):
     """Which message each message of the batch answers, if any; there when at least one does."""
 
     of: Annotated[list[tuple[Number, Position] | None], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
+    orphans: Annotated[list[Number], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)] = []
+    """Places in the batch, from the semantic order to the group room of the same member; empty on the wire."""
+
+
+class Piece(Header, tag=6):
+    """On a frame that holds one piece of a message that is larger than a frame. The message has the number of its last
+    piece; ``message`` is the number of the first that was ever sent of it, and tells it from others under way."""
+
+    message: Position
+    index: Position
+    """From 0; a piece 0 begins the message anew, whatever came of it before."""
+    total: Annotated[int, msgspec.Meta(ge=0, le=BODY_BYTES_MAX)]
+    """How many pieces there are; 0 says that no more will come."""
+    kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+    """Of the whole message; the piece itself is bytes."""
+
+
+class Refused(Header, tag=7):
+    """The one word that every stack understands and sends in clear: your frames are not accepted here, and why."""
+
+    reason: Number
 
 
 class Frame(msgspec.Struct, array_like=True, kw_only=True):

@@ -16,6 +16,9 @@ FRAME_OVERHEAD_BYTES = 512
 BODY_OVERHEAD_BYTES = 5
 """The most that msgpack adds to one body of a batch."""
 
+FRAME_BYTES_MAX = 4 << 20
+"""The largest frame that is cut to fit the path, or that compressed bytes may become."""
+
 # Names
 NAME_CHARS_MAX = 128
 HOST_CHARS_MAX = 255
@@ -23,6 +26,17 @@ HOST_CHARS_MAX = 255
 # Bodies
 BODY_BYTES_MAX = 128 << 20
 TYPES_MAX = 4_096
+LARGE_PER_STREAM_MAX = 64
+"""Messages larger than a frame that one stream has under way at a time; together they are at most ``BODY_BYTES_MAX``,
+so a receiver never has to put together more than that for a stream."""
+
+# Frames in pieces
+CUT_FRAMES_MAX = 256
+"""Frames that are being put together, of all senders."""
+CUT_FRAMES_PER_SENDER_MAX = 32
+CUT_BYTES_MAX = 16 << 20
+CUT_S_MAX = 2.0
+"""A frame whose pieces are not all there by then is lost; the protocols above repeat it."""
 
 # Engines
 ENGINE_QUEUE_BYTES_MAX = 8 << 20
@@ -64,6 +78,20 @@ TURN_S_MAX = 0.005
 LATE_S = 0.1
 """A loop that comes back this late is reported, with the stack that held it."""
 DRAIN_S = 5.0
+
+# Security
+SECRET_BYTES_MIN = 16
+REPLAY_WINDOW = 1_024
+"""Frames by which one may be late and still be told from a replay."""
+HELD_FRAMES_MAX = 256
+"""Frames that wait for the key of a view, in each direction."""
+HELD_PER_STRANGER_MAX = 8
+"""Frames of a peer that has not yet proven that it is there now."""
+OLD_KEYS_MAX = 2
+"""Keys of earlier views that are kept, for what is still under way."""
+OLD_KEY_S_MAX = 10.0
+REFUSALS_PER_S_MAX = 10
+"""Strangers are told that they are refused, but not at any rate that they like."""
 
 # Logs
 LOGGED_PEERS_MAX = 1_024

@@ -60,6 +60,7 @@ class DatagramSocket:
         self._queue: deque[tuple[bytes, Address]] = deque()
         self._queued_bytes = 0
         self._loop = asyncio.get_running_loop()
+        self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
         self._segment = segment and _turn_on_segmentation(sock)
         self._loop.add_reader(sock.fileno(), self._read_joined if self._segment else self._read)
 
@@ -171,6 +172,8 @@ class DatagramSocket:
         except OSError:  # an ICMP error of an earlier send; nothing was received by it
             self._stats.errors += 1
         if got:
+            if self._four:
+                got = [(data, source[:2]) for data, source in got]
             self._count_in(got)
             self._receive(got)
 
@@ -180,6 +183,7 @@ class DatagramSocket:
         try:
             for _ in range(DATAGRAMS_PER_WAKE_MAX):
                 data, ancillary, _flags, source = recvmsg(DATAGRAM_BYTES_MAX, _ANCILLARY_BYTES)
+                source = source[:2]
                 size = _coalesced_size(ancillary) or len(data)
                 if size >= len(data):
                     got.append((data, source))
@@ -252,7 +256,7 @@ class PlainDriver(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Any) -> None:
         self._stats.datagrams_in += 1
         self._stats.bytes_in += len(data)
-        self._receive([(data, addr)])
+        self._receive([(data, addr[:2])])
 
     def error_received(self, exc: Exception) -> None:
         self._stats.errors += 1

@@ -7,12 +7,13 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
-from ..core.errors import BadUrl, TooLarge
+from ..core.errors import BadUrl, TooLarge, Unreachable
 from ..core.limits import PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
-from .binding import bind_by_url, bind_option, path_option
+from .binding import bind_by_url, bind_option, is_number, path_option
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
+from .resolve import numeric
 
 
 class UdpEngine:
@@ -43,6 +44,11 @@ class UdpEngine:
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         sock = bind_by_url(socket.SOCK_DGRAM, self._url, self._bind)
+        try:
+            self._seeds = tuple(seed for seed in await numeric(self._url.hosts) if seed[1])  # port 0 is nobody
+        except Unreachable:
+            sock.close()
+            raise
         self.buffer_bytes = ask_for_buffers(sock)
         self.address = sock.getsockname()[:2]
         self.set_peers(())
@@ -50,7 +56,9 @@ class UdpEngine:
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.path_bytes)
-        if self._driver is not None:
+        if not is_number(to[0]):
+            self.stats.dropped += len(datagrams)
+        elif self._driver is not None:
             self._driver.send(datagrams, to)
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:

@@ -17,6 +17,7 @@ from ..core.view import View
 from ..stack.events import Consumed, Event
 from ..wire.bodies import decode_bodies
 from .outgoing import Outgoing
+from .pieces import Pieces, piece_of
 
 REPORT_BUSY_BYTES = 128 << 10
 """A reader that never pauses still reports what it took, so that senders go on while it works."""
@@ -86,6 +87,10 @@ class Channel:
         self.own = own
         self.view = View(0, ())
         self.malformed = 0
+        self.restarts = 0
+        """How often messages that are on their way in pieces had to begin again."""
+        self.pieces = Pieces()
+        self.paused = ""
         self.closed = False
         self.inbox: deque[Frame] = deque()
         self.on_arrival: Callable[[], None] = nobody
@@ -111,7 +116,8 @@ class Channel:
         return stream
 
     def close_batches(self) -> None:
-        self.out.close()
+        if not self.paused:
+            self.out.close()
         for stream in self.direct.values():
             stream.close()
 
@@ -120,7 +126,8 @@ class Channel:
         if frame.sender == self.me and not self.own:
             self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
             return
-        self.inbox.append(frame)
+        piece = piece_of(frame) if frame.headers else None
+        self.inbox.append(frame if piece is None else self.pieces.take(frame, piece))
         self.on_arrival()
 
     def take(self) -> Iterator[Message]:
@@ -142,6 +149,9 @@ class Channel:
         ids = zip(repeat(sender), range(first, first + len(bodies)))
         answers = frame.headers[-1] if frame.headers else None
         if isinstance(answers, Parents) and len(answers.of) == len(bodies):
+            if answers.orphans:
+                marks = [place in answers.orphans for place in range(len(bodies))]
+                return map(Message, bodies, repeat(sender), ids, answers.of, marks)
             return map(Message, bodies, repeat(sender), ids, answers.of)
         return map(Message, bodies, repeat(sender), ids)
 
@@ -158,11 +168,22 @@ class Channel:
     def members_changed(self, members: tuple[int, ...], names: dict[int, str], agreed: bool) -> None:
         self._people = {member: MemberId(member) for member in (*members, self.me)}
         people = tuple(self._people[member] for member in members)
+        joined = agreed and any(member not in self.view for member in members)
+        self.restarts += joined
+        self.pieces.keep_only(members, joined=joined)
         self.view = View(self.view.number + 1, people, {self._people[m]: name for m, name in names.items()}, agreed)
         for to in [to for to in self.direct if to not in members]:
             del self.direct[to]
         self.on_view(self.view)
         self.on_room()
+
+    def pause(self, reason: str) -> None:
+        """While there is a reason, nothing may be sent to the group."""
+        self.paused = reason
+        self.restarts += 1  # pieces that nobody ordered are lost
+        self.out.pause(bool(reason))
+        if not reason:
+            self.on_room()
 
     def credited(self, to: int, room_bytes: int) -> None:
         self.outgoing(to).granted(room_bytes)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import PluribusError
-from ..core.frame import Frame, Parents
+from ..core.frame import Frame, Parents, Piece
 from ..core.ids import MemberId, checked_name, number_of
 from ..stack.events import (
     Blocked,
@@ -17,6 +17,7 @@ from ..stack.events import (
     JoinGroup,
     LeaveGroup,
     Members,
+    Paused,
     ViewChanged,
 )
 from ..stack.layer import Layer
@@ -29,13 +30,15 @@ class Dispatch(Layer):
     name = "groups"
     requires = frozenset({"members"})
     provides = frozenset({"groups"})
-    headers = (Parents,)
+    headers = (Parents, Piece)
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
         self.members: dict[int, Members] = {}
         self.view = ViewChanged(0, 0, (), primary=False)
         self.blocked = False
+        self.cuts = False
+        """Whether the stack is reliable, so that messages larger than a frame may go in pieces."""
         self.on_gone: Callable[[int, str], None] = lambda member, reason: None
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
@@ -70,7 +73,7 @@ class Dispatch(Layer):
         if self.channels.pop(channel.number, None) is None:
             return
         channel.closed = True
-        self._numbers.used(channel.number, channel.out.first + len(channel.out.pending))
+        self._numbers.used(channel.number, channel.out.end)
 
         if self.blocked:  # what it still has to send cannot go out before the view has changed
             self._leaving.append(channel)
@@ -138,6 +141,13 @@ class Dispatch(Layer):
                 self._show(channel, event)
         elif isinstance(event, ViewChanged):
             self.view = event
+        elif isinstance(event, Paused):
+            channel = self.channels.get(event.group)
+            if channel is not None:
+                channel.pause(event.reason)
+                if not event.reason:
+                    self._open[channel.number] = channel
+                    self.stimulus(self._go_on)
         elif isinstance(event, Blocked):
             self.blocked = event.blocked
             if not event.blocked:
@@ -162,6 +172,8 @@ class Dispatch(Layer):
             "unwanted": self.unwanted,
             "malformed": sum(channel.malformed for channel in self.channels.values()),
             "inbox_frames": sum(len(channel.inbox) for channel in self.channels.values()),
+            "large_begun": sum(len(channel.pieces) for channel in self.channels.values()),
+            "pieces_refused": sum(channel.pieces.refused for channel in self.channels.values()),
         }
 
     def validate(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from ..core.errors import TooLarge
-from ..core.frame import Frame, Parents
+from ..core.frame import Frame, Header, Parents, Piece
 from ..core.ids import MessageId
 from ..core.limits import (
     BATCH_MESSAGES_MAX,
@@ -31,13 +31,19 @@ class Outgoing:
     """One stream's open batch and its place in the sequence."""
 
     __slots__ = (
+        "_granted",
         "_parents",
         "_pass_down",
         "_path",
+        "_paused",
         "_sender",
+        "abandoned",
         "first",
         "group",
         "kind",
+        "large",
+        "large_bytes",
+        "longest",
         "me",
         "pending",
         "room",
@@ -59,13 +65,27 @@ class Outgoing:
         self.size = 0
         self.room = 0
         self._path = path_bytes - FRAME_OVERHEAD_BYTES
+        self.longest = self._path - BODY_OVERHEAD_BYTES
+        """The largest body that fits a frame."""
+        self.large = 0
+        self.large_bytes = 0
+        """Messages larger than that which are on their way in pieces."""
+        self.abandoned: list[int] = []
+        """Those of which no more pieces will come; the receivers are still to be told."""
         self._pass_down = pass_down
+        self._paused = False
+        self._granted = 0
         self.granted(UNLIMITED_BYTES)
 
     def granted(self, room_bytes: int) -> None:
         """How large the open batch may grow: several frames on a short path, so that the kernel can segment them."""
         whole = min(self._path * SEGMENTS_MAX, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES)
-        self.room = min(max(self._path, whole), room_bytes)
+        self._granted = min(max(self._path, whole), room_bytes)
+        self.room = -1 if self._paused else self._granted
+
+    def pause(self, paused: bool) -> None:
+        self._paused = paused
+        self.room = -1 if paused else self._granted
 
     def fits(self, kind: Kind, size: int) -> bool:
         """Whether a body may join the open batch. An empty one takes any body while the window is open at all: a window
@@ -74,11 +94,16 @@ class Outgoing:
             return self.room > 0
         return kind == self.kind and self.size + size + BODY_OVERHEAD_BYTES <= self.room
 
+    @property
+    def end(self) -> int:
+        """The number after the last that is used or promised."""
+        return self.first + len(self.pending) + len(self.abandoned)
+
     def check(self, size: int) -> None:
-        if size + BODY_OVERHEAD_BYTES > self._path:
+        if size > self.longest:
             raise TooLarge(
-                f"a body of {size:,} bytes does not fit a datagram of this path ({self._path - BODY_OVERHEAD_BYTES:,} "
-                "bytes): this stack does not cut messages, choose one that does or send it in parts"
+                f"a body of {size:,} bytes does not fit a datagram of this path ({self.longest:,} bytes): this stack "
+                "does not cut messages, choose one that does or send it in parts"
             )
 
     def add(self, kind: Kind, encoded: bytes, parent: MessageId | None = None) -> int:
@@ -94,8 +119,36 @@ class Outgoing:
 
     def close(self) -> None:
         """Send what gathered, as frames that fit the path."""
-        if not self.pending:
-            return
+        if self.pending:
+            self._close_batch()
+        while self.abandoned:
+            self._pass_piece(Piece(self.abandoned.pop(0), 0, 0, BYTES), b"", None)
+
+    def send_piece(self, piece: Piece, body: bytes, parent: MessageId | None) -> int:
+        """A frame with one piece of a larger message, behind what gathered before; the piece's number."""
+        self.close()
+        return self._pass_piece(piece, body, parent)
+
+    def _pass_piece(self, piece: Piece, body: bytes, parent: MessageId | None) -> int:
+        headers: list[Header] = [piece]
+        if parent is not None:
+            headers.append(Parents([(int(parent[0]), parent[1])]))
+        number = self.first
+        self.first += 1
+        frame = Frame(
+            sender=self._sender,
+            to=self.to,
+            group=self.group,
+            first=number,
+            count=1,
+            size=len(body),
+            headers=headers,
+            bodies=[body],
+        )
+        self._pass_down(frame)
+        return number
+
+    def _close_batch(self) -> None:
         pending, self.pending, self.size = self.pending, [], 0
         parents, self._parents = self._parents, {}
         kind = self.kind

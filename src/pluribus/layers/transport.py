@@ -4,6 +4,12 @@ Promises: what the engine delivers and the codec accepts goes up, in lists as it
 logged once a peer, and dropped. No frame, whatever is in it, raises into the loop: a layer above that fails on one is
 reported as ``faulty`` and the node goes on.
 
+A frame that is longer than the path is offered to the layers above, one of which may know how to cut it; if none does,
+the engine gets it as it is and does what it can.
+
+*Refused* is the one header of this layer: a stack that cannot accept somebody's frames lets it know, in clear and at a
+bounded rate, with a reason from a fixed list. Nothing follows from it but a line in the log.
+
 A member is reached at the address where its frames come from, until presence or membership says better. Strangers have
 a table of their own, so that a flood of them cannot push the members out.
 """
@@ -14,14 +20,18 @@ import logging
 from typing import Any
 
 from ..core.errors import MalformedFrame
-from ..core.frame import Frame
+from ..core.frame import Frame, Refused
 from ..core.ids import ALL, MemberId
-from ..core.limits import LOGGED_PEERS_MAX, STRANGERS_MAX
+from ..core.limits import LOGGED_PEERS_MAX, REFUSALS_PER_S_MAX, STRANGERS_MAX
 from ..core.ports import Address, Datagram
-from ..stack.events import Addresses, Event
+from ..stack.events import Addresses, Event, Refuse, TooLong
 from ..stack.layer import Layer
 
 log = logging.getLogger(__name__)
+
+UNLIMITED_BYTES = 1 << 62
+REASONS = {1: "it has another bus secret, or only one of you has one: give both the same with connect(..., secret=)"}
+"""What a refusal may say: a code on the wire, so that nobody can write into a log from outside."""
 
 
 class Transport(Layer):
@@ -29,23 +39,44 @@ class Transport(Layer):
 
     name = "transport"
     provides = frozenset({"datagrams"})
+    headers = (Refused,)
 
     def __init__(self) -> None:
+        self._path_bytes = UNLIMITED_BYTES
         self._to_all: list[bytes] = []
         self._to_one: dict[int, list[bytes]] = {}
         self._addresses: dict[int, Address] = {}
         self._strangers: dict[int, Address] = {}
         self._logged: set[object] = set()
+        self._refused: set[int] = set()
+        self._refused_since = 0.0
         self.malformed = 0
+        self.too_long = 0
+        self.refused_by = 0
         self.faulty = 0
         self.unknown_destination = 0
 
+    def start(self) -> None:
+        self._path_bytes = self.ports.engine.path_bytes
+
     def down(self, frame: Frame) -> None:
         datagram = self.node.codec.encode(frame)
-        if frame.to == ALL:
+        if len(datagram) > self._path_bytes:
+            self._cut(frame.to, datagram)
+        elif frame.to == ALL:
             self._to_all.append(datagram)
         else:
             self._to_one.setdefault(frame.to, []).append(datagram)
+
+    def _cut(self, to: int, datagram: bytes) -> None:
+        self.too_long += 1
+        frames: list[Frame] = []
+        self.tell_up(TooLong(to, datagram, frames))
+        datagrams = [self.node.codec.encode(frame) for frame in frames] or [datagram]
+        if to == ALL:
+            self._to_all += datagrams
+        else:
+            self._to_one.setdefault(to, []).extend(datagrams)
 
     def settle(self) -> None:
         engine = self.ports.engine
@@ -79,6 +110,9 @@ class Transport(Layer):
                 if len(strangers) >= STRANGERS_MAX:
                     del strangers[next(iter(strangers))]
                 strangers[sender] = source
+            if frame.headers and type(frame.headers[-1]) is Refused:
+                self._was_refused(sender, frame.headers[-1].reason)
+                continue
             try:
                 pass_up(frame)
             except Exception as error:  # noqa: BLE001 - a node never dies of a frame; the counter and the log say that one tried
@@ -91,12 +125,32 @@ class Transport(Layer):
             for member in self._addresses.keys() & self._strangers.keys():
                 del self._strangers[member]
             self.ports.engine.set_peers(list(event.addresses.values()))
+        elif isinstance(event, Refuse):
+            self._refuse(event.member, event.reason)
+
+    def _refuse(self, member: int, reason: int) -> None:
+        now = self.ports.clock.now()
+        if now - self._refused_since >= 1:
+            self._refused.clear()
+            self._refused_since = now
+        if member not in self._refused and len(self._refused) < REFUSALS_PER_S_MAX:
+            self._refused.add(member)
+            self.down(Frame(sender=self.node.me, to=member, headers=[Refused(reason)]))
+
+    def _was_refused(self, member: int, reason: int) -> None:
+        self.refused_by += 1
+        if (member, reason) not in self._logged and len(self._logged) < LOGGED_PEERS_MAX:
+            self._logged.add((member, reason))
+            sentence = REASONS.get(reason, f"reason {reason}, which this release does not know")
+            log.warning("%s was refused by %s: %s", MemberId(self.node.me), MemberId(member), sentence)
 
     def stats(self) -> dict[str, Any]:
         return {
             "malformed": self.malformed,
             "faulty": self.faulty,
             "unknown_destination": self.unknown_destination,
+            "too_long": self.too_long,
+            "refused_by": self.refused_by,
             **{name: getattr(self.ports.engine.stats, name) for name in self.ports.engine.stats.__struct_fields__},
         }
 

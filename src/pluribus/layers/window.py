@@ -37,6 +37,7 @@ from ..core.errors import BadStack
 from ..core.frame import Frame, Header, Number, Position
 from ..core.ids import ALL
 from ..core.limits import (
+    BATCH_MESSAGES_MAX,
     DEPARTED_STREAMS_MAX,
     FRAME_OVERHEAD_BYTES,
     STREAMS_MAX,
@@ -56,6 +57,8 @@ INITIAL_BYTES = 128 << 10
 """What may be sent before the first acknowledgement: little enough for any receiver's buffer."""
 OVERSHOOT_BYTES_MAX = 128 << 10
 """A sender closes its last batch beyond the limit; frames of it are charged after they were admitted."""
+GAP_MESSAGES_MAX = WINDOW_BYTES_MAX // FRAME_CHARGE_BYTES * BATCH_MESSAGES_MAX
+"""More messages than a window of empty ones cannot have been under way."""
 GRANTED_BYTES = 46  # the longest ``Granted`` in msgpack
 
 StreamKey = tuple[int, int, int]
@@ -109,7 +112,7 @@ class Outgoing:
 class Incoming:
     """One stream of another member: what came, what the application took, what was granted."""
 
-    __slots__ = ("consumed", "delivered", "end", "epoch", "granted", "next")
+    __slots__ = ("consumed", "delivered", "end", "epoch", "granted", "most", "next")
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -122,6 +125,7 @@ class Incoming:
         self.next = first
         self.end = offset
         self.granted = 0
+        self.most = offset + INITIAL_BYTES + OVERSHOOT_BYTES_MAX
 
     @property
     def unread(self) -> int:
@@ -266,6 +270,9 @@ class Window(Layer):
         if frame.first < stream.next:
             self.late += 1
             return
+        if sent.offset > stream.most or frame.first - stream.next > GAP_MESSAGES_MAX:
+            # Beyond everything that was granted: it sent while we were not among its receivers. That is not lost.
+            stream.begin(sent.epoch, frame.first, sent.offset)
         cost = frame.size + FRAME_CHARGE_BYTES
         if stream.delivered - stream.consumed + cost > self._unread_max:
             self.over += 1
@@ -330,6 +337,7 @@ class Window(Layer):
             limit = stream.end - stream.unread + window
             if limit - stream.granted >= window // 4:
                 stream.granted = limit
+                stream.most = max(stream.most, limit + OVERSHOOT_BYTES_MAX)
                 granted.setdefault(key[0], []).append(Granted(key[1], key[2], stream.next, limit, stream.epoch))
         self._moved.clear()
         for member, streams in granted.items():

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Unreachable
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.ports import Datagram, Engine, Ports
+from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
-from ..layers import CATALOGUE
 from ..layers.transport import Transport
+from ..stack.events import ForcePrimary
 from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
@@ -24,10 +25,11 @@ from ..stack.trace import Trace
 from .clock import LoopClock, real_random
 from .group import Group
 from .lateness import watch_loop
+from .secret import Given, catalogue, secret_from, secured
 from .tracing import FORMAT, Beginning, TraceFile
 
 BEST_EFFORT = "transport | presence | window | groups"
-VIEWS = "transport | detector | reliable | membership | groups"
+VIEWS = "transport | detector | reliable | membership | causal | semantic | total | groups"
 JOIN_S = 30.0
 """A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
 
@@ -42,11 +44,12 @@ class Bus:
         ports: Ports,
         specification: str = BEST_EFFORT,
         trace: TraceFile | None = None,
+        secret: Secret | None = None,
     ) -> None:
         self.url = url
         self.name = name
         self.me: MemberId = new_member_id(ports.random.getrandbits(64))
-        layers = build(specification, {**CATALOGUE, Dispatch.name: Dispatch})
+        layers = build(specification, catalogue(secret))
         self._specification = specification
         self._trace = trace
         if trace is not None:
@@ -56,6 +59,7 @@ class Bus:
         self._stack = Stack(layers, ports, Node(int(self.me), name, url.bus))
         self._transport = _only(layers, Transport)
         self._dispatch = _only(layers, Dispatch)
+        self._dispatch.cuts = any("reliability" in layer.provides for layer in layers)
         self._groups: dict[str, Group] = {}
         self._closed = False
         self._stop_watch: Callable[[], None] = lambda: None
@@ -72,24 +76,29 @@ class Bus:
     def orders(self) -> tuple[str, ...]:
         """The orders that the stack of this bus offers, the default first."""
         provided = {what for layer in self._stack.layers for what in layer.provides}
-        return ("fifo", "none") if "reliability" in provided else ("none",)
+        basic = ("fifo", "none") if "reliability" in provided else ("none",)
+        return (*basic, *(order for order in ("causal", "total", "semantic") if order in provided))
 
-    async def group(self, name: str, *, order: str | None = None, own: bool = True) -> Group:
+    async def group(self, name: str, *, order: str | None = None, safe: bool = False, own: bool = True) -> Group:
         """Join a group; returns when this member is in its view. ``own=False``: this member does not hear itself.
 
-        ``order`` defaults to the best that needs no agreement: fifo where the stack is reliable, none elsewhere. Every
-        member of a group asks for the same. Asking again gives the same group.
+        ``order`` defaults to the best that needs no agreement: fifo where the stack is reliable, none elsewhere.
+        ``safe`` delivers a message only when every member of the group holds it; it implies total order. Every member
+        of a group asks for the same. Asking again gives the same group.
         """
         self._check_open()
-        order = order if order is not None else self.orders[0]
+        order = order if order is not None else "total" if safe else self.orders[0]
         if order not in self.orders:
             raise BadInput(f"order={order!r} is not offered by the stack of this bus: use {' or '.join(self.orders)}")
+        if safe and order != "total":
+            raise BadInput(f"safe=True goes with order='total', not with {order!r}: leave out one of them")
+        promises = f"{order} safe" if safe else order
         group = self._groups.get(name)
         if group is not None:
             if self._dispatch.channels[group._channel.number].own is not own:
                 raise GroupMismatch(f"group {name!r} is open with own={not own}: close it first, or ask for the same")
             return group
-        channel = self._dispatch.join(name, own=own, promises=order)
+        channel = self._dispatch.join(name, own=own, promises=promises)
         group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now)
         try:
             await group.joined(JOIN_S)
@@ -102,6 +111,16 @@ class Bus:
         """Everybody on the bus now, by name; this member included."""
         known = self._dispatch.members.get(0)
         return {MemberId(member): name for member, name in known.names.items()} if known else {self.me: self.name}
+
+    @property
+    def primary(self) -> bool:
+        """Whether this member is in the primary view, where total and safe order go on."""
+        return self._dispatch.view.primary
+
+    def force_primary(self) -> None:
+        """Found a new primary with the members that are here. For people who know that most of the others are gone for
+        good: if they are not, there will be two."""
+        self._stack.run(lambda: self._dispatch.tell_down(ForcePrimary()))
 
     @property
     def closed(self) -> bool:
@@ -167,7 +186,9 @@ class connect:
 
     The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
     ``name`` is how others see this member. ``stack`` is a specification, bottom first; every member needs the same.
-    ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``.
+    ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
+    the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
+    every frame is sealed, and a member with another one, or without, is refused.
     """
 
     def __init__(
@@ -177,11 +198,13 @@ class connect:
         name: str | None = None,
         stack: str = BEST_EFFORT,
         trace: str | os.PathLike[str] | None = None,
+        secret: Given | None = None,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
         self._name = name
         self._stack = stack
         self._trace = trace
+        self._secret = secret_from(secret)
         self._bus: Bus | None = None
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -203,16 +226,24 @@ class connect:
         loop = asyncio.get_running_loop()
         ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine_for(url))
         trace = None if self._trace is None else TraceFile(self._trace)
-        bus = await opened(url, name, ports, self._stack, trace)
+        stack = self._stack if self._secret is None else secured(self._stack)
+        bus = await opened(url, name, ports, stack, trace, self._secret)
         bus._stop_watch = watch_loop(loop)
         return bus
 
 
-async def opened(url: BusUrl, name: str, ports: Ports, specification: str, trace: TraceFile | None = None) -> Bus:
+async def opened(
+    url: BusUrl,
+    name: str,
+    ports: Ports,
+    specification: str,
+    trace: TraceFile | None = None,
+    secret: Secret | None = None,
+) -> Bus:
     """A bus that is open, or the reason why not, with the engine closed again."""
     engine: Engine = ports.engine
     try:
-        bus = Bus(url, name, ports, specification, trace)
+        bus = Bus(url, name, ports, specification, trace, secret)
         await bus.open()
     except BaseException:  # cancelled, too: a caller who gave up leaves no socket and no file behind
         await engine.close()

@@ -14,17 +14,20 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from ..core.errors import BadInput, Closed, Overflow, PluribusError
+from ..core.errors import BadInput, Closed, NotPrimary, Overflow, PluribusError
 from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
 from ..core.view import View
 from ..group.channel import Channel
 from ..group.dispatch import Dispatch
-from ..wire.bodies import BYTES, encode_body
+from ..group.outgoing import Outgoing
+from ..group.pieces import Large
+from ..wire.bodies import BYTES, Kind, check_size, encode_body
 
 RECEIVE_MANY = 4_096
 """Messages that ``receive_many`` takes at most, unless told otherwise."""
+NO_ROOM = "has no room: a receiver does not read, or reads too slowly"
 _FAST_OVERHEAD_BYTES = 5  # a literal of limits.BODY_OVERHEAD_BYTES, for the fast path
 
 
@@ -96,9 +99,9 @@ class Group:
         """
         out = self._out
         if to is None and parent is None and type(body) is bytes and out.kind == BYTES:
-            size = out.size + len(body) + _FAST_OVERHEAD_BYTES
+            size = len(body)
             pending = out.pending
-            if size <= out.room and pending:
+            if size <= out.longest and (size := out.size + size + _FAST_OVERHEAD_BYTES) <= out.room and pending:
                 out.size = size
                 pending.append(body)
                 return (out.me, out.first + len(pending) - 1)
@@ -107,8 +110,36 @@ class Group:
     async def _send(self, body: Any, to: int, parent: MessageId | None, timeout: float | None) -> MessageId:
         channel = self._channel
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
-        channel.out.check(len(encoded))
         deadline = None if timeout is None else self._now() + timeout
+        if len(encoded) > channel.out.longest and self._dispatch.cuts:
+            return await self._send_large(Large(kind, check_size(encoded), parent), to, deadline)
+        channel.out.check(len(encoded))
+        out = await self._admitted(kind, len(encoded), to, deadline)
+        if not out.pending:
+            self._opened(channel)
+        return (out.me, out.add(kind, encoded, parent))
+
+    async def _send_large(self, large: Large, to: int, deadline: float | None) -> MessageId:
+        """Piece by piece, and between two of them everybody else has a turn."""
+        channel = self._channel
+        try:
+            while large.number is None:
+                out = await self._admitted(BYTES, channel.out.longest, to, deadline)
+                if large.admitted(out, channel.restarts):
+                    self._dispatch.stimulus(lambda: large.send_some(channel.restarts))
+                    await asyncio.sleep(0)
+                else:
+                    left_s = None if deadline is None else deadline - self._now()
+                    await self._wait(self._rooms, left_s, "has too many large messages under way: await some of them")
+        finally:
+            if large.end() and not channel.closed:
+                self._opened(channel)
+            channel.on_room()  # others may wait for our place
+        return (channel.out.me, large.number)
+
+    async def _admitted(self, kind: Kind, size: int, to: int, deadline: float | None) -> Outgoing:
+        """The stream, as soon as its open batch has room for a body of this size."""
+        channel = self._channel
         while True:
             if channel.closed:
                 raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
@@ -116,8 +147,9 @@ class Group:
                 raise BadInput(f"{MemberId(to)!r} is not a member of {channel.name!r} now: look at its view")
             out = channel.outgoing(to)
             writable = self._dispatch.ports.engine.writable and not self._dispatch.blocked
-            if writable and out.fits(kind, len(encoded)):
-                break
+            writable = writable and not (channel.paused and to == ALL)
+            if writable and out.fits(kind, size):
+                return out
             if writable and out.pending:
                 self._dispatch.flush(channel)
                 if self._now() - self._since > TURN_S_MAX:
@@ -125,11 +157,10 @@ class Group:
                     self._since = self._now()
             else:
                 left_s = None if deadline is None else deadline - self._now()
-                await self._wait(self._rooms, left_s, "has no room: a receiver does not read, or reads too slowly")
+                if channel.paused and left_s is not None and left_s <= 0:
+                    raise NotPrimary(f"group {channel.name!r} {channel.paused}")
+                await self._wait(self._rooms, left_s, channel.paused or NO_ROOM)
                 self._since = self._now()
-        if not out.pending:
-            self._opened(channel)
-        return (out.me, out.add(kind, encoded, parent))
 
     async def send_many(
         self, bodies: Sequence[Any], *, to: int | None = None, timeout: float | None = None

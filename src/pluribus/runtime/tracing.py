@@ -17,12 +17,12 @@ import msgspec
 from ..core.errors import BadInput, PluribusError
 from ..core.ports import Address
 from ..group.dispatch import Dispatch
-from ..layers import CATALOGUE
 from ..layers.transport import Transport
 from ..stack.layer import Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Replay, ReplayTop, file_writer, read_records
+from .secret import catalogue, secret_from
 
 log = logging.getLogger(__name__)
 
@@ -106,9 +106,8 @@ def replay(path: str | Path) -> dict[str, Any]:
 
 def _had_again(beginning: Beginning, records: list[bytes]) -> int:
     story = Replay(records, beginning.address, beginning.path_bytes, beginning.buffer_bytes)
-    layers = [
-        layer for layer in build(beginning.stack, CATALOGUE | {Dispatch.name: Dispatch}) if layer.name != Dispatch.name
-    ]
+    known = catalogue(secret_from(None))
+    layers = [layer for layer in build(beginning.stack, known) if layer.name != Dispatch.name]
     transport = next(layer for layer in layers if isinstance(layer, Transport))
     top = ReplayTop(story, Dispatch)
     stack = Stack([*layers, top], story.ports, Node(beginning.me, beginning.name, beginning.bus))

@@ -27,6 +27,12 @@ class Happening(msgspec.Struct, frozen=True, array_like=True):
     members: tuple[int, ...] = ()
     chain: tuple[int, int] = (0, 0)
     """Of a primary view: its lineage and epoch."""
+    parent: MessageId | None = None
+    """Of a message: the one that it answers."""
+    orphan: bool = False
+    """Of a delivery: it was marked as an answer to a message that does not come."""
+    promises: str = ""
+    """Of a view of a group: what its members were promised."""
 
 
 class History:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from ..core.ports import Address, Ports, Timer
+from ..core.secret import Secret
 from ..core.url import BusUrl
 from ..runtime.bus import Bus, opened
 from .disk import SimStore
@@ -14,6 +15,8 @@ from .kernel import Kernel, Scheduled
 from .network import Network, SimEngine
 
 CLOCK_RESOLUTION_S = 1e-9
+SECRET = Secret("the secret of every simulated bus")
+"""For stacks that name ``secure``."""
 
 
 class Host:
@@ -46,7 +49,7 @@ class Host:
         clock = HostClock(self, self._kernel, self.incarnations)
         random = Random(f"{self._seed}/{self.name}/{self.incarnations}")
         ports = Ports(clock=clock, random=random, engine=self._engine, store=self.disk)
-        self.bus = await opened(url, self.name, ports, stack)
+        self.bus = await opened(url, self.name, ports, stack, secret=SECRET)
         return self.bus
 
     @property

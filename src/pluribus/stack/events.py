@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..core.frame import Frame
 from ..core.ports import Address
 
 
@@ -50,15 +51,30 @@ class ViewChanged(Event, frozen=True):
     parted."""
     members: tuple[int, ...]
     primary: bool
+    continues: bool = False
+    """It is primary, and the next link after the view that this member comes from."""
+    delivered: int = 0
+    """How many places of the old view's total order any of those who left it together has delivered."""
     lineage: int = 0
     """Of a primary: the chain that it is a link of, and its place there."""
     epoch: int = 0
+
+
+class CollectDelivered(Event, frozen=True):
+    """Up, answered at once: how many places of the total order this member has delivered in this view."""
+
+    into: list[int]
 
 
 class Blocked(Event, frozen=True):
     """Up: the view is about to change; send nothing until it has."""
 
     blocked: bool
+
+
+class ForcePrimary(Event, frozen=True):
+    """Down: most members of the last primary are gone for good, says a person; found a new one with those who are
+    here."""
 
 
 class Addresses(Event, frozen=True):
@@ -156,6 +172,28 @@ class Reached(Event, frozen=True):
     """Up: every stream has been passed up as far as ``Reach`` said."""
 
 
+class Watch(Event, frozen=True):
+    """Down: tell above, and without delay, what of this group's streams is stable. Group 0 is the control streams."""
+
+    group: int
+    watched: bool
+
+
+class Stable(Event, frozen=True):
+    """Up: every receiver has this stream up to here."""
+
+    sender: int
+    group: int
+    upto: int
+
+
+class Paused(Event, frozen=True):
+    """Up: this member may not send to a group now, and why; an empty reason lets it go on."""
+
+    group: int
+    reason: str
+
+
 class Receivers(Event, frozen=True):
     """Down: who receives a group now, and from where on streams that are new to this member start."""
 
@@ -173,3 +211,30 @@ class Install(Event, frozen=True):
     members: tuple[int, ...]
     groups: dict[int, tuple[int, ...]]
     starts: dict[StreamOf, int]
+
+
+# To and from the lowest layers
+
+
+class Rekey(Event, frozen=True):
+    """Down: this member has entered a view; what is sent from now on is for its members alone."""
+
+    view: tuple[int, int]
+    """Number and leader. The leader makes the key."""
+    members: tuple[int, ...]
+
+
+class Refuse(Event, frozen=True):
+    """Down: let somebody whose frames are not accepted know why, in clear, because there is no other way."""
+
+    member: int
+    reason: int
+
+
+class TooLong(Event, frozen=True):
+    """Up, answered at once: an encoded frame is longer than the path; whoever can cut it puts frames that fit in
+    ``into``."""
+
+    to: int
+    datagram: bytes
+    into: list[Frame]

@@ -76,7 +76,7 @@ def encode_body(body: object) -> tuple[Kind, bytes]:
     kind: Kind | None = _names.get(type(body))
     if kind is None:
         if isinstance(body, bytes | bytearray | memoryview):
-            return BYTES, _checked(bytes(body))
+            return BYTES, check_size(bytes(body))
         if isinstance(body, str):
             kind = TEXT
         elif isinstance(body, msgspec.Struct) or dataclasses.is_dataclass(body):
@@ -86,7 +86,7 @@ def encode_body(body: object) -> tuple[Kind, bytes]:
         else:
             kind = DATA
     try:
-        return kind, _checked(_encode(body))
+        return kind, check_size(_encode(body))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, BadInput):
             raise
@@ -128,7 +128,8 @@ def array_header(length: int) -> bytes:
     return b"\xdd" + length.to_bytes(4, "big")
 
 
-def _checked(encoded: bytes) -> bytes:
+def check_size(encoded: bytes) -> bytes:
+    """The same bytes, or ``TooLarge``."""
     if len(encoded) > BODY_BYTES_MAX:
         raise TooLarge(f"a body of {len(encoded):,} bytes exceeds {BODY_BYTES_MAX:,}: send it in parts")
     return encoded

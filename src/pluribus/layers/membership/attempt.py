@@ -7,7 +7,7 @@ and the attempt is over: a new one, with a greater ballot, starts without it.
 from __future__ import annotations
 
 from ...core.limits import VIEW_MEMBERS_MAX
-from .primary import next_link
+from .primary import first_link, next_link
 from .words import Ballot, Joined, Piece, Progress, Proposal, Roster
 
 INVITING, PROPOSING, ENTERING = "inviting", "proposing", "entering"
@@ -25,6 +25,7 @@ class Attempt:
         self.entered: set[int] = set()
         self.proposal: Proposal | None = None
         self.cuts: dict[int, list[Piece]] = {}
+        self.delivered: dict[int, int] = {}
 
     def missing(self) -> list[int]:
         """Who has not answered the present step."""
@@ -43,7 +44,7 @@ class Attempt:
             if answer.agreed > answer.view and answer.agreed in entered
         }
 
-    def propose(self, eldest_first: list[int], founders: int, now: float) -> Proposal:
+    def propose(self, eldest_first: list[int], founders: int, now: float, *, forced: bool = False) -> Proposal:
         """Everybody who answered becomes a member. ``eldest_first`` is the order of the leader's present view."""
         answers = self.answers
         members = self._order(eldest_first)
@@ -62,10 +63,13 @@ class Attempt:
                 for (of, sender, group), (upto, holder) in sorted(best.items())
                 if of == view
             ]
+            self.delivered[member] = max(other.delivered for other in answers.values() if other.view == view)
         starts = [Progress(member, group, first) for member in members for group, first in answers[member].own]
         pasts = {member: answers[member].past for member in members}
         views = {member: answers[member].view for member in members}
         link = next_link(self.ballot, tuple(members), pasts, views, founders)
+        if link is None and forced:
+            link = first_link(self.ballot, tuple(members), pasts)
         names = [self.names.get(member, "") for member in members]
         self.proposal = Proposal(self.ballot, members, names, link, self._rosters(members), starts)
         self.step, self.step_at = PROPOSING, now

@@ -28,37 +28,35 @@ time-outs those that wait for the silent, ballots grow, and who lost a race wait
 
 from __future__ import annotations
 
-from typing import Any
+import logging
 
 import msgspec
 
 from ...core.frame import Frame
-from ...core.ids import ALL
-from ...core.limits import VIEW_MEMBERS_MAX
-from ...core.ports import Timer
+from ...core.ids import MemberId
 from ...stack.events import (
     Blocked,
+    CollectDelivered,
     CollectDigest,
     Event,
+    ForcePrimary,
     Found,
     Freeze,
     Gone,
     Install,
     JoinGroup,
     LeaveGroup,
-    Members,
     Reach,
     Reached,
+    Rekey,
     Suspected,
-    Tell,
     Told,
     Unsuspected,
-    ViewChanged,
 )
-from ...stack.layer import Layer
-from .attempt import ENTERING, INVITING, PROPOSING, Attempt
+from .attempt import ENTERING, INVITING, PROPOSING
+from .leading import Leading
+from .state import ATTEMPTS_REMEMBERED_MAX, DISCOVERY_S, PATIENCE_S, Known
 from .words import (
-    NO_BALLOT,
     Agree,
     Ballot,
     Busy,
@@ -66,9 +64,7 @@ from .words import (
     Entered,
     Invite,
     Joined,
-    Link,
     Past,
-    Piece,
     Progress,
     Proposal,
     Propose,
@@ -76,63 +72,18 @@ from .words import (
     Word,
 )
 
-DISCOVERY_S = 0.3
-"""A member that starts waits so long for others before it founds a primary by itself."""
-GATHER_S = 0.03
-"""Changes that come together are made together."""
-REPEAT_S = 0.06
-ANSWER_S = 0.6
-REACH_S = 2.0
-PATIENCE_S = 3.0
-"""A member that was invited and hears no more for so long looks after itself."""
-RACE_S = 0.3
-ATTEMPTS_REMEMBERED_MAX = 16
+log = logging.getLogger(__name__)
 
 _decode_word = msgspec.msgpack.Decoder(Word).decode
 
 
-class Known:
-    """Another process on the bus."""
-
-    __slots__ = ("name", "suspected", "word")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.suspected = False
-        self.word: Word | None = None
-
-
-class Membership(Layer):
+class Membership(Leading):
     """agreed views, view synchrony, groups"""
 
     name = "membership"
     requires = frozenset({"detection", "reliability"})
     provides = frozenset({"members", "views"})
     headers = (Invite, Joined, Busy, Propose, Agree, Enter, Entered)
-
-    def __init__(self, founders: int = 1) -> None:
-        self._founders = founders
-        self._known: dict[int, Known] = {}
-        self._wishes: dict[int, Wish] = {}
-        self._left: set[int] = set()
-        self._promised: Ballot = NO_BALLOT
-        self._proposal: Proposal | None = None
-        self._cut: list[Piece] = []
-        self._agreed = False
-        self._busy = False
-        self._attempt: Attempt | None = None
-        self._last: Link | None = None
-        self._attempts: list[Link] = []
-        self._view = Proposal(NO_BALLOT, [], [], None, [], [])
-        self._primary = False
-        self._look: Timer | None = None
-        self._patience: Timer | None = None
-        self._repeat: Timer | None = None
-        self._not_before = 0.0
-        self._blocked_at = 0.0
-        self.views = 0
-        self.attempts_lost = 0
-        self.flush_s: list[float] = []
 
     # Starting
 
@@ -145,13 +96,6 @@ class Membership(Layer):
         self.tell_down(Install(1, (me,), {}, {}))
         self._tell_word()
         self._look_soon(DISCOVERY_S)
-
-    @property
-    def _members(self) -> list[int]:
-        return self._view.members
-
-    def options(self) -> dict[str, Any]:
-        return {} if self._founders == 1 else {"founders": self._founders}
 
     # What others are and say
 
@@ -197,177 +141,6 @@ class Membership(Layer):
         if attempt is not None and attempt.step != ENTERING and member in attempt.missing():
             self._give_up()
         self._look_soon()
-
-    def _live(self, member: int) -> bool:
-        if member == self.node.me:
-            return True
-        known = self._known.get(member)
-        return known is not None and not known.suspected
-
-    # Whether to lead
-
-    def _look_soon(self, delay_s: float = GATHER_S) -> None:
-        if self._look is None:
-            self._look = self.after(delay_s, self._look_around)
-
-    def _look_around(self) -> None:
-        """Is a change needed, and is it ours to lead?"""
-        self._look = None
-        wait_s = self._not_before - self.ports.clock.now()
-        if wait_s > 0:
-            self._look_soon(wait_s + 0.001)
-            return
-        if self._attempt is not None or self._busy or not self._needed():
-            return
-        if not self._mine_to_lead():
-            self._look_soon(PATIENCE_S * (0.5 + self.ports.random.random()))
-            self._impatient += 1
-            if self._impatient < 3:
-                return
-        self._impatient = 0
-        self._lead()
-
-    _impatient = 0
-
-    def _needed(self) -> bool:
-        members = self._members
-        if any(not self._live(member) for member in members):
-            return True
-        if any(self._live(member) and not self._with_us(known) for member, known in self._known.items()):
-            return True
-        if self._groups_differ():
-            return True
-        return not self._primary and self._view.link is None and self._may_found()
-
-    def _with_us(self, known: Known) -> bool:
-        return known.word is None or known.word.view == self._view.ballot
-
-    def _may_found(self) -> bool:
-        return self._last is None and not self._attempts and len(self._members) >= self._founders
-
-    def _groups_differ(self) -> bool:
-        """Whether the view's rosters are not what members wish, as far as this member knows."""
-        if self._asked_for:
-            return True
-        ballot = self._view.ballot
-        return any(
-            known.word is not None and known.word.wants and known.word.view == ballot and not known.suspected
-            for known in self._known.values()
-        )
-
-    _asked_for: frozenset[int] = frozenset()
-
-    def _mine_to_lead(self) -> bool:
-        """The eldest live member of the best view; views are compared by what everybody tells of its own."""
-        me = self.node.me
-        first = next((member for member in self._members if self._live(member)), me)
-        if first != me:
-            return False
-        if any(not self._live(member) for member in self._members) or self._groups_differ():
-            return True
-        ours = self._rank(self._own_word())
-        theirs = [
-            self._rank(known.word)
-            for member, known in self._known.items()
-            if not known.suspected and known.word is not None and known.word.view != self._view.ballot
-        ]
-        return all(ours > rank for rank in theirs)
-
-    @staticmethod
-    def _rank(word: Word) -> tuple[bool, int, int, int]:
-        return (word.primary, word.epoch, word.size, -word.view[1])
-
-    # Leading
-
-    def _lead(self) -> None:
-        now = self.ports.clock.now()
-        me = self.node.me
-        seen = [self._promised[0], *(known.word.view[0] for known in self._known.values() if known.word is not None)]
-        ballot = (max(seen) + 1, me)
-        everybody = [me, *(member for member in self._known if self._live(member))]
-        ours = [member for member in self._members if member in everybody]
-        invited = (ours + [member for member in everybody if member not in ours])[:VIEW_MEMBERS_MAX]
-        names = {me: self.node.name, **{member: known.name for member, known in self._known.items()}}
-        self._attempt = Attempt(ballot, invited, names, now)
-        self._send_step()
-        self._invited(me, Invite(ballot))
-
-    def _send_step(self) -> None:
-        """Say the present step to everybody who has not answered it; again until they have or time is up."""
-        attempt = self._attempt
-        if attempt is None:
-            return
-        if self._repeat is not None:
-            self._repeat.cancel()
-        self._repeat = self.after(REPEAT_S, self._step_again)
-        for member in attempt.missing():
-            if member != self.node.me:
-                self._say(member, self._step_for(attempt, member))
-
-    def _step_for(self, attempt: Attempt, member: int) -> Any:
-        if attempt.step == INVITING or attempt.proposal is None:
-            return Invite(attempt.ballot)
-        if attempt.step == PROPOSING:
-            return Propose(attempt.proposal, attempt.cuts[member])
-        return Enter(attempt.ballot)
-
-    def _step_again(self) -> None:
-        self._repeat = None
-        attempt = self._attempt
-        if attempt is None:
-            return
-        waited_s = self.ports.clock.now() - attempt.step_at
-        if attempt.step == INVITING and waited_s > ANSWER_S:
-            for member in attempt.missing():
-                attempt.invited.remove(member)
-            self._answered()
-            return
-        if attempt.step != INVITING and waited_s > REACH_S:
-            if attempt.step == ENTERING:
-                self._attempt = None  # the view is real; who did not enter it hears of it by beats, or is suspected
-            else:
-                self._give_up()
-            return
-        self._send_step()
-
-    def _give_up(self) -> None:
-        """This attempt fails. Wait a little, a random while, so that two leaders do not go on disturbing each other."""
-        self._attempt = None
-        self.attempts_lost += 1
-        if self._repeat is not None:
-            self._repeat.cancel()
-            self._repeat = None
-        self._busy = False
-        self._not_before = self.ports.clock.now() + RACE_S * self.ports.random.random()
-        self._look_soon()
-
-    def _answered(self) -> None:
-        """Somebody answered the present step; if everybody has, go on to the next."""
-        attempt = self._attempt
-        if attempt is None or attempt.missing():
-            return
-        now = self.ports.clock.now()
-        if attempt.step == INVITING:
-            behind = attempt.behind()
-            for member, ballot in behind.items():
-                del attempt.answers[member]
-                self._say_or_do(member, Enter(ballot))
-            if behind:
-                self._send_step()
-                return
-            attempt.propose(self._members, self._founders, now)
-            self._send_step()
-            self._proposed(self.node.me, Propose(attempt.proposal, attempt.cuts[self.node.me]))  # type: ignore[arg-type]
-        elif attempt.step == PROPOSING:
-            attempt.enter(now)
-            self._send_step()
-            self._enter()
-        else:
-            self._attempt = None
-            if self._repeat is not None:
-                self._repeat.cancel()
-                self._repeat = None
-            self._look_soon()
 
     # Following
 
@@ -441,8 +214,18 @@ class Membership(Layer):
         progress = [Progress(sender, group, upto) for (sender, group), upto in sorted(digest.items())]
         agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot
         wishes = [self._wishes[group] for group in sorted(self._wishes)]
+        delivered: list[int] = []
+        self.tell_up(CollectDelivered(delivered))
         return Joined(
-            ballot, self._view.ballot, agreed, self._members, progress, sorted(own.items()), wishes, self._past()
+            ballot,
+            self._view.ballot,
+            agreed,
+            self._members,
+            progress,
+            sorted(own.items()),
+            sum(delivered),
+            wishes,
+            self._past(),
         )
 
     def _past(self) -> Past:
@@ -475,7 +258,7 @@ class Membership(Layer):
             return
         self._proposal = proposal
         self._agreed = False
-        self._cut = propose.cut
+        self._delivered = propose.delivered
         upto = {(piece.sender, piece.group): piece.upto for piece in propose.cut}
         holders = {(piece.sender, piece.group): piece.holder for piece in propose.cut}
         self.tell_down(Reach(upto, holders))
@@ -510,6 +293,7 @@ class Membership(Layer):
             return
         self._proposal = None
         self._agreed = False
+        continues = proposal.link is not None and proposal.link.after == self._view.ballot
         self._view = proposal
         self.views += 1
         self._primary = proposal.link is not None
@@ -518,7 +302,8 @@ class Membership(Layer):
             self._attempts = []
         self._left.clear()
         self._settle_wishes(proposal)
-        self._show_view(proposal)
+        self.tell_down(Rekey(proposal.ballot, tuple(proposal.members)))
+        self._show_view(proposal, continues=continues)
         groups = {roster.group: tuple(roster.members) for roster in proposal.rosters}
         starts = {(progress.sender, progress.group): progress.upto for progress in proposal.starts}
         stamp = proposal.ballot[0] << 16 | proposal.ballot[1] & 0xFFFF
@@ -541,6 +326,11 @@ class Membership(Layer):
     # Groups
 
     def event_down(self, event: Event) -> None:
+        if isinstance(event, ForcePrimary):
+            log.warning("%s forces a new primary with %d members", MemberId(self.node.me), len(self._members))
+            self._forced = True
+            self._look_soon()
+            return
         if isinstance(event, JoinGroup):
             self._wishes[event.group] = Wish(event.group, event.name, event.promises)
             self._wishes_changed()
@@ -554,66 +344,3 @@ class Membership(Layer):
         self._tell_word()
         if self._asked_for:
             self._look_soon()
-
-    def _settle_wishes(self, view: Proposal) -> None:
-        """Which of this member's wishes the view does not show yet."""
-        me = self.node.me
-        shown = {roster.group for roster in view.rosters if me in roster.members}
-        # A group that was left and joined again within one view needs a new view too: it missed messages in between.
-        self._asked_for = frozenset(shown ^ self._wishes.keys()) | (self._left & self._wishes.keys())
-
-    # Telling
-
-    def _show_view(self, view: Proposal) -> None:
-        names = dict(zip(view.members, view.names, strict=True))
-        link = view.link
-        chain = (link.lineage, link.epoch) if link is not None else (0, 0)
-        self.tell_up(ViewChanged(*view.ballot, tuple(view.members), link is not None, *chain))
-        self.tell_up(Members(0, tuple(view.members), names, agreed=True))
-        shown = {roster.group for roster in view.rosters}
-        for roster in view.rosters:
-            members = tuple(roster.members)
-            shown_names = {member: names[member] for member in members}
-            self.tell_up(Members(roster.group, members, shown_names, agreed=True, promises=roster.promises))
-        for group in sorted(self._shown - shown):
-            self.tell_up(Members(group, (), {}, agreed=True))
-        self._shown = shown
-
-    _shown: set[int] = set()  # noqa: RUF012 - replaced, never changed
-
-    def _own_word(self) -> Word:
-        agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot
-        epoch = self._last.epoch if self._last is not None else 0
-        wants = bool(self._asked_for)
-        return Word(self._view.ballot, agreed, len(self._members), epoch, self._primary, self._may_found(), wants)
-
-    def _tell_word(self) -> None:
-        self.tell_down(Tell(msgspec.msgpack.encode(self._own_word())))
-
-    def _say(self, member: int, header: Any) -> None:
-        self.pass_down(Frame(sender=self.node.me, to=member, headers=[header]))
-
-    def _say_or_do(self, member: int, header: Any) -> None:
-        """To another member by a frame; to itself at once, after what is going on."""
-        if member == self.node.me:
-            frame = Frame(sender=member, to=member, headers=[header])
-            self.stimulus(lambda: self.up(frame))
-        else:
-            self._say(member, header)
-
-    def stats(self) -> dict[str, Any]:
-        flushes = sorted(self.flush_s)
-        return {
-            "view": self._view.ballot[0],
-            "members": len(self._members),
-            "primary": self._primary,
-            "views": self.views,
-            "attempts_lost": self.attempts_lost,
-            "flush_s_p95": flushes[int(len(flushes) * 0.95)] if flushes else 0.0,
-        }
-
-    def validate(self) -> None:
-        assert self.node.me in self._members
-        assert self._promised >= self._view.ballot
-        assert not self._agreed or self._proposal is not None
-        assert ALL not in self._members

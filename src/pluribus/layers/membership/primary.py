@@ -52,7 +52,7 @@ def next_link(
         open_attempts = [a for a in attempts if not _refuted(a, pasts, views)]
         if len(members) < founders or not all(is_quorum(members, attempt) for attempt in open_attempts):
             return None
-        return Link(ballot[0] << 20 | ballot[1] & 0xFFFFF, 1, ballot, members)
+        return first_link(ballot, members, pasts)
     own = [past.last for past in pasts.values() if past.last is not None and past.last.lineage == lineage]
     last = max(own, key=lambda link: (link.epoch, link.view))
     later = [a for a in attempts if a.lineage == lineage and (a.epoch, a.view) > (last.epoch, last.view)]
@@ -60,7 +60,13 @@ def next_link(
     if not all(is_quorum(members, link) for link in (last, *open_attempts)):
         return None
     epoch = max([last.epoch, *(attempt.epoch for attempt in later)]) + 1
-    return Link(lineage, epoch, ballot, members)
+    return Link(lineage, epoch, ballot, members, last.view)
+
+
+def first_link(ballot: Ballot, members: tuple[int, ...], pasts: dict[int, Past]) -> Link:
+    """A new chain; its epochs go on from what its members have seen, so that it is the longer one when chains meet."""
+    epoch = max([past.last.epoch for past in pasts.values() if past.last is not None], default=0) + 1
+    return Link(ballot[0] << 20 | ballot[1] & 0xFFFFF, epoch, ballot, members)
 
 
 def _refuted(attempt: Link, pasts: dict[int, Past], views: dict[int, Ballot]) -> bool:

@@ -25,6 +25,8 @@ class Link(msgspec.Struct, array_like=True, frozen=True):
     epoch: Number
     view: Ballot
     members: tuple[Number, ...]
+    after: Ballot = NO_BALLOT
+    """The view of the link before; none if it is the first of its chain."""
 
 
 class Past(msgspec.Struct, array_like=True, frozen=True):
@@ -96,6 +98,8 @@ class Joined(Header, tag=41):
     progress: list[Progress]
     own: list[tuple[Number, Number]]
     """By group, where this member's own stream goes on."""
+    delivered: Number
+    """Places of the total order that it has delivered in its view."""
     wishes: Annotated[list[Wish], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
     past: Past
 
@@ -111,6 +115,8 @@ class Propose(Header, tag=43):
 
     proposal: Proposal
     cut: list[Piece]
+    delivered: Number
+    """The most places of the total order that anybody of the addressee's old view has delivered."""
 
 
 class Agree(Header, tag=44):

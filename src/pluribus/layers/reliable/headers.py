@@ -49,6 +49,8 @@ class Status(Header, tag=22):
     streams: Annotated[list[Sent], msgspec.Meta(max_length=STREAMS_PER_FRAME_MAX)]
     stamp: Number
     """Of the sender's view: what is stable there may be missing elsewhere."""
+    quiet: bool = False
+    """Needs no answer."""
 
 
 class Want(Header, tag=23):

@@ -33,17 +33,10 @@ Bounded: what is kept and what is ahead by the window, streams by ``STREAMS_MAX`
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...core.errors import MalformedFrame
-from ...core.frame import Frame
 from ...core.ids import ALL
-from ...core.limits import STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
-from ...core.ports import Timer
 from ...stack.events import (
     CollectDigest,
     Consumed,
-    Credit,
     Event,
     Freeze,
     Install,
@@ -52,378 +45,20 @@ from ...stack.events import (
     Reach,
     Reached,
     Receivers,
+    Watch,
 )
-from ...stack.layer import Layer
-from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Want
+from .headers import Ack, Data, Repair, Status, Want
 from .incoming import Incoming
-from .outgoing import Outgoing
-
-FRAME_CHARGE_BYTES = 768
-INITIAL_BYTES = 128 << 10
-ROOM_TOLD_BYTES_MAX = 64 << 10
-STATUS_S = 0.03
-STATUS_S_MAX = 0.5
-WANT_S = 0.004
-WANT_S_MAX = 0.25
-WANT_FRAMES_MAX = 64
-"""Frames that answer one request; the asker asks again for the rest."""
-EARLY_MAX = 256
-AHEAD_MAX = 4_096
-CONTROL = 0
-UNORDERED = ("none", "fifo")
-DIRECT_RANGE_BITS = 40
-"""As ``group.channel`` numbers direct streams: each has a range of its own."""
-
-Key = tuple[int, int]
-InKey = tuple[int, int, int]
+from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, UNORDERED, Streams
 
 
-class Reliable(Layer):
+class Reliable(Streams):
     """reliable streams, flow control, stability: one window"""
 
     name = "reliable"
     requires = frozenset({"datagrams"})
     provides = frozenset({"flow", "reliability"})
     headers = (Data, Ack, Status, Want, Repair)
-
-    def __init__(self, bytes_max: int = WINDOW_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
-        self._out: dict[Key, Outgoing] = {}
-        self._in: dict[InKey, Incoming] = {}
-        self._members: dict[int, frozenset[int]] = {}
-        self._moved: dict[InKey, bool] = {}
-        self._echo: list[Frame] = []
-        self._early: list[Frame] = []
-        self._deaf: set[int] = set()
-        self._wished: set[int] = {CONTROL}
-        self._frozen = False
-        self._stamp = 0
-        self._cut: dict[InKey, int] | None = None
-        self._holders: dict[InKey, int] = {}
-        self._status: Timer | None = None
-        self._status_s = STATUS_S
-        self.repaired = 0
-        self.wanted = 0
-        self.duplicates = 0
-        self.early_dropped = 0
-        self.stalls = 0
-
-    # Sending
-
-    def down(self, frame: Frame) -> None:
-        if not frame.count:
-            self.pass_down(frame)
-            return
-        key = (frame.group, frame.to)
-        out = self._out.get(key)
-        if out is None:
-            out = self._open(key, frame.first)
-        if frame.group == CONTROL:
-            frame.first = out.next
-        frame.headers.append(Data(out.offset, out.stable, self._stamp if frame.to == ALL else 0))
-        out.told_stable = out.stable
-        out.next = frame.first + frame.count
-        out.offset += frame.size + FRAME_CHARGE_BYTES
-        out.sent_at = self.ports.clock.now()
-        me = self.node.me
-        mine = me in out.acked
-        if mine:
-            out.acked[me] = out.next
-            self._echo.append(frame)
-        if len(out.acked) > mine:
-            out.kept.append(frame)
-            out.kept_bytes += frame.size
-            self.pass_down(frame.copy())
-            self._watch()
-        else:
-            out.settle()
-        self._tell_credit(key, out)
-
-    def _open(self, key: Key, first: int) -> Outgoing:
-        out = self._out[key] = Outgoing(first)
-        out.receivers(self._receivers(key), INITIAL_BYTES)
-        return out
-
-    def _receivers(self, key: Key) -> frozenset[int]:
-        group, to = key
-        members = self._members.get(group, frozenset())
-        if to != ALL:
-            return members & {to}
-        return members - {self.node.me} if group in self._deaf else members
-
-    def _tell_credit(self, key: Key, out: Outgoing) -> None:
-        if key[0] == CONTROL:
-            return
-        room = min(out.room, ROOM_TOLD_BYTES_MAX)
-        if room != out.told:
-            if room <= 0 < out.told:
-                self.stalls += 1
-            out.told = room
-            self.tell_up(Credit(key[0], key[1], room))
-
-    def _watch(self) -> None:
-        if self._status is None:
-            self._status = self.after(self._status_s, self._say_status)
-
-    def _say_status(self) -> None:
-        """Tell receivers of streams that have been quiet while something in them is unstable, or was until now."""
-        self._status = None
-        quiet_since = self.ports.clock.now() - STATUS_S * 0.9
-        waiting = False
-        by_target: dict[int, list[Sent]] = {}
-        for (group, to), out in self._out.items():
-            unstable = out.stable < out.next or out.room <= 0
-            waiting = waiting or unstable
-            if (unstable and out.sent_at <= quiet_since) or out.told_stable < out.stable:
-                out.told_stable = out.stable
-                if len(out.acked) > (self.node.me in out.acked):
-                    by_target.setdefault(to, []).append(Sent(group, to, out.next, out.offset, out.stable))
-        for to, streams in by_target.items():
-            for at in range(0, len(streams), STREAMS_PER_FRAME_MAX):
-                status = Status(streams[at : at + STREAMS_PER_FRAME_MAX], self._stamp if to == ALL else 0)
-                self.pass_down(Frame(sender=self.node.me, to=to, headers=[status]))
-        if waiting:
-            self._status_s = min(self._status_s * 1.5, STATUS_S_MAX)
-            self._watch()
-        else:
-            self._status_s = STATUS_S
-
-    def _acknowledged(self, member: int, ack: Ack) -> None:
-        for granted in ack.streams:
-            key = (granted.group, granted.to)
-            out = self._out.get(key)
-            if out is not None and out.acknowledged(member, granted.received, granted.limit):
-                self._status_s = STATUS_S
-                if out.told_stable < out.stable:
-                    self._watch()
-                self._tell_credit(key, out)
-
-    # Receiving
-
-    def up(self, frame: Frame) -> None:
-        header = frame.headers[-1] if frame.headers else None
-        if isinstance(header, Data):
-            self._receive(frame, header)
-        elif isinstance(header, Ack):
-            self._acknowledged(frame.sender, header)
-        elif isinstance(header, Status):
-            if header.stamp in (0, self._stamp):
-                for sent in header.streams:
-                    self._told(frame.sender, sent)
-        elif isinstance(header, Want):
-            self._asked(frame.sender, header)
-        elif isinstance(header, Repair):
-            self._repaired(header)
-        else:
-            self.pass_up(frame)
-
-    def _admit(self, key: InKey, first: int) -> Incoming | None:
-        """The stream, if its sender is a member of a group that this member is in too. A direct stream starts anew in
-        each range of numbers; every other starts where the membership said, or at its beginning."""
-        sender, group, to = key
-        members = self._members.get(group, frozenset())
-        if sender not in members or self.node.me not in members or to not in (ALL, self.node.me):
-            return None
-        stream = self._in.get(key)
-        if to != ALL:
-            start = first >> DIRECT_RANGE_BITS << DIRECT_RANGE_BITS
-            if stream is not None and stream.next < start:
-                self._drop(key)
-                stream = None
-        else:
-            start = 0
-        if stream is None:
-            if len(self._in) >= STREAMS_MAX:
-                return None
-            stream = self._in[key] = Incoming(start)
-        return stream
-
-    def _receive(self, frame: Frame, data: Data) -> None:
-        if data.stamp != self._stamp and frame.to == ALL:
-            if data.stamp > self._stamp:
-                self._too_early(frame)
-            else:
-                self.duplicates += 1  # of a view that is over, and settled without it
-            return
-        key = (frame.sender, frame.group, frame.to)
-        stream = self._in.get(key)
-        if stream is None or frame.to != ALL:
-            stream = self._admit(key, frame.first)
-            if stream is None:
-                self._too_early(frame)
-                return
-        end = frame.first + frame.count
-        if frame.first < stream.next or frame.first in stream.ahead:
-            self.duplicates += 1
-            self._moved[key] = True  # the acknowledgement was lost, perhaps
-            return
-        if end > stream.known:
-            stream.known = end
-        if frame.first > stream.next or (self._frozen and frame.to == ALL):
-            if len(stream.ahead) < AHEAD_MAX:
-                stream.ahead[frame.first] = (frame, data.offset)
-            if not self._frozen:
-                self._want_later(key, stream)
-            elif self._cut is not None:
-                self._go_on(key, stream)
-            return
-        self._pass(key, stream, frame, data)
-        if stream.ahead:
-            self._go_on(key, stream)
-
-    def _pass(self, key: InKey, stream: Incoming, frame: Frame, data: Data) -> None:
-        cost = frame.size + FRAME_CHARGE_BYTES
-        stream.next = frame.first + frame.count
-        stream.asked = 0
-        stream.end = max(stream.end, data.offset + cost)
-        stream.delivered += cost
-        stream.forget_upto(data.stable)
-        self._moved.setdefault(key, False)
-        if frame.sender != self.node.me and frame.to == ALL:
-            stream.keep(frame)
-            frame = frame.copy()
-        frame.headers.pop()
-        if frame.group == CONTROL:
-            stream.consumed += cost
-        self.pass_up(frame)
-
-    def _go_on(self, key: InKey, stream: Incoming) -> None:
-        """Pass up what came ahead and is due now: while frozen, only as far as the cut."""
-        upto = stream.known
-        if self._frozen and key[2] == ALL:
-            upto = -1 if self._cut is None else self._cut.get(key, -1)
-        while stream.next < upto:
-            found = stream.ahead.pop(stream.next, None)
-            if found is None:
-                break
-            header = found[0].headers[-1]
-            self._pass(key, stream, found[0], header)
-        if not stream.gap:
-            stream.cancel()
-        elif not self._frozen or key[2] != ALL:
-            self._want_later(key, stream)
-        if self._cut is not None:
-            self._check_reached()
-
-    def _told(self, sender: int, sent: Sent) -> None:
-        """A sender's status: learn how far it has gone, ask for what is missing, and answer in any case."""
-        key = (sender, sent.group, sent.to)
-        if sent.to == ALL and self._frozen:
-            return  # the cut will say what counts
-        stream = self._in.get(key) or self._admit(key, sent.next)
-        if stream is None:
-            return
-        if sent.to == ALL or stream.next <= sent.next:
-            stream.known = max(stream.known, sent.next)
-            stream.forget_upto(min(sent.stable, stream.next))
-            if stream.next >= sent.next:
-                stream.end = max(stream.end, sent.offset)
-            self._moved[key] = True
-            if stream.gap and not self._frozen:
-                self._want_later(key, stream)
-
-    # Repair
-
-    def _want_later(self, key: InKey, stream: Incoming) -> None:
-        if stream.want is None and stream.gap:
-            delay_s = min(WANT_S * 2**stream.asked, WANT_S_MAX) * (0.5 + self.ports.random.random())
-            stream.want = self.after(delay_s, lambda: self._want(key, stream))
-
-    def _want(self, key: InKey, stream: Incoming) -> None:
-        stream.want = None
-        if self._in.get(key) is not stream or not stream.gap:
-            return
-        sender, group, to = key
-        target, stop = sender, stream.missing_upto()
-        if self._frozen and to == ALL:
-            if self._cut is None or stream.next >= self._cut.get(key, -1):
-                return
-            target = self._holders.get(key, sender)
-            stop = min(stop, self._cut[key])
-        elif stream.asked >= 3 and to == ALL:
-            others = sorted(self._members.get(group, frozenset()) - {self.node.me, sender})
-            target = self.ports.random.choice(others) if others and stream.asked % 2 else sender
-        stream.asked += 1
-        self.wanted += 1
-        want = Want(sender, group, to, stream.next, max(stop, stream.next + 1))
-        self.pass_down(Frame(sender=self.node.me, to=target, headers=[want]))
-        self._want_later(key, stream)
-
-    def _asked(self, member: int, want: Want) -> None:
-        if want.sender == self.node.me:
-            out = self._out.get((want.group, want.to))
-            if out is None or (want.to != ALL and want.to != member):
-                return
-            for frame in out.frames(want.first, want.stop)[:WANT_FRAMES_MAX]:
-                again = frame.copy()
-                again.to = member if want.to != ALL else ALL
-                if want.to == ALL:
-                    self._wrap(frame, member)
-                else:
-                    self.pass_down(again)
-            return
-        stream = self._in.get((want.sender, want.group, want.to))
-        if stream is not None and want.to == ALL:
-            for frame in stream.frames(want.first, want.stop)[:WANT_FRAMES_MAX]:
-                self._wrap(frame, member)
-
-    def _wrap(self, frame: Frame, member: int) -> None:
-        repair = Repair(self.node.codec.encode(frame))
-        self.pass_down(Frame(sender=self.node.me, to=member, headers=[repair]))
-
-    def _repaired(self, repair: Repair) -> None:
-        try:
-            frame = self.node.codec.decode(repair.frame)
-        except MalformedFrame:
-            return
-        data = frame.headers[-1] if frame.headers else None
-        if isinstance(data, Data) and frame.sender != self.node.me and frame.count:
-            self.repaired += 1
-            self._receive(frame, data)
-
-    def _too_early(self, frame: Frame) -> None:
-        """From somebody who is not a member as far as this one knows yet: its view may be newer than ours."""
-        if len(self._early) < EARLY_MAX:
-            self._early.append(frame)
-        else:
-            self.early_dropped += 1
-
-    def _try_early(self) -> None:
-        early, self._early = self._early, []
-        for frame in early:
-            self.up(frame)
-
-    # Acknowledging
-
-    def settle(self) -> None:
-        while self._echo:
-            echo, self._echo = self._echo, []
-            for frame in echo:
-                self.up(frame.copy())
-        if self._moved:
-            self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        """Grant what moved by a quarter of the window; a status or a duplicate is answered in any case."""
-        share = self.ports.engine.buffer_bytes // max(len(self._in), 1)
-        window = max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
-        granted: dict[int, list[Granted]] = {}
-        for key, forced in self._moved.items():
-            stream = self._in.get(key)
-            if stream is None:
-                continue
-            limit = stream.end - stream.unread + window
-            if forced or limit - stream.granted >= window // 4:
-                stream.granted = max(limit, stream.granted)
-                granted.setdefault(key[0], []).append(Granted(key[1], key[2], stream.next, max(stream.granted, 0)))
-        self._moved.clear()
-        for member, streams in granted.items():
-            for at in range(0, len(streams), STREAMS_PER_FRAME_MAX):
-                ack = Ack(streams[at : at + STREAMS_PER_FRAME_MAX])
-                if member == self.node.me:
-                    self._acknowledged(member, ack)
-                else:
-                    self.pass_down(Frame(sender=self.node.me, to=member, headers=[ack]))
 
     # Views
 
@@ -442,6 +77,8 @@ class Reliable(Layer):
                 self._try_early()
             case Install():
                 self._install(event)
+            case Watch(group, watched):
+                (self._watched.add if watched else self._watched.discard)(group)
             case _:
                 if isinstance(event, JoinGroup):
                     self._wished.add(event.group)
@@ -562,30 +199,3 @@ class Reliable(Layer):
         stream.granted = 0
         stream.ahead.clear()  # of the view that is over; what came early of the new one waits elsewhere
         stream.known = first
-
-    def _drop(self, key: InKey) -> None:
-        stream = self._in.pop(key, None)
-        if stream is not None:
-            stream.cancel()
-        self._moved.pop(key, None)
-
-    def stats(self) -> dict[str, Any]:
-        return {
-            "streams_out": len(self._out),
-            "streams_in": len(self._in),
-            "kept_bytes": sum(out.kept_bytes for out in self._out.values())
-            + sum(stream.kept_bytes for stream in self._in.values()),
-            "room_bytes": min((out.room for out in self._out.values()), default=0),
-            "wanted": self.wanted,
-            "repaired": self.repaired,
-            "duplicates": self.duplicates,
-            "early_dropped": self.early_dropped,
-            "stalls": self.stalls,
-        }
-
-    def validate(self) -> None:
-        assert len(self._in) <= STREAMS_MAX and len(self._early) <= EARLY_MAX
-        for out in self._out.values():
-            out.validate()
-        for stream in self._in.values():
-            stream.validate()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from ...core.errors import PluribusError, Violation
-from ...core.frame import Frame
-from ...core.ids import number_of
+from ...core.frame import Frame, Parents
+from ...core.ids import MessageId, number_of
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ...stack.events import Event, Members, ViewChanged
@@ -14,6 +14,7 @@ from ...wire.bodies import decode_bodies
 from ..chaos import torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
+from ..orders import among, causal, semantic
 from ..views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
 from ..world import World
 from . import Scenario
@@ -23,15 +24,18 @@ TORMENT_S = 20.0
 CALM_S = 30.0
 """Within it all survivors must be in one view, and every message delivered or reported."""
 LAST_ROUNDS = 20
+PROMISES = ("fifo", "causal", "semantic")
+"""Each seed gives each name one of them."""
 
 
 class Player:
     """One member: is in one or two groups, sends numbered bodies, sometimes leaves a group and joins it again."""
 
-    def __init__(self, world: World, history: History, bus: Bus) -> None:
+    def __init__(self, world: World, history: History, bus: Bus, promises: dict[str, str]) -> None:
         self.world = world
         self.history = history
         self.bus = bus
+        self.promises = promises
         self.groups: dict[str, Group] = {}
         self.calm = False
         self._count = 0
@@ -47,13 +51,18 @@ class Player:
             if name is None:
                 return
             bodies = decode_bodies(what.kind, what.bodies, what.count)
-            for at, body in enumerate(bodies, what.first):
-                self.history.add(Happening(now, me, "deliver", name, (what.sender, at), body))
+            answers = next((header for header in what.headers if isinstance(header, Parents)), Parents([]))
+            for place, body in enumerate(bodies):
+                number = (what.sender, what.first + place)
+                parent, orphan = answers.of[place] if answers.of else None, place in answers.orphans
+                delivered = Happening(now, me, "deliver", name, number, body, parent=parent, orphan=orphan)
+                self.history.add(delivered)
                 self.world.note("deliver", self.bus.name, body)
         elif isinstance(what, Members):
             name = self._names.get(what.group)
             if name is not None:
-                self.history.add(Happening(now, me, "view", name, members=what.members))
+                shown = Happening(now, me, "view", name, members=what.members, promises=what.promises)
+                self.history.add(shown)
         elif isinstance(what, ViewChanged):
             chain = (what.lineage, what.epoch)
             view = (what.number, what.leader)
@@ -79,7 +88,8 @@ class Player:
                 raise
 
     async def _join(self, name: str) -> None:
-        group = await self.bus.group(name)
+        order, _, safe = self.promises[name].partition(" ")
+        group = await self.bus.group(name, order=order, safe=bool(safe))
         self.groups[name] = group
         asyncio.create_task(self._read(group))  # noqa: RUF006 - it ends with the group
 
@@ -94,16 +104,27 @@ class Player:
     async def send_one(self, name: str) -> None:
         self._count += 1
         body = f"{self.bus.me}/{self._count}/".encode() * self.world.random.randrange(1, 20)
+        parent = self._parent(name) if self.promises[name] == "semantic" else None
         at = self.world.now
-        sent = await self.groups[name].send(body)
-        self.history.add(Happening(at, self.bus.me, "send", name, sent, body))
+        sent = await self.groups[name].send(body, parent=parent)
+        self.history.add(Happening(at, self.bus.me, "send", name, sent, body, parent=parent))
+
+    def _parent(self, name: str) -> MessageId | None:
+        """Mostly something that happened just now, to anybody: the parent is on its way, or known by hearsay."""
+        random, happenings = self.world.random, self.history.happenings
+        last = happenings[-20:] if random.random() < 0.8 else happenings
+        for h in random.sample(last, min(len(last), 3)):
+            if h.group == name and h.what in ("send", "deliver"):
+                return h.id
+        return None
 
 
 async def play(world: World, history: History) -> None:
     players: dict[int, Player] = {}
+    promises = {name: world.random.choice(PROMISES) for name in NAMES}
 
     async def begin(number: int, bus: Bus) -> None:
-        players[number] = Player(world, history, bus)
+        players[number] = Player(world, history, bus, promises)
 
     for number, host in enumerate(world.hosts):
         if host.bus is not None:
@@ -111,7 +132,10 @@ async def play(world: World, history: History) -> None:
     await torment(world, TORMENT_S, begin)
     for player in players.values():
         player.calm = True
-    await asyncio.sleep(CALM_S)
+    await asyncio.sleep(CALM_S / 2)
+    if not any(bus.primary for bus in world.buses):
+        world.buses[0].force_primary()  # most members of the last primary are gone for good, and somebody knows it
+    await asyncio.sleep(CALM_S / 2)
     for player in players.values():
         if not player.task.done():
             raise Violation(f"{player.bus.me!r} still waits to join or to send {CALM_S:g} s after the last fault")
@@ -132,12 +156,14 @@ async def play(world: World, history: History) -> None:
 
 GROUPS = Scenario(
     "groups",
-    "agreed views and fifo groups under every fault",
+    "agreed views and groups of every order under every fault",
     VIEWS,
     play,
     {
         "integrity": integrity,
-        "fifo": fifo,
+        "fifo": among(fifo, "fifo", "causal", "total"),
+        "causal": causal,
+        "semantic": semantic,
         "validity": validity,
         "view_agreement": view_agreement,
         "view_synchrony": view_synchrony,

@@ -1,0 +1,195 @@
+"""Messages that are larger than a frame: cut at one end, put together at the other.
+
+Theory of operation
+-------------------
+A piece is a message of its stream like any other: numbered, repaired, ordered and paid for from the window. So a large
+message waits for room piece by piece, other messages of the same sender go between its pieces, and no layer below knows
+of it. The message has the number of its last piece and is delivered with it; a parent that it answers stands on that
+piece alone.
+
+Pieces of one message come in order, because streams do. What is out of place (this member joined in the middle) belongs
+to a message that is not for this member.
+
+*Views.* All members of a group that pass through a view together have the same pieces. Those who come in have none. So
+when somebody joins, everybody forgets what is incomplete, and the sender begins again, in the new view: a message is
+delivered by all members of a view or by none. When members only go, nothing is lost but what they had begun.
+
+Bounded: a stream has at most ``LARGE_PER_STREAM_MAX`` such messages under way, of ``BODY_BYTES_MAX`` together. Senders
+wait until theirs is admitted, so receivers, who refuse more, never have to. Pieces wait in the inbox as weightless
+frames until the reader passes them: a reader that does not read closes the window, as ever.
+"""
+
+from __future__ import annotations
+
+from ..core.frame import Frame, Parents, Piece
+from ..core.ids import ALL, MessageId
+from ..core.limits import BODY_BYTES_MAX, LARGE_PER_STREAM_MAX, PATH_BYTES_LOOPBACK
+from ..wire.bodies import BYTES, Kind, decode_bodies, join_bodies
+from .outgoing import Outgoing
+
+Stream = tuple[int, int, int]
+PIECE_OVERHEAD_BYTES = 64
+"""What a piece's own header takes, less the name of its kind."""
+
+
+class Large:
+    """A message on its way out. ``number`` is its identity once the last piece is sent."""
+
+    __slots__ = ("_encoded", "_index", "_kind", "_message", "_out", "_parent", "_restarts", "number")
+
+    def __init__(self, kind: Kind, encoded: bytes, parent: MessageId | None) -> None:
+        self.number: int | None = None
+        self._kind = kind
+        self._encoded = encoded
+        self._parent = parent
+        self._out: Outgoing | None = None
+        self._message = -1
+        self._index = 0
+        self._restarts = 0
+
+    def admitted(self, out: Outgoing, restarts: int) -> bool:
+        """Take a place in the stream, if there is one. A stream that was replaced meanwhile knows nothing of us."""
+        if self._out is out:
+            return True
+        self.end()
+        if out.large and (out.large >= LARGE_PER_STREAM_MAX or out.large_bytes + len(self._encoded) > BODY_BYTES_MAX):
+            return False
+        out.large += 1
+        out.large_bytes += len(self._encoded)
+        self._out, self._message, self._index, self._restarts = out, -1, 0, restarts
+        return True
+
+    def send_some(self, restarts: int) -> None:
+        """Send as many pieces as the window takes, but no more than fill a datagram or a segmented send."""
+        out = self._out
+        assert out is not None, "admitted before"
+        if restarts != self._restarts:
+            self._index, self._restarts = 0, restarts
+        kind_bytes = len(self._kind.encode()) if isinstance(self._kind, str) else 0
+        step = max(out.longest - PIECE_OVERHEAD_BYTES - kind_bytes, 1)
+        total = -(-len(self._encoded) // step)
+        out.close()
+        if self._message < 0:
+            self._message = out.first
+        left = PATH_BYTES_LOOPBACK
+        while self.number is None and left > 0 and out.room > 0:
+            at = self._index * step
+            body = self._encoded[at : at + step]
+            self._index += 1
+            last = self._index == total
+            piece = Piece(self._message, self._index - 1, total, self._kind)
+            number = out.send_piece(piece, body, self._parent if last else None)
+            left -= len(body)
+            if last:
+                self.number = number
+
+    def end(self) -> bool:
+        """Give up the place in the stream; whether others must be told that no more pieces come."""
+        out, self._out = self._out, None
+        if out is None:
+            return False
+        out.large -= 1
+        out.large_bytes -= len(self._encoded)
+        if self.number is None and self._message >= 0:
+            out.abandoned.append(self._message)
+            return True
+        return False
+
+
+class Partial:
+    """A message of which the first pieces are there."""
+
+    __slots__ = ("bodies", "kind", "size", "total")
+
+    def __init__(self, total: int, kind: Kind) -> None:
+        self.total = total
+        self.kind = kind
+        self.size = 0
+        self.bodies: list[bytes] = []
+
+
+class Pieces:
+    """What one group's streams have begun."""
+
+    def __init__(self) -> None:
+        self._streams: dict[Stream, dict[int, Partial]] = {}
+        self.refused = 0
+        """Over the bounds, or not what they say they are."""
+        self.strays = 0
+        """Of messages that began before this member was there."""
+
+    def take(self, frame: Frame, piece: Piece) -> Frame:
+        """What goes to the inbox in place of this piece: the whole message, or a frame that only weighs."""
+        partial = self._add(frame, piece)
+        if partial is None:
+            return _weight(frame)
+        del self._streams[frame.stream][piece.message]
+        return _whole(frame, partial)
+
+    def keep_only(self, members: tuple[int, ...], *, joined: bool) -> None:
+        """The group has these members now. If somebody joined, everybody begins again what was for all."""
+        for stream in [s for s in self._streams if s[0] not in members or (joined and s[2] == ALL)]:
+            del self._streams[stream]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._streams.values()))
+
+    @property
+    def size(self) -> int:
+        return sum(partial.size for begun in self._streams.values() for partial in begun.values())
+
+    def _add(self, frame: Frame, piece: Piece) -> Partial | None:
+        """The message, if this was its last piece."""
+        begun = self._streams.setdefault(frame.stream, {})
+        if piece.total == 0:
+            begun.pop(piece.message, None)
+            return None
+        if piece.index == 0:
+            begun[piece.message] = Partial(piece.total, piece.kind)
+        partial = begun.get(piece.message)
+        if partial is None:
+            self.strays += 1
+            return None
+        body = self._checked(frame, piece, partial, begun)
+        if body is None:
+            del begun[piece.message]
+            self.refused += 1
+            return None
+        partial.bodies.append(body)
+        partial.size += len(body)
+        return partial if len(partial.bodies) == partial.total else None
+
+    @staticmethod
+    def _checked(frame: Frame, piece: Piece, partial: Partial, begun: dict[int, Partial]) -> bytes | None:
+        if (piece.index, piece.total, piece.kind) != (len(partial.bodies), partial.total, partial.kind):
+            return None
+        if frame.count != 1 or frame.kind != BYTES or len(begun) > LARGE_PER_STREAM_MAX:
+            return None
+        body = decode_bodies(BYTES, frame.bodies, 1)[0]
+        fits = sum(other.size for other in begun.values()) + len(body) <= BODY_BYTES_MAX
+        return body if fits and isinstance(body, bytes) else None
+
+
+def _weight(frame: Frame) -> Frame:
+    """No message, but what was taken from the window for it, until the reader passes it."""
+    return Frame(sender=frame.sender, to=frame.to, group=frame.group, first=frame.first, size=frame.size, bodies=[])
+
+
+def _whole(frame: Frame, partial: Partial) -> Frame:
+    encoded = b"".join(partial.bodies)
+    return Frame(
+        sender=frame.sender,
+        to=frame.to,
+        group=frame.group,
+        first=frame.first,
+        count=1,
+        size=frame.size,
+        kind=partial.kind,
+        headers=[header for header in frame.headers if type(header) is Parents],
+        bodies=join_bodies(partial.kind, [encoded]),
+    )
+
+
+def piece_of(frame: Frame) -> Piece | None:
+    """The header of a piece, if the frame is one."""
+    return next((header for header in frame.headers if type(header) is Piece), None)

@@ -1,0 +1,184 @@
+"""Leading: whether a change is needed, whether it is this member's to lead, and the steps of leading it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.limits import VIEW_MEMBERS_MAX
+from .attempt import ENTERING, INVITING, PROPOSING, Attempt
+from .state import ANSWER_S, GATHER_S, PATIENCE_S, RACE_S, REACH_S, REPEAT_S, Known, State
+from .words import (
+    Enter,
+    Invite,
+    Propose,
+    Word,
+)
+
+
+class Leading(State):
+    """The half of ``Membership`` that changes views; the other half lets them be changed."""
+
+    # Whether to lead
+
+    def _look_soon(self, delay_s: float = GATHER_S) -> None:
+        if self._look is None:
+            self._look = self.after(delay_s, self._look_around)
+
+    def _look_around(self) -> None:
+        """Is a change needed, and is it ours to lead?"""
+        self._look = None
+        wait_s = self._not_before - self.ports.clock.now()
+        if wait_s > 0:
+            self._look_soon(wait_s + 0.001)
+            return
+        if self._attempt is not None or self._busy or not self._needed():
+            return
+        if not self._mine_to_lead():
+            self._look_soon(PATIENCE_S * (0.5 + self.ports.random.random()))
+            self._impatient += 1
+            if self._impatient < 3:
+                return
+        self._impatient = 0
+        self._lead()
+
+    _impatient = 0
+
+    def _needed(self) -> bool:
+        members = self._members
+        if self._forced:
+            return True
+        if any(not self._live(member) for member in members):
+            return True
+        if any(self._live(member) and not self._with_us(known) for member, known in self._known.items()):
+            return True
+        if self._groups_differ():
+            return True
+        return not self._primary and self._view.link is None and self._may_found()
+
+    def _with_us(self, known: Known) -> bool:
+        return known.word is None or known.word.view == self._view.ballot
+
+    def _groups_differ(self) -> bool:
+        """Whether the view's rosters are not what members wish, as far as this member knows."""
+        if self._asked_for:
+            return True
+        ballot = self._view.ballot
+        return any(
+            known.word is not None and known.word.wants and known.word.view == ballot and not known.suspected
+            for known in self._known.values()
+        )
+
+    _asked_for: frozenset[int] = frozenset()
+
+    def _mine_to_lead(self) -> bool:
+        """The eldest live member of the best view; views are compared by what everybody tells of its own."""
+        me = self.node.me
+        first = next((member for member in self._members if self._live(member)), me)
+        if first != me and not self._forced:
+            return False
+        if any(not self._live(member) for member in self._members) or self._groups_differ() or self._forced:
+            return True
+        ours = self._rank(self._own_word())
+        theirs = [
+            self._rank(known.word)
+            for member, known in self._known.items()
+            if not known.suspected and known.word is not None and known.word.view != self._view.ballot
+        ]
+        return all(ours > rank for rank in theirs)
+
+    @staticmethod
+    def _rank(word: Word) -> tuple[bool, int, int, int]:
+        return (word.primary, word.epoch, word.size, -word.view[1])
+
+    # Leading
+
+    def _lead(self) -> None:
+        now = self.ports.clock.now()
+        me = self.node.me
+        seen = [self._promised[0], *(known.word.view[0] for known in self._known.values() if known.word is not None)]
+        ballot = (max(seen) + 1, me)
+        everybody = [me, *(member for member in self._known if self._live(member))]
+        ours = [member for member in self._members if member in everybody]
+        invited = (ours + [member for member in everybody if member not in ours])[:VIEW_MEMBERS_MAX]
+        names = {me: self.node.name, **{member: known.name for member, known in self._known.items()}}
+        self._attempt = Attempt(ballot, invited, names, now)
+        self._send_step()
+        self._invited(me, Invite(ballot))
+
+    def _send_step(self) -> None:
+        """Say the present step to everybody who has not answered it; again until they have or time is up."""
+        attempt = self._attempt
+        if attempt is None:
+            return
+        if self._repeat is not None:
+            self._repeat.cancel()
+        self._repeat = self.after(REPEAT_S, self._step_again)
+        for member in attempt.missing():
+            if member != self.node.me:
+                self._say(member, self._step_for(attempt, member))
+
+    def _step_for(self, attempt: Attempt, member: int) -> Any:
+        if attempt.step == INVITING or attempt.proposal is None:
+            return Invite(attempt.ballot)
+        if attempt.step == PROPOSING:
+            return Propose(attempt.proposal, attempt.cuts[member], attempt.delivered[member])
+        return Enter(attempt.ballot)
+
+    def _step_again(self) -> None:
+        self._repeat = None
+        attempt = self._attempt
+        if attempt is None:
+            return
+        waited_s = self.ports.clock.now() - attempt.step_at
+        if attempt.step == INVITING and waited_s > ANSWER_S:
+            for member in attempt.missing():
+                attempt.invited.remove(member)
+            self._answered()
+            return
+        if attempt.step != INVITING and waited_s > REACH_S:
+            if attempt.step == ENTERING:
+                self._attempt = None  # the view is real; who did not enter it hears of it by beats, or is suspected
+            else:
+                self._give_up()
+            return
+        self._send_step()
+
+    def _give_up(self) -> None:
+        """This attempt fails. Wait a little, a random while, so that two leaders do not go on disturbing each other."""
+        self._attempt = None
+        self.attempts_lost += 1
+        if self._repeat is not None:
+            self._repeat.cancel()
+            self._repeat = None
+        self._busy = False
+        self._not_before = self.ports.clock.now() + RACE_S * self.ports.random.random()
+        self._look_soon()
+
+    def _answered(self) -> None:
+        """Somebody answered the present step; if everybody has, go on to the next."""
+        attempt = self._attempt
+        if attempt is None or attempt.missing():
+            return
+        now = self.ports.clock.now()
+        if attempt.step == INVITING:
+            behind = attempt.behind()
+            for member, ballot in behind.items():
+                del attempt.answers[member]
+                self._say_or_do(member, Enter(ballot))
+            if behind:
+                self._send_step()
+                return
+            attempt.propose(self._members, self._founders, now, forced=self._forced)
+            self._forced = False
+            self._send_step()
+            self._proposed(self.node.me, self._step_for(attempt, self.node.me))
+        elif attempt.step == PROPOSING:
+            attempt.enter(now)
+            self._send_step()
+            self._enter()
+        else:
+            self._attempt = None
+            if self._repeat is not None:
+                self._repeat.cancel()
+                self._repeat = None
+            self._look_soon()

@@ -1,0 +1,173 @@
+"""What a member knows: its view, the others, what it promised and remembers, and how it tells of itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...core.frame import Frame
+from ...core.ids import ALL
+from ...core.ports import Timer
+from ...stack.events import (
+    Members,
+    Tell,
+    ViewChanged,
+)
+from ...stack.layer import Layer
+from .attempt import Attempt
+from .words import (
+    NO_BALLOT,
+    Ballot,
+    Invite,
+    Link,
+    Proposal,
+    Propose,
+    Wish,
+    Word,
+)
+
+DISCOVERY_S = 0.3
+"""A member that starts waits so long for others before it founds a primary by itself."""
+GATHER_S = 0.03
+"""Changes that come together are made together."""
+REPEAT_S = 0.06
+ANSWER_S = 0.6
+REACH_S = 2.0
+PATIENCE_S = 3.0
+"""A member that was invited and hears no more for so long looks after itself."""
+RACE_S = 0.3
+ATTEMPTS_REMEMBERED_MAX = 16
+
+
+class Known:
+    """Another process on the bus."""
+
+    __slots__ = ("name", "suspected", "word")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.suspected = False
+        self.word: Word | None = None
+
+
+class State(Layer):
+    """The memory of ``Membership``; ``leading`` and ``layer`` act on it."""
+
+    def __init__(self, founders: int = 1) -> None:
+        self._founders = founders
+        self._known: dict[int, Known] = {}
+        self._wishes: dict[int, Wish] = {}
+        self._left: set[int] = set()
+        self._promised: Ballot = NO_BALLOT
+        self._proposal: Proposal | None = None
+        self._delivered = 0
+        self._agreed = False
+        self._busy = False
+        self._attempt: Attempt | None = None
+        self._last: Link | None = None
+        self._attempts: list[Link] = []
+        self._view = Proposal(NO_BALLOT, [], [], None, [], [])
+        self._primary = False
+        self._look: Timer | None = None
+        self._patience: Timer | None = None
+        self._repeat: Timer | None = None
+        self._not_before = 0.0
+        self._blocked_at = 0.0
+        self._forced = False
+        self.views = 0
+        self.attempts_lost = 0
+        self.flush_s: list[float] = []
+
+    @property
+    def _members(self) -> list[int]:
+        return self._view.members
+
+    def options(self) -> dict[str, Any]:
+        return {} if self._founders == 1 else {"founders": self._founders}
+
+    def _live(self, member: int) -> bool:
+        if member == self.node.me:
+            return True
+        known = self._known.get(member)
+        return known is not None and not known.suspected
+
+    def _may_found(self) -> bool:
+        return self._last is None and not self._attempts and len(self._members) >= self._founders
+
+    # Telling
+
+    def _settle_wishes(self, view: Proposal) -> None:
+        """Which of this member's wishes the view does not show yet."""
+        me = self.node.me
+        shown = {roster.group for roster in view.rosters if me in roster.members}
+        # A group that was left and joined again within one view needs a new view too: it missed messages in between.
+        self._asked_for = frozenset(shown ^ self._wishes.keys()) | (self._left & self._wishes.keys())
+
+    def _show_view(self, view: Proposal, *, continues: bool = False) -> None:
+        names = dict(zip(view.members, view.names, strict=True))
+        members, link = tuple(view.members), view.link
+        chain = (link.lineage, link.epoch) if link is not None else (0, 0)
+        self.tell_up(ViewChanged(*view.ballot, members, link is not None, continues, self._delivered, *chain))
+        self.tell_up(Members(0, members, names, agreed=True))
+        shown = {roster.group for roster in view.rosters}
+        for roster in view.rosters:
+            shown_names = {member: names[member] for member in roster.members}
+            promises = roster.promises
+            self.tell_up(Members(roster.group, tuple(roster.members), shown_names, agreed=True, promises=promises))
+        for group in sorted(self._shown - shown):
+            self.tell_up(Members(group, (), {}, agreed=True))
+        self._shown = shown
+
+    _shown: set[int] = set()  # noqa: RUF012 - replaced, never changed
+
+    def _own_word(self) -> Word:
+        agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot
+        epoch = self._last.epoch if self._last is not None else 0
+        wants = bool(self._asked_for)
+        return Word(self._view.ballot, agreed, len(self._members), epoch, self._primary, self._may_found(), wants)
+
+    def _tell_word(self) -> None:
+        self.tell_down(Tell(msgspec.msgpack.encode(self._own_word())))
+
+    def _say(self, member: int, header: Any) -> None:
+        self.pass_down(Frame(sender=self.node.me, to=member, headers=[header]))
+
+    def _say_or_do(self, member: int, header: Any) -> None:
+        """To another member by a frame; to itself at once, after what is going on."""
+        if member == self.node.me:
+            frame = Frame(sender=member, to=member, headers=[header])
+            self.stimulus(lambda: self.up(frame))
+        else:
+            self._say(member, header)
+
+    def stats(self) -> dict[str, Any]:
+        flushes = sorted(self.flush_s)
+        return {
+            "view": self._view.ballot[0],
+            "members": len(self._members),
+            "primary": self._primary,
+            "views": self.views,
+            "attempts_lost": self.attempts_lost,
+            "flush_s_p95": flushes[int(len(flushes) * 0.95)] if flushes else 0.0,
+        }
+
+    def validate(self) -> None:
+        assert self.node.me in self._members
+        assert self._promised >= self._view.ballot
+        assert not self._agreed or self._proposal is not None
+        assert ALL not in self._members
+
+    # What leading and following ask of each other
+
+    def _look_soon(self, delay_s: float = GATHER_S) -> None:
+        raise NotImplementedError
+
+    def _invited(self, leader: int, invite: Invite) -> None:
+        raise NotImplementedError
+
+    def _proposed(self, leader: int, propose: Propose) -> None:
+        raise NotImplementedError
+
+    def _enter(self) -> None:
+        raise NotImplementedError

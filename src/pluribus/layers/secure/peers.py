@@ -1,0 +1,55 @@
+"""Another member, as far as sealing goes."""
+
+from __future__ import annotations
+
+from ...core.frame import Frame
+from ...core.limits import HELD_PER_STRANGER_MAX
+from .headers import Hello
+from .keys import AESGCM, Keys
+from .replay import ReplayWindow
+
+
+class Peer:
+    """Keys and windows with one member. A *stranger* knew the bus secret once; *proven*, it is there now."""
+
+    __slots__ = (
+        "bus_cipher",
+        "bus_window",
+        "challenge",
+        "heard_at",
+        "held",
+        "hello",
+        "incoming",
+        "knows_us",
+        "outgoing",
+        "pair_window",
+        "proven",
+        "tries",
+    )
+
+    def __init__(self, member: int, hello: Hello, keys: Keys, challenge: int, now: float) -> None:
+        """Raises ``BadKey`` if no key can be agreed."""
+        self.hello = hello
+        self.bus_cipher: AESGCM = keys.bus_cipher(member)
+        self.outgoing, self.incoming = keys.pair_ciphers(member, hello.public)
+        self.bus_window = ReplayWindow()
+        self.pair_window = ReplayWindow()
+        self.challenge = challenge
+        self.proven = False
+        self.knows_us = False
+        """It sealed something for us, so it has our public key."""
+        self.tries = 0
+        self.heard_at = now
+        self.held: list[tuple[int, Frame]] = []
+
+    def hold(self, counter: int, frame: Frame) -> None:
+        """Until it is proven; of a crowd the latest are kept."""
+        self.held.append((counter, frame))
+        del self.held[:-HELD_PER_STRANGER_MAX]
+
+    def prove(self, counter: int) -> list[Frame]:
+        """It answered our challenge by a frame with this counter: what it sent shortly before that may go up."""
+        self.proven = True
+        self.bus_window.begin_at(counter)
+        held, self.held = self.held, []
+        return [frame for sent, frame in held if self.bus_window.near(sent)]

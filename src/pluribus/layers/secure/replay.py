@@ -1,0 +1,42 @@
+"""Which counters have been seen: a frame is accepted once, also when frames overtake each other."""
+
+from __future__ import annotations
+
+from ...core.limits import REPLAY_WINDOW
+
+_MASK = (1 << REPLAY_WINDOW) - 1
+
+
+class ReplayWindow:
+    """The highest counter and a bitmap of those below it; what is further back counts as seen (as in RFC 4303)."""
+
+    __slots__ = ("_seen", "_top")
+
+    def __init__(self, top: int = 0) -> None:
+        """Everything from ``top`` on is new, and what is within the window below it."""
+        self._top = top
+        self._seen = 0
+
+    def fresh(self, counter: int) -> bool:
+        """Whether this counter may still come. Asked before a frame is opened, because it is cheap."""
+        behind = self._top - counter
+        return behind < 0 or (behind < REPLAY_WINDOW and not self._seen >> behind & 1)
+
+    def note(self, counter: int) -> None:
+        """A frame with this counter was opened: only now is the counter believed."""
+        ahead = counter - self._top
+        if ahead <= 0:
+            self._seen |= 1 << -ahead
+        else:
+            self._seen = (self._seen << ahead | 1) & _MASK if ahead < REPLAY_WINDOW else 1
+            self._top = counter
+
+    def begin_at(self, counter: int) -> None:
+        """Nothing from before the window that ends here is accepted any more."""
+        if counter > self._top:
+            self.note(counter)
+            self._seen &= ~1
+
+    def near(self, counter: int) -> bool:
+        """Whether the window reaches back so far."""
+        return self._top - counter < REPLAY_WINDOW

@@ -1,0 +1,114 @@
+"""Checkers of causal and semantic order, and how a checker is kept to the groups that it is about."""
+
+from __future__ import annotations
+
+from ..core.errors import Violation
+from ..core.ids import MemberId, MessageId
+from .checkers import Checker
+from .history import History
+from .views import ViewKey
+
+
+def groups_of(history: History, *words: str) -> frozenset[str]:
+    """The groups whose members were promised one of these."""
+    return frozenset(h.group for h in history.of("view") if any(word in words for word in h.promises.split()))
+
+
+def among(check: Checker, *words: str) -> Checker:
+    """The checker for groups that were promised one of these alone; it sees nothing of the others."""
+
+    def checked(history: History) -> int:
+        groups = groups_of(history, *words)
+        part = History()
+        part.happenings = [h for h in history.happenings if not h.group or h.group in groups]
+        return check(part)
+
+    return checked
+
+
+def causal(history: History) -> int:
+    """No member delivers a message before one that its sender had delivered, in the same view, when it sent it.
+
+    The sender's order among its own messages is the fifo checker's. A message that was sent when one view ended may
+    travel in the next one; what its sender had delivered before then is no cause there, because the view was finished.
+    """
+    groups = groups_of(history, "causal")
+    view: dict[int, ViewKey] = {}
+    latest: dict[tuple[int, str], dict[int, int]] = {}
+    causes: dict[tuple[str, MessageId], tuple[ViewKey | None, dict[int, int]]] = {}
+    checks = 0
+    for h in history.happenings:
+        if h.what == "bus":
+            view[h.member] = (h.id, h.members)
+            for group in groups:
+                latest[(h.member, group)] = {}
+        elif h.group in groups and h.what == "send":
+            causes[(h.group, h.id)] = (view.get(h.member), latest.get((h.member, h.group), {}).copy())
+        elif h.group in groups and h.what == "deliver":
+            mine = latest.setdefault((h.member, h.group), {})
+            then, needed = causes.get((h.group, h.id), (None, {}))
+            if then is not None and then == view.get(h.member):
+                for sender, number in needed.items():
+                    checks += 1
+                    if mine.get(sender, -1) < number:
+                        raise Violation(
+                            f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r} at {h.at:.6f} before "
+                            f"{(sender, number)}, which its sender had delivered when it sent it"
+                        )
+            mine[h.id[0]] = h.id[1]
+    return checks
+
+
+def semantic(history: History) -> int:
+    """No member delivers a message before the one that it answers, unless it is marked as an orphan; and it is marked
+    only if that one was not delivered.
+
+    A member that was not there when the parent was delivered gets the answer alone, unmarked: the parent is not lost.
+    One that left the group and came back is new to it.
+    """
+    groups = groups_of(history, "semantic")
+    parents = {(h.group, h.id): h.parent for h in history.of("send") if h.group in groups}
+    places = _places(history, groups)
+    view: dict[int, ViewKey] = {}
+    had: dict[tuple[int, str], set[MessageId]] = {}
+    orphaned: set[tuple[int, str, MessageId, ViewKey | None]] = set()
+    checks = 0
+    for h in history.happenings:
+        if h.what == "bus":
+            view[h.member] = (h.id, h.members)
+        elif h.what == "view" and h.member not in h.members:
+            had.pop((h.member, h.group), None)
+        if h.what != "deliver" or h.group not in groups:
+            continue
+        here = view.get(h.member)
+        where = f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r} at {h.at:.6f}"
+        mine = had.setdefault((h.member, h.group), set())
+        mine.add(h.id)
+        if (h.member, h.group, h.id, here) in orphaned:
+            raise Violation(f"{where} after an answer to it, which was marked as an orphan")
+        if h.parent != parents.get((h.group, h.id), h.parent):
+            raise Violation(f"{where} as an answer to {h.parent}, which it is not")
+        if h.parent is None:
+            continue
+        checks += 1
+        if h.orphan:
+            if h.parent in mine:
+                raise Violation(f"{where} as an orphan, after its parent {h.parent}")
+            orphaned.add((h.member, h.group, h.parent, here))
+        elif h.parent not in mine:
+            seen = places.get((h.group, h.parent), set())
+            if not seen or here in seen:
+                raise Violation(f"{where} before its parent {h.parent}")
+    return checks
+
+
+def _places(history: History, groups: frozenset[str]) -> dict[tuple[str, MessageId], set[ViewKey]]:
+    """By message: the views in which anybody delivered it."""
+    found: dict[tuple[str, MessageId], set[ViewKey]] = {}
+    view: dict[int, ViewKey] = {}
+    for h in history.happenings:
+        if h.what == "bus":
+            view[h.member] = (h.id, h.members)
+        elif h.what == "deliver" and h.group in groups and h.member in view:
+            found.setdefault((h.group, h.id), set()).add(view[h.member])
+    return found
