@@ -36,6 +36,7 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
     trips: dict[str, list[float]] = {}
     with carried() as nats:
         urls: dict[str, Callable[[], str]] = {
+            "inproc": lambda: "inproc://bench",
             "udp": lambda: f"udp://127.0.0.1:{free_port()}/bench",
             "multicast": lambda: f"multicast://bench-{free_port()}",
             "tcp": lambda: f"tcp://127.0.0.1:{free_port()}/bench",
@@ -47,6 +48,7 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
                 progress(f"run {attempt + 1} of {runs}: limits at {size} B")
                 rates.setdefault(("batched limit", size), []).append(batched(count, size))
                 rates.setdefault(("raw udp", size), []).append(raw(count // RAW_SHARE, size))
+                rates.setdefault(("raw tcp", size), []).append(raw_tcp(count // RAW_SHARE, size))
                 for name, url in urls.items():
                     progress(f"run {attempt + 1} of {runs}: {name} at {size} B")
                     rate, lost = group_rate(url(), count if name != "nats" else count // RAW_SHARE, size)
@@ -55,6 +57,7 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
                         progress(f"{name} lost {lost} messages of {count}")
             rounds = ROUNDS // share
             progress(f"run {attempt + 1} of {runs}: round trips")
+            trips.setdefault("raw udp", []).extend(raw_trips(rounds))
             trips.setdefault("asyncio udp", []).extend(asyncio_trips(rounds))
             for name, url in urls.items():
                 trips.setdefault(name, []).extend(group_trips(url(), rounds))
@@ -91,10 +94,25 @@ def raw(count: int, size: int) -> float:
     return float(measure(roles, 1)[0])
 
 
+def raw_tcp(count: int, size: int) -> float:
+    port = free_port()
+    shape = (port, count, size)
+    return float(measure([(limits.raw_tcp_receiver, shape), (limits.raw_tcp_sender, shape)], 1)[0])
+
+
 def group_rate(url: str, count: int, size: int) -> tuple[float, int]:
     """Messages a second at the receiver's application, and how many were lost on the way."""
-    rate, lost = measure([(members.receiver, (url, count)), (members.sender, (url, count, size))], 1)[0]
+    roles: list[Role] = [(members.receiver, (url, count)), (members.sender, (url, count, size))]
+    if url.startswith("inproc:"):
+        roles = [(members.both, (url, count, size))]
+    rate, lost = measure(roles, 1)[0]
     return float(rate), int(lost)
+
+
+def raw_trips(rounds: int) -> list[float]:
+    port = free_port()
+    roles: list[Role] = [(limits.raw_echo, (port, rounds)), (limits.raw_ping, (port, rounds, 100, PACE_S))]
+    return list(measure(roles, 1)[0])
 
 
 def asyncio_trips(rounds: int) -> list[float]:
@@ -104,7 +122,11 @@ def asyncio_trips(rounds: int) -> list[float]:
 
 
 def group_trips(url: str, rounds: int) -> list[float]:
-    return list(measure([(members.echo, (url,)), (members.ping, (url, rounds, 100, PACE_S))], 1)[0])
+    shape = (url, rounds, 100, PACE_S)
+    roles: list[Role] = [(members.echo, (url,)), (members.ping, shape)]
+    if url.startswith("inproc:"):
+        roles = [(members.echo_and_ping, shape)]
+    return list(measure(roles, 1)[0])
 
 
 def percentile(values: list[float], percent: float) -> float:

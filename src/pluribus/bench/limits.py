@@ -2,7 +2,7 @@
 
 ``batched``  what batching buys in plain CPython: one msgpack frame a datagram, an acknowledgement a frame, a window; no
              identities, no views, no repair. The stack's cost is what it adds to this.
-``raw``      one blocking system call a message, the floor.
+``raw``      one blocking system call a message, the floor; over UDP and TCP.
 ``asyncio``  a DatagramProtocol on the standard loop: the round trip that users know.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import msgspec
@@ -171,6 +171,52 @@ def raw_sender(together: Together, port: int, count: int, size: int) -> None:
     together.wait()
     for _ in range(count):
         sock.send(payload)
+
+
+def raw_tcp_receiver(together: Together, port: int, count: int, size: int) -> None:
+    with socket.create_server((_LOOPBACK, port)) as listener:
+        together.wait()
+        connection, _ = listener.accept()
+        with connection:
+            left, started = count * size, 0.0
+            while left > 0:
+                data = connection.recv(1 << 16)
+                if not data:
+                    return  # the sender failed, and says so itself
+                started = started or perf_counter()
+                left -= len(data)
+            together.answer(count / (perf_counter() - started))
+
+
+def raw_tcp_sender(together: Together, port: int, count: int, size: int) -> None:
+    together.wait()
+    with socket.create_connection((_LOOPBACK, port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        payload = b"x" * size
+        for _ in range(count):
+            connection.sendall(payload)
+
+
+def raw_echo(together: Together, port: int, rounds: int) -> None:
+    sock = _udp(port)
+    together.wait()
+    for _ in range(rounds):
+        data, peer = sock.recvfrom(65_535)
+        sock.sendto(data, peer)
+
+
+def raw_ping(together: Together, port: int, rounds: int, size: int, pace_s: float) -> None:
+    """Answers the round trips in µs of two blocking sockets."""
+    sock = _udp(0, (_LOOPBACK, port))
+    together.wait()
+    payload, trips = b"x" * size, []
+    for _ in range(rounds):
+        started = perf_counter()
+        sock.send(payload)
+        sock.recv(65_535)
+        trips.append((perf_counter() - started) * 1e6)
+        sleep(max(0.0, pace_s - (perf_counter() - started)))
+    together.answer(trips)
 
 
 class _Echo(asyncio.DatagramProtocol):

@@ -1,8 +1,12 @@
-"""Members of a group as benchmark processes: they use the public API as a user would, and nothing else."""
+"""Members of a group as benchmark processes: they use the public API as a user would, and nothing else.
+
+Members of an in-process bus are two tasks of one process; everywhere else each is a process of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 import pluribus
@@ -11,72 +15,107 @@ from .processes import Together
 
 GROUP = "bench"
 
+Start = Callable[[], Awaitable[object]]
+"""The start line: returns when everybody is there. A member that waits at it still answers the others."""
+
+
+def _start_of(together: Together) -> Start:
+    return lambda: asyncio.to_thread(together.wait)
+
 
 def receiver(together: Together, url: str, count: int) -> None:
-    """Answers messages a second, from the first to the last, reading body, sender and id of each."""
-
     async def main() -> None:
-        async with pluribus.connect(url, name="receiver") as bus:
-            group = await bus.group(GROUP)
-            await group.wait_for(2, timeout=30)
-            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
-            got, started = 0, 0.0
-            async for message in group:
-                if not got:
-                    started = perf_counter()
-                got += 1
-                message.body, message.sender, message.id  # noqa: B018 - reading them is part of what is measured
-                if got == count:
-                    break
-            seconds = perf_counter() - started
-            lost = bus.stats()["window"]["lost"]
-            together.answer((count / seconds, lost))
+        together.answer(await _receive(url, count, _start_of(together)))
 
     pluribus.run(main())
 
 
 def sender(together: Together, url: str, count: int, size: int) -> None:
+    pluribus.run(_send(url, count, size, _start_of(together)))
+
+
+def both(together: Together, url: str, count: int, size: int) -> None:
     async def main() -> None:
-        async with pluribus.connect(url, name="sender") as bus:
-            group = await bus.group(GROUP, own=False)
-            await group.wait_for(2, timeout=30)
-            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
-            body = b"x" * size
-            for _ in range(count):
-                await group.send(body)
-            while len(group.view) > 1:  # noqa: ASYNC110 - stay until the receiver has everything and leaves
-                await asyncio.sleep(0.01)
+        together.wait()
+        line = asyncio.Barrier(2)
+        answer, _ = await asyncio.gather(_receive(url, count, line.wait), _send(url, count, size, line.wait))
+        together.answer(answer)
 
     pluribus.run(main())
 
 
 def echo(together: Together, url: str) -> None:
-    async def main() -> None:
-        async with pluribus.connect(url, name="echo") as bus:
-            group = await bus.group(GROUP, own=False)
-            await group.wait_for(2, timeout=30)
-            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
-            async for message in group:
-                await group.send(message.body)
-
-    pluribus.run(main())
+    pluribus.run(_echo(url, _start_of(together)))
 
 
 def ping(together: Together, url: str, rounds: int, size: int, pace_s: float) -> None:
-    """Answers the round trips in µs, one at a time at a steady pace."""
-
     async def main() -> None:
-        async with pluribus.connect(url, name="ping") as bus:
-            group = await bus.group(GROUP, own=False)
-            await group.wait_for(2, timeout=30)
-            await asyncio.to_thread(together.wait)  # a member that waits still answers the other
-            body, trips = b"x" * size, []
-            for _ in range(rounds):
-                started = perf_counter()
-                await group.send(body)
-                await group.receive()
-                trips.append((perf_counter() - started) * 1e6)
-                await asyncio.sleep(max(0.0, pace_s - (perf_counter() - started)))
-            together.answer(trips)
+        together.answer(await _ping(url, rounds, size, pace_s, _start_of(together)))
 
     pluribus.run(main())
+
+
+def echo_and_ping(together: Together, url: str, rounds: int, size: int, pace_s: float) -> None:
+    async def main() -> None:
+        together.wait()
+        line = asyncio.Barrier(2)
+        echoing = asyncio.create_task(_echo(url, line.wait))
+        together.answer(await _ping(url, rounds, size, pace_s, line.wait))
+        echoing.cancel()
+
+    pluribus.run(main())
+
+
+async def _receive(url: str, count: int, start: Start) -> tuple[float, int]:
+    """Messages a second, from the first to the last, reading body, sender and id of each; and how many were lost."""
+    async with pluribus.connect(url, name="receiver") as bus:
+        group = await bus.group(GROUP)
+        await group.wait_for(2, timeout=30)
+        await start()
+        got, started = 0, 0.0
+        async for message in group:
+            if not got:
+                started = perf_counter()
+            got += 1
+            message.body, message.sender, message.id  # noqa: B018 - reading them is part of what is measured
+            if got == count:
+                break
+        seconds = perf_counter() - started
+        return count / seconds, int(bus.stats()["window"]["lost"])
+
+
+async def _send(url: str, count: int, size: int, start: Start) -> None:
+    async with pluribus.connect(url, name="sender") as bus:
+        group = await bus.group(GROUP, own=False)
+        await group.wait_for(2, timeout=30)
+        await start()
+        body = b"x" * size
+        for _ in range(count):
+            await group.send(body)
+        while len(group.view) > 1:  # noqa: ASYNC110 - stay until the receiver has everything and leaves
+            await asyncio.sleep(0.01)
+
+
+async def _echo(url: str, start: Start) -> None:
+    async with pluribus.connect(url, name="echo") as bus:
+        group = await bus.group(GROUP, own=False)
+        await group.wait_for(2, timeout=30)
+        await start()
+        async for message in group:
+            await group.send(message.body)
+
+
+async def _ping(url: str, rounds: int, size: int, pace_s: float, start: Start) -> list[float]:
+    """The round trips in µs, one at a time at a steady pace."""
+    async with pluribus.connect(url, name="ping") as bus:
+        group = await bus.group(GROUP, own=False)
+        await group.wait_for(2, timeout=30)
+        await start()
+        body, trips = b"x" * size, []
+        for _ in range(rounds):
+            started = perf_counter()
+            await group.send(body)
+            await group.receive()
+            trips.append((perf_counter() - started) * 1e6)
+            await asyncio.sleep(max(0.0, pace_s - (perf_counter() - started)))
+        return trips
