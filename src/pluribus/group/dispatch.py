@@ -43,10 +43,12 @@ class Dispatch(Layer):
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._leaving: list[Channel] = []
+        self._paused: dict[int, str] = {}
         self._open: dict[int, Channel] = {}
         self._numbers = Numbers()
         self._scheduled = False
         self.unwanted = 0
+        self.given_up = 0
 
     def join(self, name: str, *, own: bool = True, promises: str = "none") -> Channel:
         """Become a member of a group; the channel is live at once, its view follows."""
@@ -56,6 +58,7 @@ class Dispatch(Layer):
             me, path = MemberId(self.node.me), self.ports.engine.path_bytes
             channel = Channel(name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own)
             self.channels[number] = channel
+            channel.pause(self._paused.get(number, ""))
             try:
                 self.stimulus(lambda: self.tell_down(JoinGroup(number, name, own, channel.out.first, promises)))
             except PluribusError:  # one group too many: it was not joined, and the next try must say so again
@@ -82,6 +85,9 @@ class Dispatch(Layer):
 
     def _part(self, channel: Channel) -> None:
         channel.close_batches()
+        self._open.pop(channel.number, None)
+        self.given_up += len(channel.out.pending)  # paused: there is no primary to send it to
+        channel.out.pending.clear()
         while channel.inbox:
             frame = channel.inbox.popleft()
             self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
@@ -114,15 +120,17 @@ class Dispatch(Layer):
             channel.close_batches()
 
     def up(self, frame: Frame) -> None:
-        if self.observe is not None:
-            self.observe(frame)
         channel = self.channels.get(frame.group)
         if channel is None or not frame.count:
             self.unwanted += 1
+            if self.observe is not None:
+                self.observe(frame)
             if frame.count:
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
             return
-        channel.arrived(frame)
+        frame = channel.arrived(frame)
+        if self.observe is not None:
+            self.observe(frame)
 
     def event_up(self, event: Event) -> None:
         if self.observe is not None:
@@ -142,6 +150,9 @@ class Dispatch(Layer):
         elif isinstance(event, ViewChanged):
             self.view = event
         elif isinstance(event, Paused):
+            self._paused.pop(event.group, None)
+            if event.reason:
+                self._paused[event.group] = event.reason
             channel = self.channels.get(event.group)
             if channel is not None:
                 channel.pause(event.reason)
@@ -170,6 +181,7 @@ class Dispatch(Layer):
         return {
             "channels": len(self.channels),
             "unwanted": self.unwanted,
+            "given_up": self.given_up,
             "malformed": sum(channel.malformed for channel in self.channels.values()),
             "inbox_frames": sum(len(channel.inbox) for channel in self.channels.values()),
             "large_begun": sum(len(channel.pieces) for channel in self.channels.values()),

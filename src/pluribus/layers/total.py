@@ -227,7 +227,7 @@ class Total(Layer):
     def _view_changed(self, view: ViewChanged) -> None:
         if self._primary:
             self._finish(view.delivered, everything=view.continues)
-            self._drop_all()
+        self._drop_all()
         self._queue.clear()
         self._to_order.clear()
         self._to_ask.clear()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ..core.errors import Violation
 from ..core.ids import MemberId, MessageId
 from .history import History
+from .orders import groups_of
 from .views import ViewKey, stays, together
 
 Place = tuple[str, MessageId]
 
 
-def total(history: History, groups: frozenset[str]) -> int:
+def total(history: History) -> int:
     """Members that leave a view together delivered what both delivered, of all groups, in the same order."""
     checks = 0
-    sequences = _sequences(history, groups)
+    sequences = _sequences(history, groups_of(history, "total"))
     for passage in together(history):
         first, *rest = passage
         theirs = sequences[(first.member, first.key)]
@@ -31,11 +34,12 @@ def total(history: History, groups: frozenset[str]) -> int:
     return checks
 
 
-def safe(history: History, groups: frozenset[str]) -> int:
+def safe(history: History) -> int:
     """Uniform: of two members of a view, whether they survived it or not, one delivered a beginning of what the other
     did, as far as groups that both are in go."""
     checks = 0
     by_view: dict[ViewKey, list[int]] = {}
+    groups = groups_of(history, "safe")
     sequences = _sequences(history, groups)
     shown: dict[tuple[int, ViewKey], dict[str, tuple[int, ...]]] = {}
     for stay in stays(history):
@@ -62,7 +66,7 @@ def safe(history: History, groups: frozenset[str]) -> int:
     return checks
 
 
-def _sequences(history: History, groups: frozenset[str]) -> dict[tuple[int, ViewKey], list[Place]]:
+def _sequences(history: History, groups: Collection[str]) -> dict[tuple[int, ViewKey], list[Place]]:
     """By member and view: what it delivered in these groups, in one sequence."""
     found: dict[tuple[int, ViewKey], list[Place]] = {}
     now: dict[int, ViewKey] = {}

@@ -15,6 +15,7 @@ from ..chaos import torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
 from ..orders import among, causal, semantic
+from ..totals import safe, total
 from ..views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
 from ..world import World
 from . import Scenario
@@ -24,7 +25,7 @@ TORMENT_S = 20.0
 CALM_S = 30.0
 """Within it all survivors must be in one view, and every message delivered or reported."""
 LAST_ROUNDS = 20
-PROMISES = ("fifo", "causal", "semantic")
+PROMISES = ("fifo", "causal", "semantic", "total", "total safe")
 """Each seed gives each name one of them."""
 
 
@@ -163,8 +164,10 @@ GROUPS = Scenario(
         "integrity": integrity,
         "fifo": among(fifo, "fifo", "causal", "total"),
         "causal": causal,
+        "total": total,
+        "safe": safe,
         "semantic": semantic,
-        "validity": validity,
+        "validity": among(validity, "fifo", "causal", "semantic"),
         "view_agreement": view_agreement,
         "view_synchrony": view_synchrony,
         "sent_by_members": sent_by_members,
