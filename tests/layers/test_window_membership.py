@@ -110,3 +110,27 @@ def test_streams_end_with_the_membership():
     a.leave()
     assert a.stats("window")["streams_out"] == a.stats("window")["streams_in"] == 0
     a.stack.validate()
+
+
+def test_what_was_sent_while_a_member_was_out_of_its_senders_sight_is_not_lost():
+    """One side lost sight of the other: it went on alone, and what it said meanwhile was for nobody else."""
+    medium, a, b = pair()
+    a.send(b"before")
+    a.turn()
+    medium.deliver()
+    medium.lose = lambda data, source, target: target == ("a", 0)
+    medium.run(SILENCE_S + 3)
+    assert len(a.channel.view) == 1 and len(b.channel.view) == 2
+    for _ in range(5_000):
+        a.send(BODY)
+        a.turn()
+    medium.lose = lambda data, source, target: False
+    medium.run(3.0)
+    assert len(a.channel.view) == 2
+    a.send(b"after")
+    a.turn()
+    medium.deliver()
+    b.read()
+    assert b.bodies == [b"before", b"after"]
+    assert b.window.lost == b.window.late == 0
+    b.stack.validate()
