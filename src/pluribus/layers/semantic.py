@@ -441,7 +441,7 @@ class Semantic(Layer):
         for sender, stream in group.streams.items():
             spans = stream.runs if stream.start == stream.next else [*stream.runs, (stream.start, stream.next - 1)]
             if spans:
-                found[sender] = list(without(spans, held.get(sender, [])))
+                found[sender] = list(without(united(spans), held.get(sender, [])))
         return found
 
     def adopt_intervals(self, number: int, delivered: dict[int, list[Span]]) -> None:
