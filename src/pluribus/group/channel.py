@@ -126,8 +126,11 @@ class Channel:
         if frame.sender == self.me and not self.own:
             self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
             return
-        piece = piece_of(frame) if frame.headers else None
-        self.inbox.append(frame if piece is None else self.pieces.take(frame, piece))
+        if frame.headers:
+            piece = piece_of(frame)
+            if piece is not None:
+                frame = self.pieces.take(frame, piece)
+        self.inbox.append(frame)
         self.on_arrival()
 
     def take(self) -> Iterator[Message]:

@@ -120,17 +120,15 @@ class Dispatch(Layer):
             channel.close_batches()
 
     def up(self, frame: Frame) -> None:
+        if self.observe is not None:
+            self.observe(frame)
         channel = self.channels.get(frame.group)
         if channel is None or not frame.count:
             self.unwanted += 1
-            if self.observe is not None:
-                self.observe(frame)
             if frame.count:
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
             return
-        frame = channel.arrived(frame)
-        if self.observe is not None:
-            self.observe(frame)
+        channel.arrived(frame)
 
     def event_up(self, event: Event) -> None:
         if self.observe is not None:

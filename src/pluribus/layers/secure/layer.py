@@ -99,6 +99,8 @@ class Secure(Layer):
         self._counter = 0
         self._peers: dict[int, Peer] = {}
         self._strangers: dict[int, Peer] = {}
+        self._forgotten: dict[int, int] = {}
+        """By member: the highest counter that was accepted of it."""
         self._rings = Keyrings()
         self._with_views = False
         self._waiting: list[Frame] = []
@@ -244,7 +246,8 @@ class Secure(Layer):
             return None
         try:
             challenge = self.ports.random.getrandbits(62) | 1
-            peer = Peer(member, hello, self._keys, challenge, self.ports.clock.now())
+            after = self._forgotten.get(member, 0)
+            peer = Peer(member, hello, self._keys, challenge, self.ports.clock.now(), after)
         except BadKey:
             self._refuse(member, "its public key is of no use")
             return None
@@ -286,6 +289,7 @@ class Secure(Layer):
         if len(self._peers) >= PEERS_MAX:
             return
         held = peer.prove(counter)
+        self._forgotten.pop(member, None)
         self._strangers.pop(member, None)
         self._peers[member] = peer
         for frame in held:
@@ -350,7 +354,9 @@ class Secure(Layer):
     def _forget(self, event: Addresses) -> None:
         before = self.ports.clock.now() - FORGET_S
         for member in [m for m, peer in self._peers.items() if m not in event.addresses and peer.heard_at < before]:
-            del self._peers[member]
+            self._forgotten[member] = self._peers.pop(member).highest
+        while len(self._forgotten) > PEERS_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
 
     # Refusing
 
@@ -380,7 +386,8 @@ class Secure(Layer):
         assert not self._peers.keys() & self._strangers.keys()
         assert all(peer.proven and not peer.held for peer in self._peers.values())
         assert not any(peer.proven for peer in self._strangers.values())
-        assert len(self._strangers) <= STRANGERS_MAX and len(self._peers) <= PEERS_MAX
+        assert len(self._strangers) <= STRANGERS_MAX and len(self._peers) <= PEERS_MAX >= len(self._forgotten)
+        assert not self._peers.keys() & self._forgotten.keys()
         assert len(self._waiting) <= HELD_FRAMES_MAX and len(self._unknown) <= HELD_FRAMES_MAX
         assert not self._waiting or (self._with_views and self._rings.current is None)
         self._rings.validate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.frame import Frame
-from ...core.limits import HELD_PER_STRANGER_MAX
+from ...core.limits import HELD_PER_STRANGER_MAX, REPLAY_WINDOW
 from .headers import Hello
 from .keys import AESGCM, Keys
 from .replay import ReplayWindow
@@ -27,13 +27,13 @@ class Peer:
         "tries",
     )
 
-    def __init__(self, member: int, hello: Hello, keys: Keys, challenge: int, now: float) -> None:
-        """Raises ``BadKey`` if no key can be agreed."""
+    def __init__(self, member: int, hello: Hello, keys: Keys, challenge: int, now: float, after: int = 0) -> None:
+        """``after`` is the highest counter that was ever accepted of it. Raises ``BadKey`` if no key can be agreed."""
         self.hello = hello
         self.bus_cipher: AESGCM = keys.bus_cipher(member)
         self.outgoing, self.incoming = keys.pair_ciphers(member, hello.public)
-        self.bus_window = ReplayWindow()
-        self.pair_window = ReplayWindow()
+        self.bus_window = ReplayWindow(after)
+        self.pair_window = ReplayWindow(after)
         self.challenge = challenge
         self.proven = False
         self.knows_us = False
@@ -48,8 +48,14 @@ class Peer:
         del self.held[:-HELD_PER_STRANGER_MAX]
 
     def prove(self, counter: int) -> list[Frame]:
-        """It answered our challenge by a frame with this counter: what it sent shortly before that may go up."""
+        """It answered our challenge by a frame with this counter. What we hold of it goes up, if it is not old; what
+        was sent before and comes later does not, because it may be a recording."""
         self.proven = True
-        self.bus_window.begin_at(counter)
+        self.bus_window.close(counter)
+        self.pair_window.close(counter)
         held, self.held = self.held, []
-        return [frame for sent, frame in held if self.bus_window.near(sent)]
+        return [frame for sent, frame in held if counter - sent < REPLAY_WINDOW]
+
+    @property
+    def highest(self) -> int:
+        return max(self.bus_window.top, self.pair_window.top)

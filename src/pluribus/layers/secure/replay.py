@@ -12,10 +12,14 @@ class ReplayWindow:
 
     __slots__ = ("_seen", "_top")
 
-    def __init__(self, top: int = 0) -> None:
-        """Everything from ``top`` on is new, and what is within the window below it."""
-        self._top = top
-        self._seen = 0
+    def __init__(self, after: int = 0) -> None:
+        """Everything up to ``after`` counts as seen."""
+        self._top = after
+        self._seen = _MASK
+
+    @property
+    def top(self) -> int:
+        return self._top
 
     def fresh(self, counter: int) -> bool:
         """Whether this counter may still come. Asked before a frame is opened, because it is cheap."""
@@ -31,12 +35,7 @@ class ReplayWindow:
             self._seen = (self._seen << ahead | 1) & _MASK if ahead < REPLAY_WINDOW else 1
             self._top = counter
 
-    def begin_at(self, counter: int) -> None:
-        """Nothing from before the window that ends here is accepted any more."""
-        if counter > self._top:
-            self.note(counter)
-            self._seen &= ~1
-
-    def near(self, counter: int) -> bool:
-        """Whether the window reaches back so far."""
-        return self._top - counter < REPLAY_WINDOW
+    def close(self, counter: int) -> None:
+        """Nothing up to here is accepted any more."""
+        self._top = max(self._top, counter)
+        self._seen = _MASK
