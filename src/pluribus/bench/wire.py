@@ -84,6 +84,7 @@ class WireClock:
 
 
 class WireEngine:
+    broadcasts = True
     name = "wire"
     writable = True
 

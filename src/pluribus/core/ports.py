@@ -70,6 +70,8 @@ class Engine(Protocol):
     buffer_bytes: int
     """What the receiving side can hold while its program is busy; windows stay below it."""
     stats: EngineStats
+    broadcasts: bool
+    """Whether ``send_all`` reaches everybody on the bus by itself, known or not."""
 
     @property
     def writable(self) -> bool:

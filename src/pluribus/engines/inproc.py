@@ -34,6 +34,7 @@ if hasattr(os, "register_at_fork"):
 
 class InprocEngine:
     name = "inproc"
+    broadcasts = True
 
     def __init__(self, bus: str) -> None:
         self._bus = bus

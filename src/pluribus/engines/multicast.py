@@ -32,6 +32,7 @@ SO_ATTACH_FILTER = 26
 
 class MulticastEngine:
     name = "multicast"
+    broadcasts = True
 
     def __init__(self, group: Address, interface: str, path_bytes: int, ttl: int, *, plain: bool = False) -> None:
         self.group = group

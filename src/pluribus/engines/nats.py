@@ -49,6 +49,7 @@ class _NobodyThereError(Exception):
 
 class NatsEngine:
     name = "nats"
+    broadcasts = True
 
     def __init__(self, url: BusUrl, secure: dict[str, Any]) -> None:
         token = secrets.token_hex(TOKEN_BYTES)

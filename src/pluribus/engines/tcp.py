@@ -35,6 +35,7 @@ WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - refused here, used nowhere
 
 class TcpEngine:
     name = "tcp"
+    broadcasts = False
 
     def __init__(self, url: BusUrl, bind: Address | None, tls: Tls | None) -> None:
         self.address: Address = ("", 0)

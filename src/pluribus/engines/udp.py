@@ -18,6 +18,7 @@ from .resolve import numeric
 
 class UdpEngine:
     name = "udp"
+    broadcasts = False
 
     def __init__(self, url: BusUrl, bind: Address | None, path_bytes: int, *, plain: bool = False) -> None:
         self._url = url

@@ -12,6 +12,7 @@ from .compress import Compress
 from .detector import Detector
 from .faults import Corrupt, Delay, Drop, Duplicate, Reorder
 from .fragment import Fragment
+from .introductions import Introductions
 from .membership import Membership
 from .presence import Presence
 from .reliable import Reliable
@@ -34,6 +35,7 @@ CATALOGUE: dict[str, Callable[..., Layer]] = {
         Transport,
         Fragment,
         Compress,
+        Introductions,
         Presence,
         Window,
         Detector,

@@ -31,7 +31,7 @@ from ..core.frame import Frame, Header, Number
 from ..core.ids import ALL, MemberId
 from ..core.limits import HOST_CHARS_MAX, LEFT_MAX, NAME_CHARS_MAX, PEERS_MAX
 from ..core.ports import Address
-from ..stack.events import Addresses, Event, Found, Gone, Suspected, Tell, Told, Unsuspected
+from ..stack.events import Addresses, Event, Found, Gone, Introduced, Suspected, Tell, Told, Unsuspected
 from ..stack.layer import Layer
 
 log = logging.getLogger(__name__)
@@ -123,6 +123,12 @@ class Detector(Layer):
 
     def stop(self) -> None:
         self.pass_down(Frame(sender=self.node.me, headers=[Leaving()]))
+
+    def event_up(self, event: Event) -> None:
+        if isinstance(event, Introduced):
+            self._say(ALL, answer=True)
+        else:
+            self.tell_up(event)
 
     def event_down(self, event: Event) -> None:
         if isinstance(event, Tell):

@@ -41,7 +41,7 @@ from ..core.limits import (
     SILENCE_S,
 )
 from ..core.ports import Address
-from ..stack.events import Addresses, Event, Gone, JoinGroup, LeaveGroup, Members
+from ..stack.events import Addresses, Event, Gone, Introduced, JoinGroup, LeaveGroup, Members
 from ..stack.layer import Layer
 
 log = logging.getLogger(__name__)
@@ -142,6 +142,12 @@ class Presence(Layer):
             return
         self._changed.add(event.group)
         self._say_hello(ALL, answer=True)
+
+    def event_up(self, event: Event) -> None:
+        if isinstance(event, Introduced):
+            self._say_hello(ALL, answer=True)
+        else:
+            self.tell_up(event)
 
     def settle(self) -> None:
         if self._moved:

@@ -140,6 +140,7 @@ class SimEngine:
     """The engine port on the simulated network."""
 
     name = "sim"
+    broadcasts = True
     writable = True
 
     def __init__(self, network: Network, address: Address, gate: Callable[[Callable[[], None]], None]) -> None:

@@ -108,7 +108,11 @@ class Gone(Event, frozen=True):
     reason: str
 
 
-# From the detector
+# From introductions and the detector
+
+
+class Introduced(Event, frozen=True):
+    """Up: there are addresses to which no hello of this member has gone yet."""
 
 
 class Found(Event, frozen=True):

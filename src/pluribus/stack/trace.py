@@ -228,6 +228,7 @@ class Replay:
         self._parted: BadInput | None = None
         self._at = 0
         self.name = "replay"
+        self.broadcasts = True
         self.address = address
         self.path_bytes = path_bytes
         self.buffer_bytes = buffer_bytes

@@ -9,7 +9,10 @@ import msgspec
 from ...core.frame import Header, Number
 from ...core.limits import GROUPS_PER_MEMBER_MAX, NAME_CHARS_MAX, VIEW_MEMBERS_MAX
 
-Ballot = tuple[Number, Number]
+BallotNumber = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+"""Far more than a bus will ever need; bounded so that numbers made from it still travel."""
+
+Ballot = tuple[BallotNumber, Number]
 """Number and leader; greater ones win."""
 
 NO_BALLOT: Ballot = (0, 0)

@@ -86,6 +86,8 @@ class Streams(Layer):
         mine = me in out.acked
         if mine:
             out.acked[me] = out.next
+            if not self._echo:
+                self.stimulus(self._hear_self)
             self._echo.append(frame)
             if len(out.acked) == 1 and frame.group in self._watched:
                 self._stabler[key] = out
@@ -371,11 +373,13 @@ class Streams(Layer):
 
     # Acknowledging
 
+    def _hear_self(self) -> None:
+        """After what is going on and before it settles, so that layers above can still answer in the same stimulus."""
+        echo, self._echo = self._echo, []
+        for frame in echo:
+            self.up(frame.copy())
+
     def settle(self) -> None:
-        while self._echo:
-            echo, self._echo = self._echo, []
-            for frame in echo:
-                self.up(frame.copy())
         if self._moved:
             self._acknowledge()
         if self._stabler:

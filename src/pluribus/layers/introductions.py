@@ -1,0 +1,103 @@
+"""Introductions: where the medium does not reach everybody, members tell newcomers of each other.
+
+Over UDP and TCP a newcomer knows the addresses in its URL and nothing else. Whoever hears of somebody for the first
+time sends it the addresses of everybody else that it knows; the newcomer's next hello goes to those as well. So one
+member in common is enough, whichever it is. Where the engine broadcasts, the layer does nothing.
+
+Places that lead to nobody cost one datagram a hello until they are forgotten: when ``FORGET_S`` have passed, or when
+more than ``PLACES_MAX`` are known.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ..core.frame import Frame, Header, Number
+from ..core.limits import FRAME_OVERHEAD_BYTES, HOST_CHARS_MAX, PEERS_MAX
+from ..core.ports import Address
+from ..stack.events import Addresses, Event, Introduced
+from ..stack.layer import Layer
+
+PLACES_MAX = 1_024
+FORGET_S = 10.0
+PLACE_BYTES = 40
+
+Host = Annotated[str, msgspec.Meta(max_length=HOST_CHARS_MAX)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+
+
+class Introduction(Header, tag=8):
+    """Members and where they are reached."""
+
+    places: Annotated[list[tuple[Number, tuple[Host, Port]]], msgspec.Meta(max_length=PLACES_MAX)]
+
+
+class Introductions(Layer):
+    """tells newcomers of the others, where the medium does not"""
+
+    name = "introductions"
+    requires = frozenset({"datagrams"})
+    provides = frozenset({"introductions"})
+    headers = (Introduction,)
+
+    def __init__(self) -> None:
+        self._known: dict[int, Address] = {}
+        self._places: dict[int, tuple[Address, float]] = {}
+        self._met: dict[int, None] = {}
+        self._newcomers: list[int] = []
+
+    def up(self, frame: Frame) -> None:
+        header = frame.headers[-1] if frame.headers else None
+        if isinstance(header, Introduction):
+            self._learn(header)
+            return
+        if frame.sender not in self._met:
+            if len(self._met) >= PEERS_MAX:
+                del self._met[next(iter(self._met))]
+            self._met[frame.sender] = None
+            if not getattr(self.ports.engine, "broadcasts", True):
+                self._newcomers.append(frame.sender)
+        self.pass_up(frame)
+
+    def settle(self) -> None:
+        """A newcomer is answered when its hello has been, so that whoever introduces it knows it."""
+        if not self._newcomers:
+            return
+        newcomers, self._newcomers = self._newcomers, []
+        room = max((self.ports.engine.path_bytes - FRAME_OVERHEAD_BYTES) // PLACE_BYTES, 1)
+        for newcomer in newcomers:
+            others = [(member, address) for member, address in self._known.items() if member != newcomer]
+            for at in range(0, min(len(others), PLACES_MAX), room):
+                some = Introduction(others[at : at + room])
+                self.pass_down(Frame(sender=self.node.me, to=newcomer, headers=[some]))
+
+    def event_down(self, event: Event) -> None:
+        if isinstance(event, Addresses):
+            self._known = dict(event.addresses)
+            for member in self._known:
+                self._places.pop(member, None)
+            self._tell()
+        else:
+            self.tell_down(event)
+
+    def _learn(self, introduction: Introduction) -> None:
+        now = self.ports.clock.now()
+        self._places = {m: (place, at) for m, (place, at) in self._places.items() if now - at < FORGET_S}
+        new = False
+        for member, place in introduction.places:
+            if member != self.node.me and member not in self._known and len(self._places) < PLACES_MAX:
+                new = new or member not in self._places
+                self._places[member] = (place, now)
+        if new:
+            self._tell()
+            self.tell_up(Introduced())
+
+    def _tell(self) -> None:
+        introduced = {member: place for member, (place, _) in self._places.items()}
+        self.tell_down(Addresses({**introduced, **self._known}))
+
+    def validate(self) -> None:
+        assert len(self._places) <= PLACES_MAX and len(self._met) <= PEERS_MAX
+        assert not self._places.keys() & self._known.keys()
