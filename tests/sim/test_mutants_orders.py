@@ -1,0 +1,27 @@
+"""Mutants of the orders are found: each by the seed that is recorded with it, or, if the scenario has changed since, by
+the hunt."""
+
+import warnings
+
+import pytest
+
+from pluribus.sim.campaign import play_seed
+from tests.mutants.hunt import SEEDS_MAX, hunt
+from tests.mutants.orders import FOUND
+
+
+@pytest.mark.parametrize("mutant", FOUND, ids=lambda mutant: mutant.__name__)
+def test_the_mutant_is_found_by_its_seed(mutant):
+    seed, sentence = FOUND[mutant]
+    found = hunt(mutant, [seed])
+    if found is None:
+        warnings.warn(f"{mutant.__name__} is not in seed {seed} any more: `python -m tests.mutants`", stacklevel=1)
+        found = hunt(mutant)
+        assert found is not None, f"{mutant.__name__} survived {SEEDS_MAX} seeds"
+    else:
+        assert sentence in found.failure
+
+
+def test_the_shipped_orders_pass_where_mutants_fail():
+    for seed in sorted({seed for seed, _ in FOUND.values()}):
+        assert play_seed("groups", seed).failure == ""
