@@ -11,6 +11,7 @@ from ..core.errors import BadInput
 BENCHES = {
     "engines": "throughput and round trips on every engine, beside the raw socket",
     "sim": "events and frames a second in the simulator",
+    "semantic": "what a message costs in the semantic order, up to a million messages",
     "fuzz": "mutated frames against a live node",
 }
 

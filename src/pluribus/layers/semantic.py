@@ -103,10 +103,12 @@ class Batch:
         """A frame of these messages, and whether it is the last one. The last weighs what the others left."""
         self._left -= stop - start
         frame, last = self.frame, not self._left
-        of = self.of[start:stop]
-        marked = [place - start for place in range(start, stop) if place in self.orphans] if self.orphans else []
-        headers = [Parents(of, marked) if type(header) is Parents else header for header in frame.headers]
-        if stop - start == frame.count:
+        whole = stop - start == frame.count
+        if whole and not self.orphans:
+            return frame, last
+        answers = Parents(self.of[start:stop], [place - start for place in range(start, stop) if place in self.orphans])
+        headers = [answers if type(header) is Parents else header for header in frame.headers]
+        if whole:
             frame.headers = headers
             return frame, last
         bodies = self._bodies[start:stop]
@@ -269,9 +271,11 @@ class Semantic(Layer):
         if stream.next != frame.first:
             self._skip(group, stream, frame.sender, frame.first)
         answers = parents_of(frame)
+        if answers is not None and answers.orphans:  # nobody but this layer may say so
+            frame.headers = [Parents(answers.of) if header is answers else header for header in frame.headers]
         if (
             answers is None
-            or (not answers.orphans and group.passes(frame, answers.of))
+            or group.passes(frame, answers.of)
             or len(answers.of) != frame.count
             or not self._take_apart(group, stream, frame, answers.of, older)
         ):
