@@ -462,6 +462,16 @@ def test_refusals_are_sent_at_a_bounded_rate():
     assert b.layer(Transport)._refused == {99}
 
 
+def test_one_forged_datagram_does_not_keep_a_member_out():
+    medium = Medium()
+    a, b = Bare(medium, "a"), Bare(medium, "b")
+    forged = b.stack.node.codec.encode(Frame(sender=a.me))
+    b.engine.receive([(forged, ("the attacker", 1))])
+    a.say(b"here I am")
+    medium.deliver()
+    assert b.top.texts == [b"here I am"]
+
+
 def test_strangers_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(layer_module, "STRANGERS_MAX", 3)
     _, _, b = two()

@@ -77,7 +77,7 @@ def test_who_was_shut_out_cannot_read_what_is_said_without_it():
     a.send(b"without c")
     medium.run(1)
     assert b.read() == [b"without c"]
-    for frame, sealed in sealed_frames(a, copies):
+    for _, sealed in sealed_frames(a, copies):
         if sealed.key > PAIR:
             assert sealed.key not in c.secure._rings.by_name
 

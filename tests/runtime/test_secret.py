@@ -124,12 +124,14 @@ async def test_neither_the_secret_nor_a_key_is_in_descriptions_logs_or_traces(
 
 @on_a_loop
 async def _traced(url: str, trace: Path) -> None:
-    async with connect(url, name="a", stack=VIEWS, secret=SECRET, trace=trace) as a:
-        async with connect(url, name="b", stack=VIEWS, secret=SECRET) as b:
-            one, other = await a.group("x"), await b.group("x")
-            await one.wait_for(2)
-            await one.send(b"text")
-            await other.receive(10)
+    async with (
+        connect(url, name="a", stack=VIEWS, secret=SECRET, trace=trace) as a,
+        connect(url, name="b", stack=VIEWS, secret=SECRET) as b,
+    ):
+        one, other = await a.group("x"), await b.group("x")
+        await one.wait_for(2)
+        await one.send(b"text")
+        await other.receive(10)
 
 
 def test_a_sealed_run_is_had_again_with_the_secret_and_not_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""One frame of every sort that a best-effort bus sends, and the way to record them.
+"""One frame of every sort that a best-effort bus sends, also cut, sealed and compressed, and the way to record them.
 
 Frames of every release stay in ``tests/wire/frames/MAJOR.MINOR`` for ever, and ``test_recorded_frames.py`` decodes all
 of them with today's code. When the wire changes, raise ``MINOR`` (or ``MAJOR``) in ``wire/codec.py``, add the new sorts
@@ -16,9 +16,14 @@ from typing import Any
 
 import msgspec
 
-from pluribus.core.frame import Frame, Parents
+from pluribus.core.frame import Frame, Parents, Piece, Refused
 from pluribus.group.dispatch import Dispatch
+from pluribus.layers.compress import Compress, Packed
+from pluribus.layers.fragment import Cut, Fragment
 from pluribus.layers.presence import Bye, Hello, Presence, Refusal
+from pluribus.layers.secure import Secure
+from pluribus.layers.secure import headers as seals
+from pluribus.layers.transport import Transport
 from pluribus.layers.window import Ack, Granted, Probe, Sent, Window
 from pluribus.wire.bodies import BYTES, DATA, TEXT, encode_body, join_bodies, register
 from pluribus.wire.codec import MAJOR, MINOR, Codec
@@ -45,7 +50,8 @@ BODIES: dict[str, tuple[Any, list[Any]]] = {
 
 def codec() -> Codec:
     """One that knows the headers of the recorded layers."""
-    return Codec(BUS, (*Presence.headers, *Window.headers, *Dispatch.headers))
+    layers = (Transport, Fragment, Secure, Compress, Presence, Window, Dispatch)
+    return Codec(BUS, [header for layer in layers for header in layer.headers])
 
 
 def data_frame(name: str) -> Frame:
@@ -79,6 +85,28 @@ def samples() -> dict[str, Frame]:
         "probe": Frame(sender=ME, to=OTHER, headers=[Probe(GROUP, 0, 1 << 40, 3)]),
         **{f"data_{name}": data_frame(name) for name in BODIES},
         "data_answer": answer(),
+        "data_piece": Frame(
+            sender=ME,
+            group=GROUP,
+            first=41,
+            count=1,
+            size=5,
+            headers=[Piece(39, 2, 3, "RecordedTick")],
+            bodies=[b"piece"],
+        ),
+        "refused": Frame(sender=ME, to=OTHER, headers=[Refused(1)]),
+        "cut": Frame(sender=ME, headers=[Cut(1 << 40, 2, 3)], bodies=[b"a third of a frame"]),
+        "packed": Frame(sender=ME, group=GROUP, count=1, headers=[Packed(5)], bodies=[b"compressed"]),
+        "sealed": Frame(sender=ME, headers=[seals.Sealed(1 << 62, 9)], bodies=[b"ciphertext"]),
+        "sealed_hello": Frame(
+            sender=ME,
+            to=OTHER,
+            headers=[seals.Sealed(seals.PAIR, 10, seals.Hello(bytes(range(32)), bytes(range(32, 64))))],
+            bodies=[b"ciphertext"],
+        ),
+        "greet": Frame(sender=ME, to=OTHER, headers=[seals.Greet(5, 0)]),
+        "view_key": Frame(sender=ME, to=OTHER, headers=[seals.ViewKey((7, ME), bytes(range(32)))]),
+        "key_wanted": Frame(sender=ME, to=OTHER, headers=[seals.KeyWanted((7, ME))]),
     }
 
 

@@ -106,10 +106,10 @@ class Transport(Layer):
             sender = frame.sender
             if sender == me or (frame.to != ALL and frame.to != me):
                 continue
-            if sender not in addresses and sender not in strangers:
-                if len(strangers) >= STRANGERS_MAX:
+            if sender not in addresses and strangers.get(sender) != source:
+                if sender not in strangers and len(strangers) >= STRANGERS_MAX:
                     del strangers[next(iter(strangers))]
-                strangers[sender] = source
+                strangers[sender] = source  # the latest: one forged datagram does not keep a member out for good
             if frame.headers and type(frame.headers[-1]) is Refused:
                 self._was_refused(sender, frame.headers[-1].reason)
                 continue
