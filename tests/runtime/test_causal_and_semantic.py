@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from pluribus import connect
 from pluribus.core.errors import BadInput
 from pluribus.runtime.bus import VIEWS
+from pluribus.runtime.tracing import replay
 from pluribus.sim import world
 from pluribus.sim.network import Link
 from pluribus.sim.world import run
@@ -99,3 +101,28 @@ def test_a_joiner_does_not_wait_for_what_was_asked_before_it_came():
             return (answer.body, answer.parent == question, answer.orphan)
 
     assert run(main()) == ("answer", True, False)
+
+
+def test_a_traced_run_with_parents_and_vectors_is_had_again(tmp_path):
+    """Layers that look at what others put on a frame find it in the replay too."""
+    url, path = new_bus(), tmp_path / "run.trace"
+
+    async def main() -> None:
+        async with connect(url, stack=VIEWS, trace=path) as a, connect(url, stack=VIEWS) as b:
+            asked, answered = await a.group("x", order="semantic"), await b.group("x", order="semantic")
+            one, other = await a.group("y", order="causal"), await b.group("y", order="causal")
+            await asked.wait_for(2)
+            await one.wait_for(2)
+            question = await asked.send("question")
+            assert (await answered.receive(timeout=5)).id == question
+            await other.send("cause")
+            assert (await one.receive(timeout=5)).body == "cause"
+            await one.send("effect")
+            async with connect(url, stack=VIEWS) as c:
+                late = await c.group("x", order="semantic")
+                await asked.wait_for(3)
+                await asked.send("answer", parent=question)
+                assert (await late.receive(timeout=5)).parent == question
+
+    asyncio.run(main())
+    assert replay(path)["same"] is True

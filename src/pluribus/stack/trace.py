@@ -17,6 +17,8 @@ of a simulated host have the same form.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -251,7 +253,11 @@ class Replay:
             record = self._records[self._at]
             self._at += 1
             if record.kind == down:
-                top.pass_down(msgspec.convert(record.value, Frame))
+                frame = msgspec.convert(record.value, Frame)
+                if frame.headers:  # layers below look at them
+                    said: Any = functools.reduce(operator.or_, top.headers)
+                    frame.headers = msgspec.convert(frame.headers, list[said])
+                top.pass_down(frame)
             else:
                 name, values = record.value
                 fields = [tuple(value) if isinstance(value, list) else value for value in values]
