@@ -268,7 +268,9 @@ class Total(Layer):
             if self._groups.pop(group, None) is not None and group in self._safe:
                 self._safe.discard(group)
                 self._watch(group, watched=False)
-            self._paused.discard(group)
+            if group in self._paused:  # who opens it again must not find it paused by a view that is over
+                self._paused.discard(group)
+                self.tell_up(Paused(group, ""))
             return
         self._groups[group] = members
         if promises.endswith("safe") and group not in self._safe:
