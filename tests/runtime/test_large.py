@@ -180,7 +180,7 @@ async def test_what_is_too_large_is_refused():
 @on_a_loop
 async def test_a_body_that_fits_the_batch_but_not_the_path_is_cut():
     """On a short path a batch is longer than a frame; a body may not be."""
-    stack = VIEWS.replace("transport", "transport | fragment(path_bytes=1000)")
+    stack = VIEWS.replace("fragment", "fragment(path_bytes=1000)")
     url = new_bus()
     async with connect(url, stack=stack) as a, connect(url, stack=stack) as b:
         one, other = await a.group("x"), await b.group("x")

@@ -71,7 +71,7 @@ def test_a_file_that_is_not_there_is_refused_with_a_sentence(tmp_path: Path):
 
 
 def test_a_secret_puts_secure_directly_above_what_carries_frames():
-    assert secured(BEST_EFFORT) == "transport | secure | presence | window | groups"
+    assert secured("transport | presence | groups") == "transport | secure | presence | groups"
     assert secured("transport | fragment(path_bytes=900) | detector") == (
         "transport | fragment(path_bytes=900) | secure | detector"
     )

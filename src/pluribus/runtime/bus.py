@@ -29,7 +29,7 @@ from .secret import Given, catalogue, secret_from, secured
 from .tracing import FORMAT, Beginning, TraceFile
 
 BEST_EFFORT = "transport | introductions | presence | window | groups"
-VIEWS = "transport | introductions | detector | reliable | membership | causal | semantic | total | groups"
+VIEWS = "transport | fragment | introductions | detector | reliable | membership | causal | semantic | total | groups"
 JOIN_S = 30.0
 """A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
 
