@@ -93,6 +93,7 @@ class Membership(Leading):
         self._promised = (1, me)
         self._not_before = self.ports.clock.now() + DISCOVERY_S
         self._show_view(self._view)
+        self.tell_down(Rekey(self._view.ballot, (me,)))
         self.tell_down(Install(1, (me,), {}, {}))
         self._tell_word()
         self._look_soon(DISCOVERY_S)
