@@ -67,8 +67,8 @@ class Sealer(Member):
         self.bodies: list[bytes] = []
 
     def send(self, body: bytes) -> None:
-        self.dispatch.opened(self.channel)
         self.channel.out.add(BYTES, body)
+        self.dispatch.opened(self.channel)
 
     def read(self) -> list[bytes]:
         while self.channel.inbox:
