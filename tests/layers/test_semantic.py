@@ -5,8 +5,9 @@ import pytest
 
 from pluribus.core.frame import Frame, Parents
 from pluribus.core.ids import ALL
-from pluribus.layers import semantic
-from pluribus.layers.semantic import PATIENCE_S, Older, Semantic, united, without
+from pluribus.layers.semantic import Semantic, forest, layer
+from pluribus.layers.semantic.forest import united, without
+from pluribus.layers.semantic.layer import PATIENCE_S, Older
 from pluribus.stack.events import Consumed, JoinGroup, LeaveGroup, Members, ViewChanged
 from pluribus.wire.bodies import DATA, decode_bodies, encode_body, join_bodies
 from tests.layers.alone import GROUP, Alone
@@ -184,7 +185,7 @@ def test_a_reversed_chain_of_answers_is_released_without_recursion():
 
 
 def test_those_that_wait_longest_become_orphans_when_too_many_wait(monkeypatch):
-    monkeypatch.setattr(semantic, "WAITING_MAX", 32)
+    monkeypatch.setattr(layer, "WAITING_MAX", 32)
     reader = Reader()
     for number in range(40):
         reader.gets(batch(C, number, (B, number + 100)))
@@ -273,7 +274,7 @@ def test_a_member_of_before_is_remembered():
 
 
 def test_members_that_are_gone_are_remembered_only_so_long(monkeypatch):
-    monkeypatch.setattr(semantic, "SENDERS_MAX", 2)
+    monkeypatch.setattr(layer, "SENDERS_MAX", 2)
     reader = Reader(A, 1, 2, 3, 4)
     for sender in (1, 2, 3, 4):
         reader.gets(batch(sender, 0, None))
@@ -303,6 +304,13 @@ def test_without_agreed_views_a_member_that_is_gone_leaves_orphans():
     reader.layer.event_down(LeaveGroup(GROUP))
     reader.layer.event_up(Members(GROUP, (C,), {}))
     assert [frame.first for frame in reader.up] == [0, 1], "what it holds is not kept from those who account for it"
+
+
+def test_the_layer_hears_the_member_itself_whatever_the_application_wants():
+    reader = Alone(Semantic(), A)
+    reader.layer.event_down(JoinGroup(GROUP, "x", own=False, promises="semantic"))
+    reader.layer.event_down(JoinGroup(8, "y", own=False, promises="none"))
+    assert [event.own for event in reader.told_down] == [True, False]
 
 
 # State transfer
@@ -340,7 +348,7 @@ def test_spans():
 
 
 def test_runs_of_a_sender_are_bounded(monkeypatch):
-    monkeypatch.setattr(semantic, "RUNS_MAX", 3)
+    monkeypatch.setattr(forest, "RUNS_MAX", 3)
     reader = Reader()
     for first in range(0, 100, 10):
         reader.gets(batch(B, first, None))

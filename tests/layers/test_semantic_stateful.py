@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pluribus.core.frame import Frame, Parents
 from pluribus.core.ids import ALL, MessageId
-from pluribus.layers.semantic import Older, Semantic
+from pluribus.layers.semantic import Semantic
+from pluribus.layers.semantic.layer import Older
 from pluribus.stack.events import Consumed
 from tests.layers.alone import GROUP, Alone
 

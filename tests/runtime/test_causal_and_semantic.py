@@ -30,6 +30,20 @@ async def test_a_stack_with_views_offers_every_order():
             assert (got.body, got.id, got.parent, got.orphan) == ("because", answer, question, False)
 
 
+@pytest.mark.parametrize("own", [True, False])
+@on_a_loop
+async def test_semantic_order_needs_no_agreed_views(own):
+    async with two(new_bus(), stack="transport | presence | window | semantic | groups") as (a, b):
+        one, other = await a.group("x", order="semantic", own=own), await b.group("x", order="semantic", own=own)
+        await one.wait_for(2)
+        await other.wait_for(2)
+        question = await one.send("why?")
+        assert (await other.receive()).id == question
+        await other.send("because", parent=question)
+        got = [await one.receive(timeout=5) for _ in range(1 + own)]
+        assert got[-1].parent == question and not got[-1].orphan
+
+
 @on_a_loop
 async def test_a_best_effort_stack_offers_neither():
     async with two(new_bus()) as (a, _):

@@ -18,6 +18,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from ..core.errors import TooLarge
@@ -33,6 +34,8 @@ from ..core.ports import Address, Datagram, EngineStats
 log = logging.getLogger(__name__)
 
 SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
+BUSY_S = 50e-6
+SMALL_BYTES = 2_048
 SO_RCVBUFFORCE, SO_SNDBUFFORCE = 33, 32
 _SEGMENT_SIZE = struct.Struct("=H")
 _COALESCED_SIZE = struct.Struct("=i")
@@ -59,6 +62,7 @@ class DatagramSocket:
         self._room = room
         self._queue: deque[tuple[bytes, Address]] = deque()
         self._queued_bytes = 0
+        self._woken_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
         self._segment = segment and _turn_on_segmentation(sock)
@@ -164,9 +168,14 @@ class DatagramSocket:
     def _read(self) -> None:
         got: list[Datagram] = []
         recvfrom = self.sock.recvfrom
+        # One small datagram after a pause is mostly alone: asking for another would be a call for nothing.
+        woken_at, self._woken_at = self._woken_at, monotonic()
+        busy = self._woken_at - woken_at < BUSY_S
         try:
             for _ in range(DATAGRAMS_PER_WAKE_MAX):
                 got.append(recvfrom(DATAGRAM_BYTES_MAX))
+                if not busy and len(got[0][0]) < SMALL_BYTES:
+                    break
         except BlockingIOError:
             pass
         except OSError:  # an ICMP error of an earlier send; nothing was received by it

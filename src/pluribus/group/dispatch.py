@@ -76,8 +76,9 @@ class Dispatch(Layer):
         if self.channels.pop(channel.number, None) is None:
             return
         channel.closed = True
+        if channel.paused:
+            self.given_up += channel.out.give_up()
         self._numbers.used(channel.number, channel.out.end)
-
         if self.blocked:  # what it still has to send cannot go out before the view has changed
             self._leaving.append(channel)
         else:
@@ -86,8 +87,7 @@ class Dispatch(Layer):
     def _part(self, channel: Channel) -> None:
         channel.close_batches()
         self._open.pop(channel.number, None)
-        self.given_up += len(channel.out.pending)  # paused: there is no primary to send it to
-        channel.out.pending.clear()
+        self.given_up += channel.out.give_up()  # paused: there is no primary to send it to
         while channel.inbox:
             frame = channel.inbox.popleft()
             self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
@@ -95,11 +95,19 @@ class Dispatch(Layer):
         self.tell_down(LeaveGroup(channel.number))
 
     def opened(self, channel: Channel) -> None:
-        """A channel's batch got its first body: close it when the loop's turn ends."""
-        self._open[channel.number] = channel
+        """A channel's batch got its first body: close it when the loop's turn ends, so that more can join it.
+
+        A channel whose last batch had nobody joining is taken for one that asks and answers: the first body of a turn
+        goes out at once, and what is saved is a turn of the loop on every way.
+        """
         if not self._scheduled:
             self._scheduled = True
             self.ports.clock.call_soon(self._turn_ended)
+            if channel.out.pending and channel.out.batched <= 1:
+                self.flush(channel)
+                if not channel.out.pending:
+                    return
+        self._open[channel.number] = channel
 
     def flush(self, channel: Channel) -> None:
         """A batch is full: send it now."""

@@ -9,7 +9,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import accumulate
+from itertools import accumulate, count, repeat
 
 from ..core.errors import TooLarge
 from ..core.frame import Frame, Header, Parents, Piece
@@ -32,22 +32,27 @@ class Outgoing:
 
     __slots__ = (
         "_granted",
+        "_left_before",
         "_parents",
         "_pass_down",
         "_path",
         "_paused",
         "_sender",
+        "_size_before",
         "abandoned",
+        "append",
+        "batched",
         "first",
         "group",
+        "ids",
         "kind",
         "large",
         "large_bytes",
+        "left",
         "longest",
         "me",
         "pending",
         "room",
-        "size",
         "to",
     )
 
@@ -60,9 +65,10 @@ class Outgoing:
         self.to = int(to)
         self.first = first
         self.kind: Kind = BYTES
-        self.pending: list[bytes] = []
         self._parents: dict[int, MessageId] = {}
-        self.size = 0
+        self.batched = 0
+        """How many bodies the last batch had."""
+        self._begin_batch()
         self.room = 0
         self._path = path_bytes - FRAME_OVERHEAD_BYTES
         self.longest = self._path - BODY_OVERHEAD_BYTES
@@ -81,11 +87,36 @@ class Outgoing:
         """How large the open batch may grow: several frames on a short path, so that the kernel can segment them."""
         whole = min(self._path * SEGMENTS_MAX, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES)
         self._granted = min(max(self._path, whole), room_bytes)
-        self.room = -1 if self._paused else self._granted
+        self._set_room()
 
     def pause(self, paused: bool) -> None:
         self._paused = paused
-        self.room = -1 if paused else self._granted
+        self._set_room()
+
+    def _set_room(self) -> None:
+        self.room = -1 if self._paused else self._granted
+        self._set_left()
+
+    @property
+    def size(self) -> int:
+        """What the open batch weighs with the most that encoding adds."""
+        return self._size_before + self._left_before - self.left
+
+    def _begin_batch(self) -> None:
+        """An empty batch. Its first body is added by ``add``, which knows that somebody must close it."""
+        self.pending: list[bytes] = []
+        self.append = self.pending.append
+        self.ids = zip(repeat(self.me), count(self.first))
+        self._size_before = 0
+        self.left = self._left_before = -1
+
+    def _set_left(self) -> None:
+        """``left`` is how many bytes a sender in a hurry may still append by itself, at most a frame's, so that no body
+        that fits it is too long; below 0 it must come through ``add``: the batch is empty, of another kind, or full."""
+        size = self.size
+        hurry = bool(self.pending) and self.kind == BYTES and self.room > size
+        self._size_before = size
+        self.left = self._left_before = min(self.room - size, self._path) if hurry else -1
 
     def fits(self, kind: Kind, size: int) -> bool:
         """Whether a body may join the open batch. An empty one takes any body while the window is open at all: a window
@@ -110,11 +141,12 @@ class Outgoing:
         """Append a body that fits; its sequence number. ``parent`` is the message that it answers."""
         self.kind = kind
         self.pending.append(encoded)
-        self.size += len(encoded) + BODY_OVERHEAD_BYTES
-        number = self.first + len(self.pending) - 1
+        self._size_before += len(encoded) + BODY_OVERHEAD_BYTES
+        _, number = next(self.ids)
         if parent is not None:
             self._parents[number] = (int(parent[0]), parent[1])
-            self.size += PARENT_BYTES
+            self._size_before += PARENT_BYTES
+        self._set_left()
         return number
 
     def close(self) -> None:
@@ -123,6 +155,13 @@ class Outgoing:
             self._close_batch()
         while self.abandoned:
             self._pass_piece(Piece(self.abandoned.pop(0), 0, 0, BYTES), b"", None)
+
+    def give_up(self) -> int:
+        """What gathered will not be sent; how many that were. Their numbers are used again: a stream has no gap."""
+        given_up = len(self.pending)
+        self._parents.clear()
+        self._begin_batch()
+        return given_up
 
     def send_piece(self, piece: Piece, body: bytes, parent: MessageId | None) -> int:
         """A frame with one piece of a larger message, behind what gathered before; the piece's number."""
@@ -135,6 +174,7 @@ class Outgoing:
             headers.append(Parents([(int(parent[0]), parent[1])]))
         number = self.first
         self.first += 1
+        self._begin_batch()
         frame = Frame(
             sender=self._sender,
             to=self.to,
@@ -149,31 +189,34 @@ class Outgoing:
         return number
 
     def _close_batch(self) -> None:
-        pending, self.pending, self.size = self.pending, [], 0
+        pending, whole, first = self.pending, self.size, self.first
+        self.batched = len(pending)
         parents, self._parents = self._parents, {}
         kind = self.kind
-        for bodies, size in self._cut(pending, PARENT_BYTES if parents else 0):
+        self.first = first + len(pending)
+        self._begin_batch()
+        for bodies, size in self._cut(pending, whole, PARENT_BYTES if parents else 0):
             frame = Frame(
                 sender=self._sender,
                 to=self.to,
                 group=self.group,
-                first=self.first,
+                first=first,
                 count=len(bodies),
                 size=size,
                 kind=kind,
-                headers=self._answers(parents, len(bodies)) if parents else [],
+                headers=_answers(parents, first, len(bodies)) if parents else [],
                 bodies=join_bodies(kind, bodies),
             )
-            self.first += len(bodies)
+            first += len(bodies)
             self._pass_down(frame)
 
-    def _answers(self, parents: dict[int, MessageId], count: int) -> list[Parents]:
-        of = [parents.get(number) for number in range(self.first, self.first + count)]
-        return [Parents(of)] if any(of) else []
-
-    def _cut(self, pending: list[bytes], extra_bytes: int = 0) -> Iterator[tuple[list[bytes], int]]:
-        """Runs of bodies that fit a frame each, with their size. Equal bodies, the usual case, cost no loop."""
+    def _cut(self, pending: list[bytes], size: int, extra_bytes: int = 0) -> Iterator[tuple[list[bytes], int]]:
+        """Runs of bodies that fit a frame each, with what they weigh. A batch that fits, and equal bodies, which is
+        the usual case, cost no loop."""
         overhead = BODY_OVERHEAD_BYTES + extra_bytes
+        if not extra_bytes and size <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
+            yield pending, size - overhead * len(pending)
+            return
         sizes = list(map(len, pending))
         total = sum(sizes)
         if total + overhead * len(pending) <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
@@ -192,3 +235,8 @@ class Outgoing:
                 yield pending[start:at], sum(sizes[start:at])
                 start, base = at, ends[at - 1]
         yield pending[start:], sum(sizes[start:])
+
+
+def _answers(parents: dict[int, MessageId], first: int, messages: int) -> list[Parents]:
+    of = [parents.get(number) for number in range(first, first + messages)]
+    return [Parents(of)] if any(of) else []

@@ -86,7 +86,6 @@ class Group:
     async def send(
         self,
         body: Any,
-        *,
         to: int | None = None,
         parent: MessageId | None = None,
         timeout: float | None = None,
@@ -97,14 +96,13 @@ class Group:
         Waits while a receiver's window is full. With ``timeout`` it raises ``Overflow`` instead of waiting longer; the
         message was then not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once.
         """
-        out = self._out
-        if to is None and parent is None and type(body) is bytes and out.kind == BYTES:
-            size = len(body)
-            pending = out.pending
-            if size <= out.longest and (size := out.size + size + _FAST_OVERHEAD_BYTES) <= out.room and pending:
-                out.size = size
-                pending.append(body)
-                return (out.me, out.first + len(pending) - 1)
+        if to is None and parent is None and type(body) is bytes:
+            out = self._out
+            left = out.left - len(body)
+            if left > _FAST_OVERHEAD_BYTES:
+                out.left = left - _FAST_OVERHEAD_BYTES
+                out.append(body)
+                return next(out.ids)
         return await self._send(body, ALL if to is None else to, parent, timeout)
 
     async def _send(self, body: Any, to: int, parent: MessageId | None, timeout: float | None) -> MessageId:
@@ -115,9 +113,11 @@ class Group:
             return await self._send_large(Large(kind, check_size(encoded), parent), to, deadline)
         channel.out.check(len(encoded))
         out = await self._admitted(kind, len(encoded), to, deadline)
-        if not out.pending:
+        first = not out.pending
+        number = out.add(kind, encoded, parent)
+        if first:
             self._opened(channel)
-        return (out.me, out.add(kind, encoded, parent))
+        return (out.me, number)
 
     async def _send_large(self, large: Large, to: int, deadline: float | None) -> MessageId:
         """Piece by piece, and between two of them everybody else has a turn."""
@@ -201,18 +201,23 @@ class Group:
 
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
-        channel = self._channel
+        if timeout is None:
+            return await self._next()
         async with asyncio.timeout(timeout):
-            while True:
-                for message in self._current:
-                    return message
-                if channel.must_report:
-                    self._dispatch.consumed(channel)
-                while not channel.inbox:
-                    if channel.closed:
-                        raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
-                    await self._wait(self._arrivals, None, "")
-                self._current = channel.take()
+            return await self._next()
+
+    async def _next(self) -> Message:
+        channel = self._channel
+        while True:
+            for message in self._current:
+                return message
+            if channel.must_report:
+                self._dispatch.consumed(channel)
+            while not channel.inbox:
+                if channel.closed:
+                    raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
+                await self._wait(self._arrivals, None, "")
+            self._current = channel.take()
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
         """At least one message, and as many as are there, up to ``most``; raises as ``receive`` does."""

@@ -43,7 +43,11 @@ def causal(history: History) -> int:
             for group in groups:
                 latest[(h.member, group)] = {}
         elif h.group in groups and h.what == "send":
-            causes[(h.group, h.id)] = (view.get(h.member), latest.get((h.member, h.group), {}).copy())
+            had = latest.get((h.member, h.group), {}).copy()
+            had.pop(
+                h.member, None
+            )  # its own are the fifo checker's; this one may have come back before ``send`` returned
+            causes[(h.group, h.id)] = (view.get(h.member), had)
         elif h.group in groups and h.what == "deliver":
             mine = latest.setdefault((h.member, h.group), {})
             then, needed = causes.get((h.group, h.id), (None, {}))

@@ -47,29 +47,21 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..core.frame import Frame, Header, Parents
-from ..core.ids import ALL, MessageId
-from ..core.limits import BATCH_MESSAGES_MAX
-from ..core.ports import Timer
-from ..stack.events import Consumed, Event, JoinGroup, LeaveGroup, Members, ViewChanged
-from ..stack.layer import Layer
-from ..wire.bodies import array_header
-from ..wire.codec import DECODE_ERRORS
+from ...core.frame import Frame, Header, Parents
+from ...core.ids import ALL, MessageId
+from ...core.limits import BATCH_MESSAGES_MAX
+from ...core.ports import Timer
+from ...stack.events import Consumed, Event, JoinGroup, LeaveGroup, Members, ViewChanged
+from ...stack.layer import Layer
+from ...wire.codec import DECODE_ERRORS
+from .batch import Batch, parents_of
+from .forest import LATE, ORPHAN, READY, Forest, Span, Stream
 
 WAITING_MAX = 100_000
 """Messages that wait in a group."""
 PATIENCE_S = 10.0
 SENDERS_MAX = 4_096
 """Senders that are gone and of whom it is remembered what they had sent."""
-RUNS_MAX = 64
-"""Intervals of a sender that are told apart; older ones are joined."""
-
-READY, LATE, ORPHAN = range(3)
-
-Span = tuple[int, int]
-"""Numbers from the first to the last, both included."""
-
-_decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 class Older(Header, tag=55):
@@ -78,150 +70,6 @@ class Older(Header, tag=55):
     places: Annotated[
         list[Annotated[int, msgspec.Meta(ge=0, lt=BATCH_MESSAGES_MAX)]], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
     ]
-
-
-class Batch:
-    """A batch that does not pass whole: its messages leave in parts."""
-
-    __slots__ = ("_bodies", "_left", "_size", "first", "frame", "of", "orphans", "sender")
-
-    def __init__(self, frame: Frame, of: list[MessageId | None]) -> None:
-        self.frame = frame
-        self.sender = frame.sender
-        self.first = frame.first
-        self.of = of
-        self.orphans: set[int] = set()
-        self._left = frame.count
-        self._size = frame.size
-        self._bodies: list[Any] = []
-        if frame.count > 1:
-            self._bodies = frame.bodies if isinstance(frame.bodies, list) else _decode_raw(frame.bodies)
-            if len(self._bodies) != frame.count:
-                raise ValueError(f"{len(self._bodies)} bodies where the frame says {frame.count}")
-
-    def part(self, start: int, stop: int) -> tuple[Frame, bool]:
-        """A frame of these messages, and whether it is the last one. The last weighs what the others left."""
-        self._left -= stop - start
-        frame, last = self.frame, not self._left
-        whole = stop - start == frame.count
-        if whole and not self.orphans:
-            return frame, last
-        answers = Parents(self.of[start:stop], [place - start for place in range(start, stop) if place in self.orphans])
-        headers = [answers if type(header) is Parents else header for header in frame.headers]
-        if whole:
-            frame.headers = headers
-            return frame, last
-        bodies = self._bodies[start:stop]
-        size = self._size if last else min(sum(map(len, bodies)), self._size)
-        self._size -= size
-        part = Frame(
-            sender=frame.sender,
-            to=frame.to,
-            group=frame.group,
-            first=frame.first + start,
-            count=stop - start,
-            size=size,
-            kind=frame.kind,
-            headers=headers,
-            bodies=bodies
-            if isinstance(frame.bodies, list)
-            else msgspec.Raw(array_header(stop - start) + b"".join(bodies)),
-        )
-        return part, last
-
-
-class Stream:
-    """What one sender sent, and who waits for it."""
-
-    __slots__ = ("base", "children", "next", "runs", "start")
-
-    def __init__(self) -> None:
-        self.start = 0
-        self.next = 0
-        self.base = 0
-        """``next`` as it was when the view began."""
-        self.runs: list[Span] = []
-        """What came before ``start``, apart from it."""
-        self.children: dict[int, list[MessageId]] = {}
-
-    def go_to(self, first: int) -> None:
-        """What is between ``next`` and here will not come."""
-        if self.start < self.next:
-            self.runs.append((self.start, self.next - 1))
-            if len(self.runs) > RUNS_MAX:
-                self.runs[:2] = [(self.runs[0][0], self.runs[1][1])]
-        self.start = self.next = first
-
-    def awaited(self, first: int, end: int) -> list[int]:
-        """Which of these numbers somebody waits for."""
-        if len(self.children) < end - first:
-            return sorted(number for number in self.children if first <= number < end)
-        return [number for number in range(first, end) if number in self.children]
-
-
-class SemanticGroup:
-    """One group: who is in it, what came of each, what waits."""
-
-    __slots__ = ("members", "streams", "waiting")
-
-    def __init__(self) -> None:
-        self.members: frozenset[int] = frozenset()
-        self.streams: dict[int, Stream] = {}
-        self.waiting: dict[MessageId, tuple[Batch, int, MessageId, int]] = {}
-        """By identity: the batch, the place in it, the parent, and the age when it came."""
-
-    def stream(self, sender: int) -> Stream:
-        stream = self.streams.get(sender)
-        if stream is None:
-            stream = self.streams[sender] = Stream()
-        return stream
-
-    def passes(self, frame: Frame, of: list[MessageId | None]) -> bool:
-        """Whether every parent in the batch was delivered, or is in it before its answer: the usual case."""
-        streams, waiting = self.streams, self.waiting
-        own, at = frame.sender, frame.first
-        for parent in of:
-            if parent is not None:
-                sender, number = parent
-                if sender == own:
-                    if number >= at:
-                        return False
-                else:
-                    stream = streams.get(sender)
-                    if stream is None or number >= stream.next:
-                        return False
-                if waiting and parent in waiting:
-                    return False
-            at += 1
-        return True
-
-    def verdict(self, parent: MessageId, child: MessageId, *, older: bool) -> int:
-        if parent in self.waiting:
-            return LATE
-        if parent[0] == child[0]:
-            here = parent[1] < child[1]  # what stands behind it in its own batch is not delivered yet
-        else:
-            stream = self.streams.get(parent[0])
-            here = stream is not None and parent[1] < stream.next
-        if here or older:
-            return READY
-        return LATE if parent[0] in self.members else ORPHAN
-
-    def hold(self, batch: Batch, place: int, parent: MessageId, age: int) -> None:
-        child = (batch.sender, batch.first + place)
-        self.waiting[child] = (batch, place, parent, age)
-        self.stream(parent[0]).children.setdefault(parent[1], []).append(child)
-
-    def let_go(self, parent: MessageId) -> list[tuple[Batch, int]]:
-        """The messages that waited for this one; they wait no more."""
-        stream = self.streams.get(parent[0])
-        children = stream.children.pop(parent[1], ()) if stream is not None else ()
-        return [self.waiting.pop(child)[:2] for child in children]
-
-    def lost(self) -> list[MessageId]:
-        """The parents that did not come. If all that wait wait for each other, which is a forgery, one of them."""
-        lost = dict.fromkeys(parent for _, _, parent, _ in self.waiting.values() if parent not in self.waiting)
-        return list(lost) or [self.waiting[child][2] for child in sorted(self.waiting)[:1]]
 
 
 class Semantic(Layer):
@@ -233,7 +81,7 @@ class Semantic(Layer):
     headers = (Older,)
 
     def __init__(self) -> None:
-        self._groups: dict[int, SemanticGroup] = {}
+        self._groups: dict[int, Forest] = {}
         self._wished: set[int] = set()
         self._extra: dict[tuple[int, int], int] = {}
         """By sender and group: parts that will be reported as frames, less the frames that they were."""
@@ -284,14 +132,13 @@ class Semantic(Layer):
             if stream.children:
                 self._answers_to(group, frame.sender, stream.awaited(frame.first, stream.next))
 
-    def _skip(self, group: SemanticGroup, stream: Stream, sender: int, first: int) -> None:
+    def _skip(self, group: Forest, stream: Stream, sender: int, first: int) -> None:
         """The stream goes on elsewhere: it is new here, or this member was not there meanwhile."""
-        before = [number for number in stream.children if number < first and (sender, number) not in group.waiting]
         stream.go_to(first)
-        self._answers_to(group, sender, before)
+        self._answers_to(group, sender, group.past(sender, stream))
 
     def _take_apart(
-        self, group: SemanticGroup, stream: Stream, frame: Frame, of: list[MessageId | None], older: list[int]
+        self, group: Forest, stream: Stream, frame: Frame, of: list[MessageId | None], older: list[int]
     ) -> bool:
         """Deliver what can be, hold the rest. False if the bodies are not what the frame says: nobody can read them."""
         try:
@@ -320,13 +167,13 @@ class Semantic(Layer):
             self._timer = self.after(PATIENCE_S, self._lose_patience)
         return True
 
-    def _answers_to(self, group: SemanticGroup, sender: int, numbers: Iterable[int]) -> None:
+    def _answers_to(self, group: Forest, sender: int, numbers: Iterable[int]) -> None:
         """These messages were delivered, or count as such: deliver what waited for them."""
         ready = [found for number in numbers for found in group.let_go((sender, number))]
         if ready:
             self._deliver(group, ready)
 
-    def _deliver(self, group: SemanticGroup, ready: list[tuple[Batch, int]]) -> None:
+    def _deliver(self, group: Forest, ready: list[tuple[Batch, int]]) -> None:
         """Deliver these messages, then those that waited for them, and so on; neighbours of a batch in one part."""
         if group.waiting:
             for batch, place in ready:  # grows while it is gone through
@@ -346,7 +193,7 @@ class Semantic(Layer):
 
     # Parents that do not come
 
-    def _orphan(self, group: SemanticGroup, parents: Iterable[MessageId]) -> None:
+    def _orphan(self, group: Forest, parents: Iterable[MessageId]) -> None:
         """Deliver those who wait for these, marked; then those who wait for them, who are no orphans."""
         ready: list[tuple[Batch, int]] = []
         for parent in parents:
@@ -357,7 +204,7 @@ class Semantic(Layer):
             ready += children
         self._deliver(group, ready)
 
-    def _too_many(self, group: SemanticGroup) -> None:
+    def _too_many(self, group: Forest) -> None:
         """A sixteenth of them at once, so that looking for the first costs nothing."""
         longest = [parent for _, _, parent, _ in islice(group.waiting.values(), WAITING_MAX // 16 + 1)]
         self._orphan(group, dict.fromkeys(longest))
@@ -388,7 +235,7 @@ class Semantic(Layer):
             self._members_changed(event)
         self.tell_up(event)
 
-    def _finish(self, group: SemanticGroup) -> None:
+    def _finish(self, group: Forest) -> None:
         while group.waiting:
             self._orphan(group, group.lost())
         for stream in group.streams.values():
@@ -404,7 +251,7 @@ class Semantic(Layer):
             return
         group = self._groups.get(event.group)
         if group is None:
-            group = self._groups[event.group] = SemanticGroup()
+            group = self._groups[event.group] = Forest()
         group.members = frozenset(event.members)
         # With agreed views nothing waits here. Without them, those who left will not send what is waited for.
         self._orphan(group, [parent for parent in group.lost() if parent[0] not in group.members])
@@ -427,6 +274,8 @@ class Semantic(Layer):
                 event = Consumed(event.sender, event.group, event.to, event.frames - taken, event.size)
         elif isinstance(event, JoinGroup) and self.name in event.promises:
             self._wished.add(event.group)
+            # Answers to its own messages wait for them; the channel knows whether the application wants to hear them.
+            event = msgspec.structs.replace(event, own=True)
         elif isinstance(event, LeaveGroup):
             self._wished.discard(event.group)
         self.tell_down(event)
@@ -436,17 +285,7 @@ class Semantic(Layer):
     def delivered_intervals(self, number: int) -> dict[int, list[Span]]:
         """By sender: which messages of the group were delivered, for a member that joins."""
         group = self._groups.get(number)
-        if group is None:
-            return {}
-        held: dict[int, list[int]] = {}
-        for sender, at in sorted(group.waiting):
-            held.setdefault(sender, []).append(at)
-        found = {}
-        for sender, stream in group.streams.items():
-            spans = stream.runs if stream.start == stream.next else [*stream.runs, (stream.start, stream.next - 1)]
-            if spans:
-                found[sender] = list(without(united(spans), held.get(sender, [])))
-        return found
+        return {} if group is None else group.intervals()
 
     def adopt_intervals(self, number: int, delivered: dict[int, list[Span]]) -> None:
         """Take over what another member had delivered when the present view began: it counts as delivered here."""
@@ -455,13 +294,8 @@ class Semantic(Layer):
             return
         for sender, spans in delivered.items():
             stream = group.stream(sender)
-            end = max((last + 1 for _, last in spans), default=0)
-            if end > stream.next:
-                stream.go_to(end)
-            stream.base = max(stream.base, end)
-            stream.runs = united([*stream.runs, *spans])[-RUNS_MAX:]
-            before = [at for at in stream.children if at < stream.next and (sender, at) not in group.waiting]
-            self._answers_to(group, sender, before)
+            stream.adopt(spans)
+            self._answers_to(group, sender, group.past(sender, stream))
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -476,47 +310,4 @@ class Semantic(Layer):
         for group in self._groups.values():
             assert len(group.waiting) <= WAITING_MAX
             assert not group.waiting or self._timer is not None
-            indexed = [
-                (child, (sender, number))
-                for sender, stream in group.streams.items()
-                for number, children in stream.children.items()
-                for child in children
-            ]
-            assert len(indexed) == len(group.waiting)
-            for child, parent in indexed:
-                assert group.waiting[child][2] == parent
-                came = parent[1] < group.streams[parent[0]].next
-                assert parent in group.waiting or (not came and parent[0] in group.members), "it need not wait"
-            for stream in group.streams.values():
-                assert stream.base <= stream.next >= stream.start and len(stream.runs) <= RUNS_MAX
-                assert stream.runs == united(stream.runs)
-
-
-def parents_of(frame: Frame) -> Parents | None:
-    for header in frame.headers:
-        if type(header) is Parents:
-            return header
-    return None
-
-
-def united(spans: Iterable[Span]) -> list[Span]:
-    """The same numbers in order, in as few spans as possible."""
-    found: list[Span] = []
-    for first, last in sorted(spans):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
-
-
-def without(spans: Iterable[Span], numbers: list[int]) -> Iterable[Span]:
-    """Spans less a few numbers; both in order."""
-    for first, last in spans:
-        for number in numbers:
-            if first <= number <= last:
-                if first < number:
-                    yield (first, number - 1)
-                first = number + 1
-        if first <= last:
-            yield (first, last)
+            group.validate()
