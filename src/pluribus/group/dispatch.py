@@ -43,6 +43,8 @@ class Dispatch(Layer):
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._leaving: list[Channel] = []
+        self._again: dict[int, tuple[Channel, JoinGroup]] = {}
+        """Groups that are joined again before they could be left: that comes first."""
         self._paused: dict[int, str] = {}
         self._open: dict[int, Channel] = {}
         self._numbers = Numbers()
@@ -53,26 +55,37 @@ class Dispatch(Layer):
     def join(self, name: str, *, own: bool = True, promises: str = "none") -> Channel:
         """Become a member of a group; the channel is live at once, its view follows."""
         number = number_of(checked_name(name, "the group"))
-        channel = self.channels.get(number)
+        channel = self.channels.get(number) or self._again.get(number, (None, None))[0]
         if channel is None:
             me, path = MemberId(self.node.me), self.ports.engine.path_bytes
             channel = Channel(name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own)
-            self.channels[number] = channel
-            channel.pause(self._paused.get(number, ""))
-            try:
-                self.stimulus(lambda: self.tell_down(JoinGroup(number, name, own, channel.out.first, promises)))
-            except PluribusError:  # one group too many: it was not joined, and the next try must say so again
-                del self.channels[number]
-                raise
-            known = self.members.get(number)
-            if known is not None and not (known.agreed and me in known.members):
-                self._show(
-                    channel, known
-                )  # an agreed view with this member in it is of before it left: a new one comes
+            wish = JoinGroup(number, name, own, channel.out.first, promises)
+            if any(leaving.number == number for leaving in self._leaving):
+                self._again[number] = (channel, wish)
+            else:
+                self._enter(channel, wish)
         return channel
+
+    def _enter(self, channel: Channel, wish: JoinGroup) -> None:
+        number = channel.number
+        self.channels[number] = channel
+        channel.pause(self._paused.get(number, ""))
+        try:
+            self.stimulus(lambda: self.tell_down(wish))
+        except PluribusError:  # one group too many: it was not joined, and the next try must say so again
+            del self.channels[number]
+            raise
+        known = self.members.get(number)
+        # An agreed view with this member in it is of before it left: a new one comes.
+        if known is not None and not (known.agreed and self.node.me in known.members):
+            self._show(channel, known)
 
     def leave(self, channel: Channel) -> None:
         """Send what waits, give up what was not read, and be no member any more."""
+        if self._again.get(channel.number, (None, None))[0] is channel:
+            del self._again[channel.number]
+            channel.closed = True
+            return
         if self.channels.pop(channel.number, None) is None:
             return
         channel.closed = True
@@ -93,6 +106,9 @@ class Dispatch(Layer):
             self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
         channel.report_consumed()
         self.tell_down(LeaveGroup(channel.number))
+        again = self._again.pop(channel.number, None)
+        if again is not None:
+            self._enter(*again)
 
     def opened(self, channel: Channel) -> None:
         """A channel's batch got its first body: close it when the loop's turn ends, so that more can join it.
