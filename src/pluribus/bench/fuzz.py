@@ -166,12 +166,18 @@ class _Node:
                 await group.send(SPOKEN, timeout=0)
             except Overflow:
                 continue  # invented members read nothing
+            except Exception:  # noqa: BLE001 - that any leaves is the finding
+                self._note_escape()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception:  # noqa: BLE001 - that any leaves is the finding
-            self._escaped.append(traceback.format_exc() if not self._escaped else "")
+            self._note_escape()
+
+    def _note_escape(self) -> None:
+        """The first with its story; the others count."""
+        self._escaped.append(traceback.format_exc() if not self._escaped else "")
 
     async def _is_alive(self) -> bool:
         """After a while without lies, a newcomer is answered, heard and spoken to."""
