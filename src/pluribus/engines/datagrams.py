@@ -74,6 +74,17 @@ class DatagramSocket:
             return
         sent = 0
         stats = self._stats
+        if len(datagrams) == 1:
+            try:
+                stats.bytes_out += self.sock.sendto(datagrams[0], to)
+            except BlockingIOError:
+                self._enqueue(datagrams, to)
+            except OSError as error:
+                self._failed(error, datagrams, to)
+            else:
+                stats.calls_out += 1
+                stats.datagrams_out += 1
+            return
         try:
             while sent < len(datagrams):
                 run = self._equal_run(datagrams, sent) if self._segment else 1

@@ -116,14 +116,12 @@ class Dispatch(Layer):
         A channel whose last batch had nobody joining is taken for one that asks and answers: the first body of a turn
         goes out at once, and what is saved is a turn of the loop on every way.
         """
+        self._open[channel.number] = channel
         if not self._scheduled:
             self._scheduled = True
-            self.ports.clock.call_soon(self._turn_ended)
             if channel.out.pending and channel.out.batched <= 1:
                 self.flush(channel)
-                if not channel.out.pending:
-                    return
-        self._open[channel.number] = channel
+            self.ports.clock.call_soon(self._turn_ended)
 
     def flush(self, channel: Channel) -> None:
         """A batch is full: send it now."""
@@ -135,13 +133,19 @@ class Dispatch(Layer):
 
     def _turn_ended(self) -> None:
         self._scheduled = False
-        if not self.blocked:
+        if self.blocked:
+            return
+        waiting = self._open.values()
+        if any(channel.out.pending or channel.out.abandoned or channel.direct for channel in waiting):
             self.stimulus(self._close_all)
+        else:
+            self._open.clear()
 
     def _close_all(self) -> None:
         opened, self._open = self._open, {}
         for channel in opened.values():
-            channel.close_batches()
+            if channel.out.pending or channel.out.abandoned or channel.direct:
+                channel.close_batches()
 
     def up(self, frame: Frame) -> None:
         if self.observe is not None:

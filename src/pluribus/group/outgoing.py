@@ -195,6 +195,21 @@ class Outgoing:
         kind = self.kind
         self.first = first + len(pending)
         self._begin_batch()
+        if len(pending) == 1 and not parents:  # the usual case between batches: an answer, a question
+            self._pass_down(
+                Frame(
+                    sender=self._sender,
+                    to=self.to,
+                    group=self.group,
+                    first=first,
+                    count=1,
+                    size=len(pending[0]),
+                    kind=kind,
+                    headers=[],
+                    bodies=join_bodies(kind, pending),
+                )
+            )
+            return
         for bodies, size in self._cut(pending, whole, PARENT_BYTES if parents else 0):
             frame = Frame(
                 sender=self._sender,

@@ -277,11 +277,13 @@ class Window(Layer):
         if stream.delivered - stream.consumed + cost > self._unread_max:
             self.over += 1
             return
-        self.lost += frame.first - stream.next
+        if not stream.granted or frame.first != stream.next:
+            # Else the limit stays where it is: what came is unread. It moves when that is consumed.
+            self.lost += frame.first - stream.next
+            self._moved[key] = stream
         stream.next = frame.first + frame.count
         stream.end = max(stream.end, sent.offset + cost)
         stream.delivered += cost
-        self._moved[key] = stream
         self.pass_up(frame)
 
     def _admit(self, key: StreamKey, first: int, sent: Sent) -> Incoming | None:

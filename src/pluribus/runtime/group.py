@@ -112,7 +112,10 @@ class Group:
         if len(encoded) > channel.out.longest and self._dispatch.cuts:
             return await self._send_large(Large(kind, check_size(encoded), parent), to, deadline)
         channel.out.check(len(encoded))
-        out = await self._admitted(kind, len(encoded), to, deadline)
+        out, dispatch = channel.out, self._dispatch
+        quiet = to == ALL and not (channel.closed or channel.paused or dispatch.blocked)
+        if not (quiet and dispatch.ports.engine.writable and out.fits(kind, len(encoded))):
+            out = await self._admitted(kind, len(encoded), to, deadline)
         first = not out.pending
         number = out.add(kind, encoded, parent)
         if first:
@@ -304,11 +307,12 @@ class Group:
                 return
             async with asyncio.timeout(timeout):
                 await waiter
-        except TimeoutError:
-            raise Overflow(f"group {self.name!r} {why}") from None
-        finally:
+        except BaseException as error:
             if waiter in waiters:
                 waiters.remove(waiter)
+            if isinstance(error, TimeoutError):
+                raise Overflow(f"group {self.name!r} {why}") from None
+            raise
 
 
 def _wake(waiters: list[asyncio.Future[None]]) -> None:

@@ -247,7 +247,8 @@ class Streams(Layer):
         if frame.group in self._watched and frame.to == ALL:
             self._moved[key] = True
             self._tell_stable(key, stream, data.stable)
-        else:
+        elif not stream.granted or frame.group == CONTROL:
+            # Else the limit stays where it is: what came is unread. It moves when that is consumed.
             self._moved.setdefault(key, False)
         if frame.sender != self.node.me and frame.to == ALL:
             stream.keep(frame)
