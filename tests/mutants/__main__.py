@@ -3,11 +3,11 @@
 import logging
 import sys
 
+from tests.mutants import orders, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
-from tests.mutants.orders import FOUND
 
 logging.disable(logging.CRITICAL)
-for mutant in FOUND:
+for mutant in {**orders.FOUND, **views.FOUND}:
     if mutant.__name__ in sys.argv[1:] or not sys.argv[1:]:
         found = hunt(mutant)
         where = f"seed {found.seed}: {found.failure.splitlines()[-1]}" if found else f"not in {SEEDS_MAX} seeds"

@@ -30,6 +30,8 @@ from .tracing import FORMAT, Beginning, TraceFile
 
 BEST_EFFORT = "transport | introductions | presence | window | groups"
 VIEWS = "transport | fragment | introductions | detector | reliable | membership | causal | semantic | total | groups"
+STACKS = {"best-effort": BEST_EFFORT, "views": VIEWS}
+"""Stacks by name, for ``connect(stack=)``."""
 JOIN_S = 30.0
 """A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
 
@@ -185,7 +187,8 @@ class connect:
     """Join the bus that a URL names.
 
     The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
-    ``name`` is how others see this member. ``stack`` is a specification, bottom first; every member needs the same.
+    ``name`` is how others see this member. ``stack`` is ``"best-effort"``, ``"views"`` (agreed views and every
+    order), or a specification of your own, bottom first; every member needs the same.
     ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
     the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
     every frame is sealed, and a member with another one, or without, is refused.
@@ -196,13 +199,13 @@ class connect:
         url: str | None = None,
         *,
         name: str | None = None,
-        stack: str = BEST_EFFORT,
+        stack: str = "best-effort",
         trace: str | os.PathLike[str] | None = None,
         secret: Given | None = None,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
         self._name = name
-        self._stack = stack
+        self._stack = STACKS.get(stack, stack)
         self._trace = trace
         self._secret = secret_from(secret)
         self._bus: Bus | None = None

@@ -1,13 +1,15 @@
-"""Mutants of the orders are found: each by the seed that is recorded with it, or, if the scenario has changed since, by
-the hunt."""
+"""Mutants of views, streams and orders are found: each by the seed that is recorded with it, or, if the scenario has
+changed since, by the hunt."""
 
 import warnings
 
 import pytest
 
 from pluribus.sim.campaign import play_seed
+from tests.mutants import orders, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
-from tests.mutants.orders import FOUND
+
+FOUND = {**orders.FOUND, **views.FOUND}
 
 
 @pytest.mark.parametrize("mutant", FOUND, ids=lambda mutant: mutant.__name__)
