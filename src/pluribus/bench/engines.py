@@ -146,9 +146,16 @@ def import_ms() -> float:
 
 
 def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port that is free for datagrams and for streams: benches of both take it."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, socket.socket() as streams:
+            datagrams.bind(("127.0.0.1", 0))
+            port = int(datagrams.getsockname()[1])
+            try:
+                streams.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 @contextmanager
