@@ -220,7 +220,7 @@ class DatagramSocket:
     def _count_in(self, got: list[Datagram]) -> None:
         stats = self._stats
         stats.datagrams_in += len(got)
-        stats.bytes_in += sum([len(data) for data, _ in got])
+        stats.bytes_in += len(got[0][0]) if len(got) == 1 else sum([len(data) for data, _ in got])
 
 
 class PlainDriver(asyncio.DatagramProtocol):

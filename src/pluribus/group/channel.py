@@ -137,8 +137,9 @@ class Channel:
         """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
         senders."""
         frame = self.inbox.popleft()
-        frames, size = self._taken.get(frame.stream, (0, 0))
-        self._taken[frame.stream] = (frames + 1, size + frame.size)
+        stream = frame.stream
+        frames, size = self._taken.get(stream, (0, 0))
+        self._taken[stream] = (frames + 1, size + frame.size)
         self._taken_bytes += frame.size + REPORT_FRAME_BYTES
         sender = self._people.get(frame.sender)
         if sender is None:

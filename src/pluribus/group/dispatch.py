@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..core.errors import PluribusError
@@ -122,6 +123,19 @@ class Dispatch(Layer):
             if channel.out.pending and channel.out.batched <= 1:
                 self.flush(channel)
             self.ports.clock.call_soon(self._turn_ended)
+
+    def send_alone(self, channel: Channel, body: bytes) -> bool:
+        """Send a message at once if it is the first of the loop's turn, in a channel that asks and answers
+        (``opened``), and nothing stands in its way; false if it must go the long way."""
+        out = channel.out
+        if self._scheduled or self.blocked or out.pending or out.batched > 1 or out.room <= len(body):
+            return False
+        if channel.closed or channel.paused or out.abandoned or not self.ports.engine.writable:
+            return False
+        self._scheduled = True
+        self.stimulus(partial(out.send_alone, body))
+        self.ports.clock.call_soon(self._turn_ended)
+        return True
 
     def flush(self, channel: Channel) -> None:
         """A batch is full: send it now."""

@@ -149,6 +149,25 @@ class Outgoing:
         self._set_left()
         return number
 
+    def send_alone(self, body: bytes) -> None:
+        """A batch of one, without gathering: what ``add`` and ``close`` would do to an empty batch."""
+        number = self.first
+        self.first = number + 1
+        self.batched = 1
+        self.ids = zip(repeat(self.me), count(number + 1))
+        self._pass_down(
+            Frame(
+                sender=self._sender,
+                to=self.to,
+                group=self.group,
+                first=number,
+                count=1,
+                size=len(body),
+                headers=[],
+                bodies=[body],
+            )
+        )
+
     def close(self) -> None:
         """Send what gathered, as frames that fit the path."""
         if self.pending:

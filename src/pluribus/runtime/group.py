@@ -103,6 +103,8 @@ class Group:
                 out.left = left - _FAST_OVERHEAD_BYTES
                 out.append(body)
                 return next(out.ids)
+            if len(body) <= out.longest and self._dispatch.send_alone(self._channel, body):
+                return (out.me, out.first - 1)
         return await self._send(body, ALL if to is None else to, parent, timeout)
 
     async def _send(self, body: Any, to: int, parent: MessageId | None, timeout: float | None) -> MessageId:
