@@ -191,6 +191,8 @@ install_python_packages() {
     PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
         "$VENV/bin/python" -m pip install -qq --no-input -e '.[all,dev,peers]' \
         || fail "pip could not install the packages; its reason is above."
+    # As pip does for packages that are not editable: imports stay quick where Python may not write bytecode itself.
+    "$VENV/bin/python" -m compileall -q src/pluribus
 }
 
 # --------------------------------------------------------------------------------------------------------------------
