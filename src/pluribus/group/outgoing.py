@@ -155,18 +155,7 @@ class Outgoing:
         self.first = number + 1
         self.batched = 1
         self.ids = zip(repeat(self.me), count(number + 1))
-        self._pass_down(
-            Frame(
-                sender=self._sender,
-                to=self.to,
-                group=self.group,
-                first=number,
-                count=1,
-                size=len(body),
-                headers=[],
-                bodies=[body],
-            )
-        )
+        self._pass_down(self._frame(number, BYTES, [body], len(body), []))
 
     def close(self) -> None:
         """Send what gathered, as frames that fit the path."""
@@ -194,17 +183,7 @@ class Outgoing:
         number = self.first
         self.first += 1
         self._begin_batch()
-        frame = Frame(
-            sender=self._sender,
-            to=self.to,
-            group=self.group,
-            first=number,
-            count=1,
-            size=len(body),
-            headers=headers,
-            bodies=[body],
-        )
-        self._pass_down(frame)
+        self._pass_down(self._frame(number, BYTES, [body], len(body), headers))
         return number
 
     def _close_batch(self) -> None:
@@ -215,34 +194,25 @@ class Outgoing:
         self.first = first + len(pending)
         self._begin_batch()
         if len(pending) == 1 and not parents:  # the usual case between batches: an answer, a question
-            self._pass_down(
-                Frame(
-                    sender=self._sender,
-                    to=self.to,
-                    group=self.group,
-                    first=first,
-                    count=1,
-                    size=len(pending[0]),
-                    kind=kind,
-                    headers=[],
-                    bodies=join_bodies(kind, pending),
-                )
-            )
+            self._pass_down(self._frame(first, kind, pending, len(pending[0]), []))
             return
         for bodies, size in self._cut(pending, whole, PARENT_BYTES if parents else 0):
-            frame = Frame(
-                sender=self._sender,
-                to=self.to,
-                group=self.group,
-                first=first,
-                count=len(bodies),
-                size=size,
-                kind=kind,
-                headers=_answers(parents, first, len(bodies)) if parents else [],
-                bodies=join_bodies(kind, bodies),
-            )
+            headers: list[Header] = [*_answers(parents, first, len(bodies))] if parents else []
+            self._pass_down(self._frame(first, kind, bodies, size, headers))
             first += len(bodies)
-            self._pass_down(frame)
+
+    def _frame(self, first: int, kind: Kind, bodies: list[bytes], size: int, headers: list[Header]) -> Frame:
+        return Frame(
+            sender=self._sender,
+            to=self.to,
+            group=self.group,
+            first=first,
+            count=len(bodies),
+            size=size,
+            kind=kind,
+            headers=headers,
+            bodies=join_bodies(kind, bodies),
+        )
 
     def _cut(self, pending: list[bytes], size: int, extra_bytes: int = 0) -> Iterator[tuple[list[bytes], int]]:
         """Runs of bodies that fit a frame each, with what they weigh. A batch that fits, and equal bodies, which is
