@@ -6,6 +6,9 @@ import typer
 
 from pluribus.bench import BENCHES, bench
 from pluribus.cli.output import JsonFlag, print_json
+from pluribus.core.errors import BadInput
+
+ORDERS = ("fifo", "causal", "total", "safe", "semantic")
 
 
 def command(
@@ -13,15 +16,21 @@ def command(
     quick: Annotated[bool, typer.Option("--quick", help="One short run: does it work, roughly how fast.")] = False,
     frames: Annotated[int, typer.Option(help="fuzz: how many frames.", min=1)] = 1_000_000,
     seed: Annotated[int, typer.Option(help="fuzz: the seed.")] = 0,
+    order: Annotated[str, typer.Option(help="group: fifo, causal, total, safe or semantic.")] = "fifo",
+    size: Annotated[int, typer.Option(help="group: bytes of a message.", min=1, max=50_000)] = 100,
+    members: Annotated[int, typer.Option(help="group: how many, the sender included.", min=2, max=30)] = 2,
     json: JsonFlag = False,
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
     measure = bench(name)
+    if order not in ORDERS:
+        raise BadInput(f"--order {order} is none of {', '.join(ORDERS)}: choose one of them")
+    wanted = {"quick": quick, "frames": frames, "seed": seed, "order": order, "size": size, "members": members}
     from rich.console import Console
 
     console = Console(stderr=True)
     with console.status(f"bench {name}") as status:
-        outcome = measure(quick=quick, frames=frames, seed=seed, progress=lambda text: status.update(f"{name}: {text}"))
+        outcome = measure(**wanted, progress=lambda text: status.update(f"{name}: {text}"))
     if json:
         print_json(outcome)
     else:
