@@ -11,6 +11,7 @@ from typing import Any
 import pluribus
 
 from .engines import COUNTS, SIZES, batched, free_port
+from .members import read_all
 from .processes import Role, Together, measure
 from .report import Goal, at_least, report, result
 
@@ -64,15 +65,7 @@ def _receiver(together: Together, url: str, order: str, count: int, members: int
         async with pluribus.connect(url, name="receiver", stack="views") as bus:
             group = await _joined(bus, order, members, own=True)
             await asyncio.to_thread(together.wait)
-            await group.receive()  # the first message starts the clock
-            got, started = 1, perf_counter()
-            async for message in group:
-                message.body  # noqa: B018 - reading them is part of what is measured
-                message.sender  # noqa: B018
-                message.id  # noqa: B018
-                got += 1
-                if got == count:
-                    break
+            started = await read_all(group, count)
             together.answer(count / (perf_counter() - started))
             await asyncio.to_thread(together.wait)  # nobody leaves before all have everything
 

@@ -23,6 +23,20 @@ def _start_of(together: Together) -> Start:
     return lambda: asyncio.to_thread(together.wait)
 
 
+async def read_all(group: pluribus.Group, count: int) -> float:
+    """Read so many messages, body, sender and id of each; when the first one was there, which starts the clock."""
+    await group.receive()
+    got, started = 1, perf_counter()
+    async for message in group:
+        message.body  # noqa: B018 - reading them is part of what is measured
+        message.sender  # noqa: B018
+        message.id  # noqa: B018
+        got += 1
+        if got == count:
+            break
+    return started
+
+
 def receiver(together: Together, url: str, count: int) -> None:
     async def main() -> None:
         together.answer(await _receive(url, count, _start_of(together)))
@@ -72,15 +86,7 @@ async def _receive(url: str, count: int, start: Start) -> tuple[float, int]:
         group = await bus.group(GROUP)
         await group.wait_for(2, timeout=30)
         await start()
-        await group.receive()  # the first message starts the clock
-        got, started = 1, perf_counter()
-        async for message in group:
-            message.body  # noqa: B018 - reading them is part of what is measured
-            message.sender  # noqa: B018
-            message.id  # noqa: B018
-            got += 1
-            if got == count:
-                break
+        started = await read_all(group, count)
         seconds = perf_counter() - started
         return count / seconds, int(bus.stats()["window"]["lost"])
 

@@ -41,8 +41,6 @@ class Leading(State):
         self._impatient = 0
         self._lead()
 
-    _impatient = 0
-
     def _needed(self) -> bool:
         members = self._members
         if self._forced:
@@ -67,8 +65,6 @@ class Leading(State):
             known.word is not None and known.word.wants and known.word.view == ballot and not known.suspected
             for known in self._known.values()
         )
-
-    _asked_for: frozenset[int] = frozenset()
 
     def _mine_to_lead(self) -> bool:
         """The eldest live member of the best view; views are compared by what everybody tells of its own."""

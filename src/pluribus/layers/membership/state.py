@@ -73,6 +73,9 @@ class State(Layer):
         self._patience: Timer | None = None
         self._repeat: Timer | None = None
         self._not_before = 0.0
+        self._impatient = 0
+        self._asked_for: frozenset[int] = frozenset()
+        self._shown: set[int] = set()
         self._blocked_at = 0.0
         self._forced = False
         self.views = 0
@@ -118,8 +121,6 @@ class State(Layer):
         for group in sorted(self._shown - shown):
             self.tell_up(Members(group, (), {}, agreed=True))
         self._shown = shown
-
-    _shown: set[int] = set()  # noqa: RUF012 - replaced, never changed
 
     def _own_word(self) -> Word:
         agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot

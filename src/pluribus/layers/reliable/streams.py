@@ -334,12 +334,10 @@ class Streams(Layer):
             if out is None or (want.to != ALL and want.to != member):
                 return
             for frame in out.frames(want.first, want.stop)[:WANT_FRAMES_MAX]:
-                again = frame.copy()
-                again.to = member if want.to != ALL else ALL
                 if want.to == ALL:
                     self._wrap(frame, member)
                 else:
-                    self.pass_down(again)
+                    self.pass_down(frame.copy())
             return
         stream = self._in.get((want.sender, want.group, want.to))
         if stream is not None and want.to == ALL:
