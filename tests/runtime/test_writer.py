@@ -253,14 +253,20 @@ from pluribus.store.sqlite import SqliteBackend
 
 async def main():
     writer = StoreWriter(SqliteBackend(sys.argv[1]), asyncio.get_running_loop())
-    count = 0
-    def acknowledge(first, rows):
-        print(first + rows, flush=True)
+    count = acknowledged = 0
+    def done(error, upto):
+        nonlocal acknowledged
+        if error is not None:
+            raise error
+        acknowledged = upto
+        print(upto, flush=True)
     while True:
         rows = [b"row %d " % number * 50 for number in range(count, count + 7)]
-        writer.append("log", rows, lambda error, first=count: acknowledge(first, 7))
         count += 7
+        writer.append("log", rows, lambda error, upto=count: done(error, upto))
         await asyncio.sleep(0)
+        while count - acknowledged > 7_000:  # a disk slower than this loop would otherwise overflow the store
+            await asyncio.sleep(0.001)
 
 asyncio.run(main())
 """
