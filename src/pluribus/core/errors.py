@@ -13,11 +13,13 @@
     │   ├── AddressTaken          the port is in use
     │   ├── NoInterface           the interface does not exist here
     │   ├── MissingExtra          an optional dependency or server is not installed
-    │   └── Unreachable           nobody answers there
+    │   ├── Unreachable           nobody answers there
+    │   └── Damaged               what a store holds is not what was written: repair it from another copy
     ├── NotPrimary                most members are elsewhere, so nothing can be ordered here now
     ├── Closed                    the bus or group was closed; also a ConnectionError
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
+    ├── Uncertain                 it may have happened or not: ask again with the same id
     ├── Refused                   another member, or this one, said no, and why
     ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
     └── SimulationError           a world was misused, or a promise was broken in it
@@ -75,6 +77,10 @@ class Unreachable(Unavailable):
     pass
 
 
+class Damaged(Unavailable):
+    pass
+
+
 class NotPrimary(PluribusError):
     pass
 
@@ -88,6 +94,10 @@ class Overflow(PluribusError):
 
 
 class WouldDeadlock(Overflow):
+    pass
+
+
+class Uncertain(PluribusError):
     pass
 
 

@@ -1,0 +1,61 @@
+"""The log port: what a replica needs of whoever puts its commands in order, and what that one needs of the replica.
+
+Two logs implement it. The ``safe`` order of a group is volatile: it lives while the primary lives. The keepers' log is
+durable: what it committed is on the disks of most voters. A state machine does not know which of them it is on.
+
+Commands are bytes with consecutive indices from 0, the same at every replica. A log hands each command to each replica
+once, in order, and hands over whole batches, because a call for every command would decide the speed of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..core.errors import PluribusError
+
+Done = Callable[[int, PluribusError | None], None]
+"""``done(index, None)``: the first of the commands has this index, the others follow it, and ``on_commit`` was called
+with all of them here. ``done(-1, Uncertain(...))``: they may be committed, now or later, or never. ``done(-1, error)``
+with any other error: they never will be. It is called once, and never before the call that it was given to returned."""
+
+
+class LogPort(Protocol):
+    """An ordered log of commands. The owner sets the three call-backs before the log is started."""
+
+    on_commit: Callable[[int, Sequence[bytes]], None]
+    """First index and the commands in order: apply them. It must not raise: a replica that fails on a command that
+    others applied is no replica any more."""
+    on_snapshot: Callable[[], bytes]
+    """The state after everything that ``on_commit`` and ``on_restore`` have brought so far."""
+    on_restore: Callable[[int, bytes], None]
+    """Forget everything and take this state, which holds all commands below the index; the next ``on_commit`` starts
+    with that index. Empty bytes with index 0 are the state before the first command."""
+
+    @property
+    def applied(self) -> int:
+        """The index after the last command that was handed to ``on_commit``."""
+
+    def submit(self, command: bytes, done: Done) -> None:
+        """Have one command ordered. Raises ``Overflow`` when too many wait, ``TooLarge``, or ``Closed``; then ``done``
+        is not called."""
+
+    def submit_many(self, commands: Sequence[bytes], done: Done) -> None:
+        """Like ``submit`` for a list, at the price of one: they are ordered together, at consecutive indices, all or
+        none, with one completion."""
+
+    def barrier(self, done: Done) -> None:
+        """Complete when everything that was committed anywhere before this call is applied here: what is read from the
+        state then is not stale. The index is ``applied`` of that moment."""
+
+
+class StateMachine(Protocol):
+    """What a style writes: a pure function of the commands. No clock, no chance, no ports: time comes in commands."""
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        """Change the state; the result goes to whoever submitted the command, if it is here."""
+
+    def snapshot(self) -> bytes: ...
+
+    def restore(self, state: bytes) -> None:
+        """Become what ``snapshot`` gave; empty bytes are the state before the first command."""
