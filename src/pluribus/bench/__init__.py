@@ -10,7 +10,7 @@ from ..core.errors import BadInput
 
 BENCHES = {
     "engines": "throughput and round trips on every engine, beside the raw socket",
-    "group": "agreed views and an order: one sender, every member reads",
+    "group": "agreed views, every order, encryption, beside limits and peers",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "fuzz": "mutated frames against a live node",

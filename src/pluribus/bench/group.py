@@ -1,22 +1,31 @@
-"""``pluribus bench group``: agreed views and an order, one sender, every other member receives and reads all of it."""
+"""``pluribus bench group``: reliable groups on agreed views, in every order.
+
+Three measurements under one name. By itself it takes one case beside the batched limit. ``--order all`` compares the
+orders and encryption with FIFO. ``--peers`` compares with other systems (``versus``). Each alternates with what it is
+compared with, so that both see the same machine.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import statistics
-from collections.abc import Callable
-from time import perf_counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import pluribus
+import msgspec
 
+from . import namespaces
 from .engines import COUNTS, SIZES, batched, free_port
-from .members import read_all
-from .processes import Role, Together, measure
-from .report import Goal, at_least, report, result
+from .exchange import ALL, ONE, SECONDS, Case, Measured, Place, exchange
+from .report import Goal, Result, at_least, report, result
 
-GROUP = "bench"
-JOIN_S = 40.0
+EVERY_ORDER = "all"
+NAMESPACES = "namespaces"
+ORDERS = ("causal", "total", "safe", "semantic")
+SHARES = {"causal": 0.8, "total": 0.5, "safe": 0.3, "encrypted": 0.7}
+"""Of FIFO's rate, at least."""
+
+Progress = Callable[[str], None]
 
 
 def run(
@@ -25,61 +34,84 @@ def run(
     order: str = "fifo",
     size: int = 100,
     members: int = 2,
-    progress: Callable[[str], None] = lambda text: None,
+    senders: str = ONE,
+    sealed: bool = False,
+    typed: bool = False,
+    network: str = "",
+    progress: Progress = lambda text: None,
     **_: Any,
 ) -> dict[str, Any]:
-    """The rate at the slowest receiver, beside the batched limit of one sender and one receiver in the same run."""
-    runs, share = (1, 10) if quick else (3, 2)
-    count = COUNTS[min(SIZES, key=lambda known: abs(known - size))] // share // max(members - 1, 1)
-    limits, rates = [], []
+    """The rate that every receiver has, with what a message costs in the sender and in a receiver."""
+    runs, seconds = (1, 0.3) if quick else (3, SECONDS)
+    case = Case("fifo" if order == EVERY_ORDER else order, size, members, senders, sealed, typed, seconds)
+    if order == EVERY_ORDER:
+        return every_order(case, runs, progress)
+    with _places(case, network) as (places, where):
+        return one_case(case, runs, progress, places, where)
+
+
+def one_case(case: Case, runs: int, progress: Progress, places: list[Place] | None, where: str) -> dict[str, Any]:
+    """Beside the batched limit of one sender and one receiver, which has no identities, views or repair."""
+    limits, found = [], []
+    count = COUNTS[min(SIZES, key=lambda known: abs(known - case.size))] // (2 if case.seconds >= 1 else 10)
     for attempt in range(runs):
         progress(f"run {attempt + 1} of {runs}: the batched limit")
-        limits.append(batched(count, size))
-        progress(f"run {attempt + 1} of {runs}: {order}, {members} members")
-        rates.append(_rate(order, size, members, count))
-    case = f"{order}, {size} B, {members} members"
+        limits.append(batched(count, case.size))
+        progress(f"run {attempt + 1} of {runs}: {case}")
+        found.append(exchange(case, places))
+    results = [*_rows(f"{case}{where}", found), result(f"batched limit, {case.size} B", "messages/s", limits)]
     goals: list[Goal] = []
-    if (order, size, members) == ("fifo", 100, 2):
-        ratio = statistics.median(rates) / statistics.median(limits)
+    if not where and case == Case(seconds=case.seconds):
+        ratio = statistics.median(measured.rate for measured in found) / statistics.median(limits)
         goals.append(at_least("fifo, 100 B, two processes: share of the batched limit", ratio, 0.5))
-    results = [result(case, "messages/s", rates), result(f"batched limit, {size} B", "messages/s", limits)]
     return report("group", results, goals)
 
 
-def _rate(order: str, size: int, members: int, count: int) -> float:
-    url = f"multicast://bench-{free_port()}"
-    receivers: list[Role] = [(_receiver, (url, order, count, members)) for _ in range(members - 1)]
-    roles: list[Role] = [*receivers, (_sender, (url, order, count, size, members))]
-    return float(min(measure(roles, members - 1)))
+def every_order(case: Case, runs: int, progress: Progress) -> dict[str, Any]:
+    """Each order and encryption, right after FIFO every time; for all members sending and for one alone."""
+    results: list[Result] = []
+    goals: list[Goal] = []
+    for senders in (ALL, ONE):
+        fifo = msgspec.structs.replace(case, members=max(case.members, 4), senders=senders)
+        rivals = {
+            order: msgspec.structs.replace(fifo, order=order) for order in ("causal", "total", "safe", "semantic")
+        }
+        rivals["encrypted"] = msgspec.structs.replace(fifo, sealed=True)
+        plain: list[Measured] = []
+        found: dict[str, list[Measured]] = {name: [] for name in rivals}
+        shares: dict[str, list[float]] = {name: [] for name in rivals}
+        for attempt in range(runs):
+            for name, rival in rivals.items():
+                progress(f"run {attempt + 1} of {runs}: {rival}, after fifo")
+                plain.append(exchange(fifo))
+                found[name].append(exchange(rival))
+                shares[name].append(found[name][-1].rate / plain[-1].rate)
+        results += _rows(str(fifo), plain)[:1]
+        for name, rival in rivals.items():
+            results += _rows(str(rival), found[name])[:1]
+            results.append(result(f"{rival}: share of fifo", "ratio", shares[name]))
+            if name in SHARES:
+                what = f"{name}, {fifo.members} members, {'all send' if senders == ALL else 'one sends'}: share of fifo"
+                goals.append(at_least(what, statistics.median(shares[name]), SHARES[name]))
+    return report("group", results, goals)
 
 
-async def _joined(bus: pluribus.Bus, order: str, members: int, *, own: bool) -> pluribus.Group:
-    safe = order == "safe"
-    group = await bus.group(GROUP, order="total" if safe else order, safe=safe, own=own)
-    await group.wait_for(members, timeout=JOIN_S)
-    return group
+def _rows(case: str, found: list[Measured]) -> list[Result]:
+    """The rate, then what a message costs. Where all send, a sender's cost is that of reading the others' too."""
+    return [
+        result(case, "messages/s", [measured.rate for measured in found]),
+        result(f"{case}: sender", "µs a message", [measured.sender_us for measured in found]),
+        result(f"{case}: receiver", "µs a message", [measured.receiver_us for measured in found]),
+    ]
 
 
-def _receiver(together: Together, url: str, order: str, count: int, members: int) -> None:
-    async def main() -> None:
-        async with pluribus.connect(url, name="receiver", stack="views") as bus:
-            group = await _joined(bus, order, members, own=True)
-            await asyncio.to_thread(together.wait)
-            started = await read_all(group, count)
-            together.answer(count / (perf_counter() - started))
-            await asyncio.to_thread(together.wait)  # nobody leaves before all have everything
-
-    pluribus.run(main())
-
-
-def _sender(together: Together, url: str, order: str, count: int, size: int, members: int) -> None:
-    async def main() -> None:
-        async with pluribus.connect(url, name="sender", stack="views") as bus:
-            group = await _joined(bus, order, members, own=False)
-            await asyncio.to_thread(together.wait)
-            body = b"x" * size
-            for _ in range(count):
-                await group.send(body)
-            await asyncio.to_thread(together.wait)
-
-    pluribus.run(main())
+@contextmanager
+def _places(case: Case, network: str) -> Iterator[tuple[list[Place] | None, str]]:
+    """Where the members are: on this machine's loopback interface, or by turns in two network namespaces."""
+    if network != NAMESPACES:
+        yield None, ""
+        return
+    with namespaces.pair() as pair:
+        bus = f"bench-{free_port()}"
+        sides = [Place(f"multicast://{bus}?interface={address}", name) for name, address in pair]
+        yield [sides[index % 2] for index in range(case.members)], ", over 1,500-byte packets"

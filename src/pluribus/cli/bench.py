@@ -8,7 +8,11 @@ from pluribus.bench import BENCHES, bench
 from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import BadInput
 
-ORDERS = ("fifo", "causal", "total", "safe", "semantic")
+CHOICES = {
+    "order": ("fifo", "causal", "total", "safe", "semantic", "all"),
+    "senders": ("one", "all"),
+    "network": ("loopback", "namespaces"),
+}
 
 
 def command(
@@ -16,16 +20,22 @@ def command(
     quick: Annotated[bool, typer.Option("--quick", help="One short run: does it work, roughly how fast.")] = False,
     frames: Annotated[int, typer.Option(help="fuzz: how many frames.", min=1)] = 1_000_000,
     seed: Annotated[int, typer.Option(help="fuzz: the seed.")] = 0,
-    order: Annotated[str, typer.Option(help="group: fifo, causal, total, safe or semantic.")] = "fifo",
+    order: Annotated[str, typer.Option(help="group: fifo, causal, total, safe, semantic; all compares them.")] = "fifo",
     size: Annotated[int, typer.Option(help="group: bytes of a message.", min=1, max=50_000)] = 100,
-    members: Annotated[int, typer.Option(help="group: how many, the sender included.", min=2, max=30)] = 2,
+    members: Annotated[int, typer.Option(help="group: how many, senders included.", min=2, max=30)] = 2,
+    senders: Annotated[str, typer.Option(help="group: one (not the sequencer) or all.")] = "one",
+    sealed: Annotated[bool, typer.Option("--secret", help="group: on a bus with a secret.")] = False,
+    typed: Annotated[bool, typer.Option("--typed", help="group: bodies are structs instead of bytes.")] = False,
+    network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
     json: JsonFlag = False,
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
     measure = bench(name)
-    if order not in ORDERS:
-        raise BadInput(f"--order {order} is none of {', '.join(ORDERS)}: choose one of them")
     wanted = {"quick": quick, "frames": frames, "seed": seed, "order": order, "size": size, "members": members}
+    wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network}
+    for option, choices in CHOICES.items():
+        if wanted[option] not in choices:
+            raise BadInput(f"--{option} {wanted[option]} is none of {', '.join(choices)}: choose one of them")
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -50,6 +60,8 @@ def _print_tables(outcome: dict[str, Any]) -> None:
         median, low, high = shown
         results.add_row(row["case"], median, row["unit"], low, high, str(row["runs"]))
     console.print(results)
+    if not outcome["goals"]:
+        return
     goals = Table("goal", "measured", "wanted", "met", show_edge=False)
     for row in outcome["goals"]:
         goals.add_row(row["goal"], f"{row['measured']:,.2f}", f"{row['wanted']:,}", "yes" if row["met"] else "NO")
