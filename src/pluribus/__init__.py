@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from . import events
 from .core import errors
 from .core.errors import PluribusError
 from .core.frame import Message
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "connect",
     "errors",
+    "events",
     "register",
     "run",
     "sim",

@@ -5,10 +5,12 @@ from contextlib import suppress
 import pytest
 
 from pluribus.core.errors import BadInput, TooLarge
+from pluribus.core.events import Event, Gone
 from pluribus.core.frame import Frame
 from pluribus.core.ids import number_of
 from pluribus.group.dispatch import Dispatch
 from pluribus.layers.window import Sent
+from pluribus.stack.events import Credit
 from tests.harness import Medium, Member
 from tests.layers.talkers import Talker, met
 
@@ -88,8 +90,9 @@ def test_whoever_asks_hears_of_members_that_go():
     medium = Medium()
     a, b = Talker(medium, "a"), Talker(medium, "b")
     met(medium, a, b)
-    gone: list[int] = []
-    a.dispatch.on_gone = lambda member, reason: gone.append(member)
+    told: list[Event] = []
+    a.dispatch.on_event = told.append
     b.stack.stop()
     medium.deliver()
-    assert gone == [b.me]
+    assert Gone(b.me, "it left", "b") in told
+    assert not any(isinstance(event, Credit) for event in told), "that is the channels' own"

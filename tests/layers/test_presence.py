@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pluribus.core.errors import TooLarge
+from pluribus.core.events import Event, Gone
 from pluribus.core.frame import Frame
 from pluribus.core.ids import number_of
 from pluribus.core.limits import HELLO_PERIOD_S, SILENCE_S
@@ -31,6 +32,10 @@ def known(member: Member) -> set[str]:
 def in_group(member: Member, group: str) -> set[str]:
     told = member.layer(Dispatch).members.get(number_of(group))
     return set(told.names.values()) if told else set()
+
+
+def gone(told: list[Event]) -> list[Event]:
+    return [event for event in told if isinstance(event, Gone)]
 
 
 def join(member: Member, group: str) -> None:
@@ -131,14 +136,14 @@ def test_a_bye_takes_a_member_off_at_once_and_for_good():
     medium = Medium()
     a, b = people(medium, "a", "b")
     medium.deliver()
-    gone: list[tuple[int, str]] = []
-    a.layer(Dispatch).on_gone = lambda member, reason: gone.append((member, reason))
+    told: list[Event] = []
+    a.layer(Dispatch).on_event = told.append
     join(b, "x")
     overtaken = medium.waiting.pop()
     b.stack.stop()
     medium.deliver()
     assert known(a) == {"a"}
-    assert gone == [(b.me, "it left")]
+    assert gone(told) == [Gone(b.me, "it left", "b")]
     medium.waiting.append(overtaken)
     medium.deliver()
     assert known(a) == {"a"}, "a hello that the bye overtook is no return"
@@ -150,14 +155,14 @@ def test_silence_takes_a_member_off():
     medium = Medium()
     a, b, c = people(medium, "a", "b", "c")
     medium.deliver()
-    reasons: list[str] = []
-    a.layer(Dispatch).on_gone = lambda member, reason: reasons.append(reason)
+    told: list[Event] = []
+    a.layer(Dispatch).on_event = told.append
     b.crash()
     medium.run(SILENCE_S - 2 * HELLO_PERIOD_S)
     assert known(a) == {"a", "b", "c"}, "not too early"
     medium.run(3 * HELLO_PERIOD_S)
     assert known(a) == known(c) == {"a", "c"}
-    assert reasons == [f"nothing heard of it for {SILENCE_S:g} s"]
+    assert gone(told) == [Gone(b.me, f"nothing heard of it for {SILENCE_S:g} s", "b")]
 
 
 def test_a_member_that_was_cut_off_is_found_again():

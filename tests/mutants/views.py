@@ -1,5 +1,7 @@
 """Views, streams and total order with one mistake each, such as a programmer makes. Campaigns must find them."""
 
+import msgspec
+
 from pluribus.core.ids import ALL
 from pluribus.layers.membership import Membership
 from pluribus.layers.membership.attempt import Attempt
@@ -45,9 +47,9 @@ class Absent(Membership):
 class Double(Membership):
     """Shows every view twice."""
 
-    def _show_view(self, view, *, continues=False):
-        super()._show_view(view, continues=continues)
-        super()._show_view(view, continues=continues)
+    def _show_view(self, view, **flags):
+        super()._show_view(view, **flags)
+        super()._show_view(view, **flags)
 
 
 class Vain(Membership):
@@ -60,9 +62,7 @@ class Vain(Membership):
             proposal = plain(attempt, *args, **options)
             if proposal.link is None:
                 link = Link(7, attempt.ballot[0], attempt.ballot, tuple(proposal.members))
-                attempt.proposal = proposal = type(proposal)(
-                    proposal.ballot, proposal.members, proposal.names, link, proposal.rosters, proposal.starts
-                )
+                attempt.proposal = proposal = msgspec.structs.replace(proposal, link=link)
             return proposal
 
         Attempt.propose = propose

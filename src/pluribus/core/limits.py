@@ -72,6 +72,10 @@ STRANGERS_MAX = 1_024
 VIEW_MEMBERS_MAX = 200
 """Agreed views are for so many; larger groups need the gossip membership."""
 
+# Events
+EVENTS_WAITING_MAX = 1_000
+"""Events that wait for one who iterates over them; then the oldest are skipped, and that is told."""
+
 # The loop
 TURN_S_MAX = 0.005
 """Work without giving the loop a turn."""

@@ -14,7 +14,6 @@ from ..stack.events import (
     Consumed,
     Credit,
     Event,
-    Gone,
     JoinGroup,
     LeaveGroup,
     Members,
@@ -40,7 +39,8 @@ class Dispatch(Layer):
         self.blocked = False
         self.cuts = False
         """Whether the stack is reliable, so that messages larger than a frame may go in pieces."""
-        self.on_gone: Callable[[int, str], None] = lambda member, reason: None
+        self.on_event: Callable[[Event], None] = lambda event: None
+        """Told of everything that is not about one channel's room."""
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._leaving: list[Channel] = []
@@ -203,8 +203,8 @@ class Dispatch(Layer):
             self.blocked = event.blocked
             if not event.blocked:
                 self.stimulus(self._go_on)
-        elif isinstance(event, Gone):
-            self.on_gone(event.member, event.reason)
+        if not isinstance(event, Credit):
+            self.on_event(event)
 
     def _go_on(self) -> None:
         """The view has changed: send what waited, let go those who wanted to leave, wake those who want to send."""

@@ -207,12 +207,12 @@ class Detector(Layer):
             if silent_s > FORGET_S:
                 del self._peers[member]
                 self._tell_addresses()
-                self.tell_up(Gone(member, f"nothing heard of it for {FORGET_S:g} s"))
+                self.tell_up(Gone(MemberId(member), f"nothing heard of it for {FORGET_S:g} s", peer.name))
         elif peer.asked_at >= 0:
             if now - peer.asked_at >= self._opinion_s:
                 peer.suspected = True
                 self.suspicions += 1
-                self.tell_up(Suspected(member))
+                self.tell_up(Suspected(MemberId(member), peer.name))
         elif silent_s > self._silence_s:
             self._ask_about(member, peer, now)
 
@@ -262,15 +262,16 @@ class Detector(Layer):
         if peer.suspected:
             peer.suspected = False
             self.false_suspicions += 1
-            self.tell_up(Unsuspected(member))
+            self.tell_up(Unsuspected(MemberId(member), peer.name))
 
     def _leaves(self, member: int) -> None:
         if len(self._left) >= LEFT_MAX:
             del self._left[next(iter(self._left))]
         self._left[member] = None
-        if self._peers.pop(member, None) is not None:
+        peer = self._peers.pop(member, None)
+        if peer is not None:
             self._tell_addresses()
-            self.tell_up(Gone(member, "it left"))
+            self.tell_up(Gone(MemberId(member), "it left", peer.name))
 
     def _tell_addresses(self) -> None:
         self.tell_down(Addresses({member: peer.address for member, peer in self._peers.items()}))

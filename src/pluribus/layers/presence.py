@@ -322,7 +322,7 @@ class Presence(Layer):
         del self._peers[member]
         self._changed.add(0)
         self._moved = True
-        self.tell_up(Gone(member, reason))
+        self.tell_up(Gone(MemberId(member), reason, peer.name))
 
     def _tell_members(self, group: int) -> None:
         """Tell above who is in the bus or in one of this member's groups now; nobody, once it left the group."""

@@ -16,6 +16,7 @@ from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
+from ..group.notices import Notices
 from ..layers.transport import Transport
 from ..stack.events import ForcePrimary
 from ..stack.layer import Layer, Node
@@ -23,6 +24,7 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from .clock import LoopClock, real_random
+from .events import Events, Listener, Watchers
 from .group import Group
 from .lateness import watch_loop
 from .secret import Given, catalogue, secret_from, secured
@@ -64,6 +66,8 @@ class Bus:
         self._dispatch.cuts = any("reliability" in layer.provides for layer in layers)
         self._groups: dict[str, Group] = {}
         self._closed = False
+        self._watchers = Watchers()
+        self._dispatch.on_event = Notices(self._watchers.tell).take
         self._stop_watch: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
@@ -124,6 +128,15 @@ class Bus:
         good: if they are not, there will be two."""
         self._stack.run(lambda: self._dispatch.tell_down(ForcePrimary()))
 
+    def events(self) -> Events:
+        """What happens to the bus from now on, to iterate over: ``pluribus.events`` has the types. It ends when the bus
+        is closed. Who iterates too slowly gets ``Skipped`` in place of the oldest."""
+        return self._watchers.iteration(ended=self._closed)
+
+    def on_event(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` with every event from now on, on the loop of the bus; the returned function ends that."""
+        return self._watchers.listen(listener)
+
     @property
     def closed(self) -> bool:
         return self._closed
@@ -148,6 +161,7 @@ class Bus:
             await group.close()
         self._closed = True
         self._stack.stop()
+        self._watchers.end()
         self._stop_watch()
         await self._engine.close()
         if self._trace is not None:
@@ -157,6 +171,7 @@ class Bus:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
         self._closed = True
         self._stack.abandon()
+        self._watchers.end()
         for group in self._groups.values():
             group.abandon()
 

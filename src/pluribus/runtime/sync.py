@@ -22,12 +22,13 @@ import inspect
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ..core.errors import Closed
+from ..core.events import Event
 from ..core.frame import Message
 from ..core.ids import MemberId, MessageId
 from ..core.view import View
@@ -110,6 +111,16 @@ class Bus(Face):
         if face is None or face._real is not real:
             face = self._groups[name] = Group(real, self._thread)
         return face
+
+    def events(self) -> Iterator[Event]:
+        """What happens to the bus from now on; it ends when the bus is closed. See ``pluribus.Bus.events``."""
+        return _one_by_one(self._thread, self._thread.ask(self._real.events))
+
+    def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
+        """Call ``listener`` with every event, in the thread of the bus, which it must not keep; the returned function
+        ends that."""
+        stop = self._thread.ask(self._real.on_event, listener)
+        return lambda: self._thread.ask(stop)
 
     def stats(self) -> dict[str, dict[str, Any]]:
         return self._thread.ask(self._real.stats)
@@ -195,16 +206,7 @@ class Group(Face):
 
     def views(self) -> Iterator[View]:
         """The view now, and every later one; one that was replaced before it could be shown is skipped."""
-        views = self._real.views()
-
-        async def following() -> View | None:
-            return await anext(views, None)
-
-        while True:
-            view = self._thread.call(following)
-            if view is None:
-                return
-            yield view
+        return _one_by_one(self._thread, self._real.views())
 
     def _fetch(self, timeout: float | None) -> None:
         """Have at least one message fetched, by this thread or by another that is at it already."""
@@ -225,6 +227,22 @@ class Group(Face):
         """On the loop: what is taken from the real group is in ``_fetched`` at once, so an interrupted caller loses
         nothing."""
         self._fetched.extend(await self._real.receive_many(timeout=timeout))
+
+
+T = TypeVar("T")
+
+
+def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[T]:
+    """What an iterator of the loop yields, a crossing each."""
+
+    async def following() -> T | None:
+        return await anext(asynchronous, None)
+
+    while True:
+        found = thread.call(following)
+        if found is None:
+            return
+        yield found
 
 
 def connect(url: str | None = None, *, name: str | None = None, **options: Any) -> Bus:

@@ -1,15 +1,14 @@
-"""What layers tell each other besides frames. Events travel up or down the stack until a layer stops them."""
+"""What layers tell each other besides frames. Events travel up or down the stack until a layer stops them; one that a
+layer does not know it passes on. Those that an application sees too are in ``core.events``."""
 
 from __future__ import annotations
 
-import msgspec
-
+from ..core.events import Event as Event
+from ..core.events import Gone as Gone
+from ..core.events import Suspected as Suspected
+from ..core.events import Unsuspected as Unsuspected
 from ..core.frame import Frame
 from ..core.ports import Address
-
-
-class Event(msgspec.Struct, frozen=True):
-    """The root of all events; a layer that does not know one passes it on."""
 
 
 class JoinGroup(Event, frozen=True):
@@ -58,6 +57,10 @@ class ViewChanged(Event, frozen=True):
     lineage: int = 0
     """Of a primary: the chain that it is a link of, and its place there."""
     epoch: int = 0
+    sides: tuple[tuple[int, ...], ...] = ()
+    """Of a view that was formed from several that were not new: who came from each."""
+    excluded: bool = False
+    """It is primary, and there was a primary between it and the last one that this member was in."""
 
 
 class CollectDelivered(Event, frozen=True):
@@ -101,13 +104,6 @@ class Consumed(Event, frozen=True):
     size: int
 
 
-class Gone(Event, frozen=True):
-    """Up: a member left the bus, was silent for too long, or was refused."""
-
-    member: int
-    reason: str
-
-
 # From introductions and the detector
 
 
@@ -120,18 +116,6 @@ class Found(Event, frozen=True):
 
     member: int
     name: str
-
-
-class Suspected(Event, frozen=True):
-    """Up: nothing is heard of a member, by us or by those whom we asked. It may be wrong."""
-
-    member: int
-
-
-class Unsuspected(Event, frozen=True):
-    """Up: it was wrong."""
-
-    member: int
 
 
 class Tell(Event, frozen=True):

@@ -7,8 +7,8 @@ and the attempt is over: a new one, with a greater ballot, starts without it.
 from __future__ import annotations
 
 from ...core.limits import VIEW_MEMBERS_MAX
-from .primary import first_link, next_link
-from .words import Ballot, Joined, Piece, Progress, Proposal, Roster
+from .primary import first_link, latest, next_link
+from .words import FIRST_NUMBER, NO_BALLOT, Ballot, Joined, Piece, Progress, Proposal, Roster
 
 INVITING, PROPOSING, ENTERING = "inviting", "proposing", "entering"
 
@@ -71,9 +71,28 @@ class Attempt:
         if link is None and forced:
             link = first_link(self.ballot, tuple(members), pasts)
         names = [self.names.get(member, "") for member in members]
-        self.proposal = Proposal(self.ballot, members, names, link, self._rosters(members), starts)
+        recent = latest(pasts)
+        self.proposal = Proposal(
+            self.ballot,
+            members,
+            names,
+            link,
+            self._rosters(members),
+            starts,
+            self._sides(members),
+            recent.view if recent is not None else NO_BALLOT,
+        )
         self.step, self.step_at = PROPOSING, now
         return self.proposal
+
+    def _sides(self, members: list[int]) -> list[list[int]]:
+        """Members by the view that they come from. A member in its very first view is a newcomer and no side."""
+        sides: dict[Ballot, list[int]] = {}
+        for member in members:
+            view = self.answers[member].view
+            if view[0] > FIRST_NUMBER:
+                sides.setdefault(view, []).append(member)
+        return list(sides.values()) if len(sides) > 1 else []
 
     def enter(self, now: float) -> None:
         self.step, self.step_at = ENTERING, now

@@ -57,6 +57,7 @@ from .attempt import ENTERING, INVITING, PROPOSING
 from .leading import Leading
 from .state import ATTEMPTS_REMEMBERED_MAX, DISCOVERY_S, PATIENCE_S, Known
 from .words import (
+    FIRST_NUMBER,
     Agree,
     Ballot,
     Busy,
@@ -89,8 +90,8 @@ class Membership(Leading):
 
     def start(self) -> None:
         me = self.node.me
-        self._view = Proposal((1, me), [me], [self.node.name], None, [], [])
-        self._promised = (1, me)
+        self._view = Proposal((FIRST_NUMBER, me), [me], [self.node.name], None, [], [])
+        self._promised = self._view.ballot
         self._not_before = self.ports.clock.now() + DISCOVERY_S
         self._show_view(self._view)
         self.tell_down(Rekey(self._view.ballot, (me,)))
@@ -105,9 +106,9 @@ class Membership(Leading):
             case Found(member, name):
                 self._known[member] = Known(name)
                 self._look_soon()
-            case Gone(member, _):
+            case Gone(member):
                 self._known.pop(member, None)
-                self._look_soon()
+                self._suspect(member)
             case Suspected(member) if member in self._known:
                 self._known[member].suspected = True
                 self._suspect(member)
@@ -139,8 +140,12 @@ class Membership(Leading):
 
     def _suspect(self, member: int) -> None:
         attempt = self._attempt
-        if attempt is not None and attempt.step != ENTERING and member in attempt.missing():
-            self._give_up()
+        if attempt is not None and member in attempt.missing():
+            if attempt.step == ENTERING:  # the view is real, with or without its word
+                attempt.entered.add(member)
+                self._answered()
+            else:
+                self._give_up()
         self._look_soon()
 
     # Following
@@ -295,6 +300,7 @@ class Membership(Leading):
         self._proposal = None
         self._agreed = False
         continues = proposal.link is not None and proposal.link.after == self._view.ballot
+        excluded = proposal.link is not None and self._last is not None and self._last.view != proposal.recent
         self._view = proposal
         self.views += 1
         self._primary = proposal.link is not None
@@ -304,7 +310,7 @@ class Membership(Leading):
         self._left.clear()
         self._settle_wishes(proposal)
         self.tell_down(Rekey(proposal.ballot, tuple(proposal.members)))
-        self._show_view(proposal, continues=continues)
+        self._show_view(proposal, continues=continues, excluded=excluded)
         groups = {roster.group: tuple(roster.members) for roster in proposal.rosters}
         starts = {(progress.sender, progress.group): progress.upto for progress in proposal.starts}
         stamp = proposal.ballot[0] << 16 | proposal.ballot[1] & 0xFFFF

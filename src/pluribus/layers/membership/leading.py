@@ -134,6 +134,7 @@ class Leading(State):
         if attempt.step != INVITING and waited_s > REACH_S:
             if attempt.step == ENTERING:
                 self._attempt = None  # the view is real; who did not enter it hears of it by beats, or is suspected
+                self._look_soon()
             else:
                 self._give_up()
             return

@@ -42,6 +42,13 @@ def chain_of(pasts: dict[int, Past]) -> int | None:
     return max(best, key=lambda lineage: best[lineage]) if best else None
 
 
+def latest(pasts: dict[int, Past]) -> Link | None:
+    """The last link that any of these members was in, of the chain that continues."""
+    lineage = chain_of(pasts)
+    own = [past.last for past in pasts.values() if past.last is not None and past.last.lineage == lineage]
+    return max(own, key=lambda link: (link.epoch, link.view), default=None)
+
+
 def next_link(
     ballot: Ballot, members: tuple[int, ...], pasts: dict[int, Past], views: dict[int, Ballot], founders: int
 ) -> Link | None:
@@ -53,8 +60,8 @@ def next_link(
         if len(members) < founders or not all(is_quorum(members, attempt) for attempt in open_attempts):
             return None
         return first_link(ballot, members, pasts)
-    own = [past.last for past in pasts.values() if past.last is not None and past.last.lineage == lineage]
-    last = max(own, key=lambda link: (link.epoch, link.view))
+    last = latest(pasts)
+    assert last is not None, "there is a lineage, so somebody was in it"
     later = [a for a in attempts if a.lineage == lineage and (a.epoch, a.view) > (last.epoch, last.view)]
     open_attempts = [attempt for attempt in later if not _refuted(attempt, pasts, views)]
     if not all(is_quorum(members, link) for link in (last, *open_attempts)):

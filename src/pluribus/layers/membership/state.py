@@ -107,20 +107,24 @@ class State(Layer):
         # A group that was left and joined again within one view needs a new view too: it missed messages in between.
         self._asked_for = frozenset(shown ^ self._wishes.keys()) | (self._left & self._wishes.keys())
 
-    def _show_view(self, view: Proposal, *, continues: bool = False) -> None:
+    def _show_view(self, view: Proposal, *, continues: bool = False, excluded: bool = False) -> None:
         names = dict(zip(view.members, view.names, strict=True))
         members, link = tuple(view.members), view.link
         chain = (link.lineage, link.epoch) if link is not None else (0, 0)
-        self.tell_up(ViewChanged(*view.ballot, members, link is not None, continues, self._delivered, *chain))
+        sides = tuple(tuple(side) for side in view.sides)
+        shown = ViewChanged(
+            *view.ballot, members, link is not None, continues, self._delivered, *chain, sides, excluded
+        )
+        self.tell_up(shown)
         self.tell_up(Members(0, members, names, agreed=True))
-        shown = {roster.group for roster in view.rosters}
+        groups = {roster.group for roster in view.rosters}
         for roster in view.rosters:
             shown_names = {member: names[member] for member in roster.members}
             promises = roster.promises
             self.tell_up(Members(roster.group, tuple(roster.members), shown_names, agreed=True, promises=promises))
-        for group in sorted(self._shown - shown):
+        for group in sorted(self._shown - groups):
             self.tell_up(Members(group, (), {}, agreed=True))
-        self._shown = shown
+        self._shown = groups
 
     def _own_word(self) -> Word:
         agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot

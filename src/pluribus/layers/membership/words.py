@@ -16,6 +16,8 @@ Ballot = tuple[BallotNumber, Number]
 """Number and leader; greater ones win."""
 
 NO_BALLOT: Ballot = (0, 0)
+FIRST_NUMBER = 1
+"""Of the view that a member starts in, alone."""
 
 Members = Annotated[list[Number], msgspec.Meta(max_length=VIEW_MEMBERS_MAX)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
@@ -83,6 +85,10 @@ class Proposal(msgspec.Struct, array_like=True, frozen=True):
     link: Link | None
     rosters: Annotated[list[Roster], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
     starts: list[Progress]
+    sides: list[Members] = []
+    """Who comes from which view, if there are several that were not new."""
+    recent: Ballot = NO_BALLOT
+    """The latest primary that any of the members was in: who was not has missed something."""
 
 
 class Invite(Header, tag=40):

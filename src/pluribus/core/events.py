@@ -1,0 +1,85 @@
+"""What a bus tells its application besides messages: ``bus.events()`` yields these, ``bus.on_event`` calls with them.
+
+Layers use the same root for what they tell each other (``stack.events``); what stands here is for everybody.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .ids import MemberId, MessageId
+from .view import View
+
+
+class Event(msgspec.Struct, frozen=True):
+    """The root of all events."""
+
+
+class Suspected(Event, frozen=True):
+    """Nothing is heard of a member, by us or by those whom we asked. It may be wrong."""
+
+    member: MemberId
+    name: str = ""
+
+
+class Unsuspected(Event, frozen=True):
+    """It was wrong: the member is heard again."""
+
+    member: MemberId
+    name: str = ""
+
+
+class Gone(Event, frozen=True):
+    """A member left the bus, was silent for too long, or was refused."""
+
+    member: MemberId
+    reason: str
+    name: str = ""
+
+
+class ViewInstalled(Event, frozen=True):
+    """A new agreed view of the bus. Everything that was delivered before belongs to the one before."""
+
+    view: View
+    primary: bool
+
+
+class Merged(Event, frozen=True):
+    """The new view was formed from several that had been apart. Nothing is delivered afterwards of what the other sides
+    said among themselves: whoever keeps a state compares it now. Newcomers are no side."""
+
+    sides: tuple[tuple[MemberId, ...], ...]
+    """Who came from each of the views, the leader's own first."""
+
+
+class BecamePrimary(Event, frozen=True):
+    """This member is in the primary view: total and safe order go on."""
+
+    view: View
+
+
+class LostPrimary(Event, frozen=True):
+    """This member is not in the primary view any more: total and safe order wait."""
+
+    view: View
+
+
+class Excluded(Event, frozen=True):
+    """The primary went on without this member, which is back as a joiner. Readers of the groups that have missed
+    something are raised ``errors.Excluded`` at that place."""
+
+    groups: tuple[str, ...]
+
+
+class Uncertain(Event, frozen=True):
+    """Messages that this member had sent to a totally ordered group when it was cut off: it does not know whether the
+    primary delivered them. Who waits for one of them is raised ``errors.Uncertain``."""
+
+    group: str
+    ids: tuple[MessageId, ...]
+
+
+class Skipped(Event, frozen=True):
+    """Whoever iterates did so too slowly, and missed so many events."""
+
+    count: int

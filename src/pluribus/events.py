@@ -1,0 +1,29 @@
+"""What ``bus.events()`` tells: who is suspected, which view there is, what a partition and its end mean."""
+
+from .core.events import (
+    BecamePrimary,
+    Event,
+    Excluded,
+    Gone,
+    LostPrimary,
+    Merged,
+    Skipped,
+    Suspected,
+    Uncertain,
+    Unsuspected,
+    ViewInstalled,
+)
+
+__all__ = [
+    "BecamePrimary",
+    "Event",
+    "Excluded",
+    "Gone",
+    "LostPrimary",
+    "Merged",
+    "Skipped",
+    "Suspected",
+    "Uncertain",
+    "Unsuspected",
+    "ViewInstalled",
+]
