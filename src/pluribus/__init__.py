@@ -16,6 +16,7 @@ from .core.errors import PluribusError
 from .core.frame import Message
 from .core.ids import MemberId
 from .core.view import View
+from .group.asking import Answer, Answers
 from .runtime.bus import Bus, connect
 from .runtime.group import Group
 from .runtime.running import run
@@ -24,6 +25,8 @@ from .wire.bodies import Opaque, register
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
+    "Answers",
     "Bus",
     "Group",
     "MemberId",

@@ -27,6 +27,7 @@ from pluribus.layers.transport import Transport
 from pluribus.layers.window import Ack, Granted, Probe, Sent, Window
 from pluribus.wire.bodies import BYTES, DATA, TEXT, encode_body, join_bodies, register
 from pluribus.wire.codec import MAJOR, MINOR, Codec
+from pluribus.wire.questions import ABSENT, ANSWER, CALL, FAILED, QUESTION, Answered, Asked, Called, wrapped
 
 FRAMES = Path(__file__).parent / "frames"
 BUS = "recorded"
@@ -45,6 +46,9 @@ BODIES: dict[str, tuple[Any, list[Any]]] = {
     "text": (TEXT, ["", "größe", "東京"]),
     "plain": (DATA, [None, True, -1, 1.5, [1, [2]], {"key": {"deep": "value"}}]),
     "type": ("RecordedTick", [RecordedTick("IBM", 101.25), RecordedTick("SAP", 0.0)]),
+    "question": (QUESTION, [Asked(1, wrapped(b"raw")), Asked(2, wrapped(RecordedTick("IBM", 1.0)), (ME, OTHER))]),
+    "call": (CALL, [Called(3, "add"), Called(4, "add", (wrapped(1), wrapped("x")), {"by": wrapped(None)})]),
+    "answers": (ANSWER, [Answered(1), Answered(2, FAILED, wrapped(["KeyError", "'x'"])), Answered(3, ABSENT)]),
 }
 
 

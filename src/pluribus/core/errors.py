@@ -16,6 +16,10 @@
     │   ├── Unreachable           nobody answers there
     │   └── Damaged               what a store holds is not what was written: repair it from another copy
     ├── NotPrimary                most members are elsewhere, so nothing can be ordered here now
+    ├── NoMembers                 too few members are there to do it, or left of them
+    ├── Unanswered                too few good answers to a question came
+    │   └── AnswersLate           they did not come in time; also a TimeoutError
+    ├── RemoteError               what the handler of another member raised
     ├── Closed                    the bus or group was closed; also a ConnectionError
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
@@ -27,6 +31,9 @@
 
 A message names the value, the limit it broke and the remedy, in one sentence.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class PluribusError(Exception):
@@ -83,6 +90,34 @@ class Damaged(Unavailable):
 
 class NotPrimary(PluribusError):
     pass
+
+
+class NoMembers(PluribusError):
+    """``answers`` came all the same, if it was a question."""
+
+    def __init__(self, text: str, answers: Sequence[Any] = ()) -> None:
+        super().__init__(text)
+        self.answers = answers
+
+
+class Unanswered(PluribusError):
+    """``answers`` are those that came, errors included."""
+
+    def __init__(self, text: str, answers: Sequence[Any] = ()) -> None:
+        super().__init__(text)
+        self.answers = answers
+
+
+class AnswersLate(Unanswered, TimeoutError):
+    pass
+
+
+class RemoteError(PluribusError):
+    """``kind`` is the name of the exception's type over there; the text says it all."""
+
+    def __init__(self, text: str, kind: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class Closed(PluribusError, ConnectionError):

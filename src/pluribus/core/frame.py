@@ -6,10 +6,11 @@ look into its bodies, they are decoded once, at the receiving application. So wh
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from .errors import BadInput
 from .ids import ALL, MessageId
 from .limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX
 
@@ -31,6 +32,13 @@ class Message(msgspec.Struct, gc=False):
     parent: MessageId | None = None
     orphan: bool = False
     """In semantic order: it answers a message that was lost, or did not come in time."""
+
+    asks: ClassVar[bool] = False
+    """Whether its sender awaits an answer; see ``reply``."""
+
+    def reply(self, body: Any) -> Any:
+        """Answer it, if it asks; ``await`` what this returns."""
+        raise BadInput("this message asks nothing: look at m.asks before m.reply, or send a message of your own")
 
 
 class Header(msgspec.Struct, array_like=True):

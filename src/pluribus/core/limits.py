@@ -30,6 +30,13 @@ LARGE_PER_STREAM_MAX = 64
 """Messages larger than a frame that one stream has under way at a time; together they are at most ``BODY_BYTES_MAX``,
 so a receiver never has to put together more than that for a stream."""
 
+# Questions
+QUESTIONS_MAX = 10_000
+"""Questions of a group that this member has asked and whose answers it awaits."""
+CALL_ARGUMENTS_MAX = 64
+CALLS_AT_ONCE_MAX = 256
+"""Calls of one group that are being worked on; further ones wait, and with them the window of who calls."""
+
 # Frames in pieces
 CUT_FRAMES_MAX = 256
 """Frames that are being put together, of all senders."""

@@ -7,8 +7,9 @@ asks, and it calls ``on_arrival``, ``on_room`` and ``on_view`` so that somebody 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import repeat
+from typing import Any
 
 from ..core.errors import MalformedFrame
 from ..core.frame import Frame, Message, Parents
@@ -16,6 +17,8 @@ from ..core.ids import ALL, MemberId
 from ..core.view import View
 from ..stack.events import Consumed, Event
 from ..wire.bodies import decode_bodies
+from ..wire.questions import ANSWER, CALL, MARKED, QUESTION, unwrapped, words_of
+from .asking import Asking, Question
 from .outgoing import Outgoing
 from .pieces import Pieces, piece_of
 
@@ -38,12 +41,18 @@ class Numbers:
     has no gap. Each stream to one member has a range of its own far above.
     """
 
-    __slots__ = ("_ended", "_highest", "_ranges")
+    __slots__ = ("_ended", "_highest", "_questions", "_ranges")
 
     def __init__(self) -> None:
         self._ended: dict[int, int] = {}
         self._highest = 0
         self._ranges = 0
+        self._questions = 0
+
+    def question(self) -> int:
+        """Never the same twice: an answer to a question of before must not be taken for one of now."""
+        self._questions += 1
+        return self._questions
 
     def start_of(self, group: int) -> int:
         """Groups beyond those remembered start behind every number that was ever used, with a gap that is harmless to
@@ -80,6 +89,7 @@ class Channel:
         numbers: Numbers,
         *,
         own: bool = True,
+        echoes: bool = True,
     ) -> None:
         self.name = name
         self.number = number
@@ -96,6 +106,10 @@ class Channel:
         self.on_arrival: Callable[[], None] = nobody
         self.on_room: Callable[[], None] = nobody
         self.on_view: Callable[[View], None] = lambda view: None
+        self.on_call: Callable[[Frame], None] = self.pass_over
+        self.asking = Asking(name, me, own=own, echoes=echoes)
+        self.answer: Callable[[Question, Any], Awaitable[None]] | None = None
+        """How questions that come are answered."""
         self._path_bytes = path_bytes
         self._pass_down = pass_down
         self._tell_down = tell_down
@@ -125,13 +139,36 @@ class Channel:
         """From the stack, in the order that the stack promises."""
         if frame.sender == self.me and not self.own:
             self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            if self.asking.pending:
+                self.asking.heard_upto(frame.first + frame.count, self.view.members)
             return
         if frame.headers:
             piece = piece_of(frame)
             if piece is not None:
                 frame = self.pieces.take(frame, piece)
+        if frame.kind in MARKED and self._diverted(frame):
+            return
         self.inbox.append(frame)
         self.on_arrival()
+
+    def _diverted(self, frame: Frame) -> bool:
+        """Answers go to who asked, calls to who serves; questions are read like any message."""
+        if frame.kind == ANSWER:
+            self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            self.asking.answers(frame)
+            return True
+        if frame.sender == self.me:
+            self.asking.heard(frame, self.view.members)
+        if frame.kind == CALL:
+            self.on_call(frame)
+            return True
+        return False
+
+    def pass_over(self, frame: Frame) -> None:
+        """A frame that is not taken from the inbox is done with."""
+        frames, size = self._taken.get(frame.stream, (0, 0))
+        self._taken[frame.stream] = (frames + 1, size + frame.size)
+        self._taken_bytes += frame.size + REPORT_FRAME_BYTES
 
     def take(self) -> Iterator[Message]:
         """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
@@ -145,6 +182,8 @@ class Channel:
         if sender is None:
             sender = MemberId(frame.sender)
         try:
+            if frame.kind == QUESTION:
+                return iter(self._questions(frame, sender))
             bodies = decode_bodies(frame.kind, frame.bodies, frame.count)
         except MalformedFrame:
             self.malformed += 1
@@ -158,6 +197,21 @@ class Channel:
                 return map(Message, bodies, repeat(sender), ids, answers.of, marks)
             return map(Message, bodies, repeat(sender), ids, answers.of)
         return map(Message, bodies, repeat(sender), ids)
+
+    def _questions(self, frame: Frame, sender: MemberId) -> list[Message]:
+        answers = frame.headers[-1] if frame.headers else None
+        parents = (
+            answers.of if isinstance(answers, Parents) and len(answers.of) == frame.count else [None] * frame.count
+        )
+        orphans = answers.orphans if isinstance(answers, Parents) else ()
+        found: list[Message] = []
+        for place, (word, parent) in enumerate(zip(words_of(frame), parents, strict=True)):
+            fields = (unwrapped(word.body), sender, (sender, frame.first + place), parent, place in orphans)
+            if word.of and self.me not in word.of:
+                found.append(Message(*fields))
+            else:
+                found.append(Question(*fields, word.question, self.answer))
+        return found
 
     @property
     def must_report(self) -> bool:
@@ -178,8 +232,13 @@ class Channel:
         self.view = View(self.view.number + 1, people, {self._people[m]: name for m, name in names.items()}, agreed)
         for to in [to for to in self.direct if to not in members]:
             del self.direct[to]
+        if self.asking.pending:
+            self.asking.members_changed(members, self.out.first)
         self.on_view(self.view)
         self.on_room()
+
+    def new_question(self) -> int:
+        return self._numbers.question()
 
     def pause(self, reason: str) -> None:
         """While there is a reason, nothing may be sent to the group."""
@@ -197,6 +256,7 @@ class Channel:
     def validate(self) -> None:
         assert len(self.out.pending) == 0 or self.out.size > 0
         assert len(self.direct) <= len(self.view.members)
+        self.asking.validate()
 
     def _stream(self, to: int, first: int) -> Outgoing:
         return Outgoing(self.me, self.number, to, first, self._path_bytes, self._pass_down)

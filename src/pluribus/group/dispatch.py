@@ -23,6 +23,9 @@ from ..stack.events import (
 from ..stack.layer import Layer
 from .channel import Channel, Numbers
 
+UNORDERED = ("none", "fifo")
+"""Promises for which a member that does not want to hear itself does not: its messages do not come back to it."""
+
 
 class Dispatch(Layer):
     """groups: channels, bundling, inboxes"""
@@ -59,7 +62,10 @@ class Dispatch(Layer):
         channel = self.channels.get(number) or self._again.get(number, (None, None))[0]
         if channel is None:
             me, path = MemberId(self.node.me), self.ports.engine.path_bytes
-            channel = Channel(name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own)
+            echoes = own or promises not in UNORDERED
+            channel = Channel(
+                name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own, echoes=echoes
+            )
             wish = JoinGroup(number, name, own, channel.out.first, promises)
             if any(leaving.number == number for leaving in self._leaving):
                 self._again[number] = (channel, wish)
@@ -224,6 +230,9 @@ class Dispatch(Layer):
             "given_up": self.given_up,
             "malformed": sum(channel.malformed for channel in self.channels.values()),
             "inbox_frames": sum(len(channel.inbox) for channel in self.channels.values()),
+            "questions": sum(len(channel.asking.pending) for channel in self.channels.values()),
+            "answers_late": sum(channel.asking.late for channel in self.channels.values()),
+            "answers_twice": sum(channel.asking.duplicates for channel in self.channels.values()),
             "large_begun": sum(len(channel.pieces) for channel in self.channels.values()),
             "pieces_refused": sum(channel.pieces.refused for channel in self.channels.values()),
         }

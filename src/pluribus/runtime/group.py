@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -19,11 +19,13 @@ from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
 from ..core.view import View
+from ..group.asking import Answers, Replies
 from ..group.channel import Channel
 from ..group.dispatch import Dispatch
 from ..group.outgoing import Outgoing
 from ..group.pieces import Large
 from ..wire.bodies import BYTES, Kind, check_size, encode_body
+from .asking import ANSWER_S, Asker
 
 RECEIVE_MANY = 4_096
 """Messages that ``receive_many`` takes at most, unless told otherwise."""
@@ -36,6 +38,7 @@ class Group:
 
     __slots__ = (
         "_arrivals",
+        "_asker",
         "_channel",
         "_current",
         "_dispatch",
@@ -62,6 +65,7 @@ class Group:
         self._view_waiters: list[asyncio.Future[None]] = []
         self._now = now  # not the stack's clock: how an application spends its time is no stimulus of the protocols
         self._since = 0.0
+        self._asker = Asker(channel, self._send, now)
         channel.on_arrival = lambda: _wake(self._arrivals)
         channel.on_room = lambda: _wake(self._rooms)
         channel.on_view = lambda view: _wake(self._view_waiters)
@@ -182,6 +186,29 @@ class Group:
             raise
         return sent
 
+    async def ask(
+        self,
+        question: Any,
+        *,
+        replies: Replies = "all",
+        timeout: float | None = ANSWER_S,
+        to: int | None = None,
+        of: Collection[int] = (),
+        parent: MessageId | None = None,
+    ) -> Answers:
+        """Send a question to every member, or to one, and await answers: ``one``, a number, ``majority`` or ``all``.
+
+        Those are asked who are in the view in which the question is delivered; this member too, if it hears itself.
+        ``of`` names those who alone are to answer. ``all`` awaits whoever of them is still there. Raises ``NoMembers``
+        as soon as there are too few members for so many answers, ``Unanswered`` when too many handlers failed, and
+        ``AnswersLate`` after ``timeout`` seconds; each has the ``answers`` that came. What ``send`` raises, too.
+        """
+        return await self._asker.ask(question, replies, timeout, to, of, parent)
+
+    async def reply(self, message: Message, body: Any) -> None:
+        """Answer a message that asks (``m.asks``), to its sender alone. One that is gone meanwhile is no error."""
+        await self._asker.reply(message, body)
+
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._messages()
 
@@ -240,13 +267,16 @@ class Group:
         """Call ``handler`` with every message, one after another, until the group is closed.
 
         A coroutine function is awaited; a plain function runs in a thread, so that a slow one holds up nobody else.
+        A question is answered with what the handler returns, or with the exception that it raises, unless the handler
+        replied itself; an exception about any other message ends the handling.
         """
-        if inspect.iscoroutinefunction(handler):
-            async for message in self:
-                await handler(message)
-        else:
-            async for message in self:
-                await asyncio.to_thread(handler, message)
+        waits = inspect.iscoroutinefunction(handler)
+        async for message in self:
+            handled: Awaitable[Any] = handler(message) if waits else asyncio.to_thread(handler, message)
+            if message.asks:
+                await self._asker.answer_with(message, handled)
+            else:
+                await handled
 
     async def views(self) -> AsyncIterator[View]:
         """The view now, and every later one; one that was replaced before it could be shown is skipped."""
@@ -289,6 +319,7 @@ class Group:
         self._channel.closed = True
         for waiters in (self._arrivals, self._rooms, self._view_waiters):
             _wake(waiters)
+        self._asker.close()
 
     async def __aenter__(self) -> Group:
         return self

@@ -20,6 +20,7 @@ from ..core.limits import BODY_BYTES_MAX, TYPES_MAX
 from .codec import DECODE_ERRORS
 
 BYTES, TEXT, DATA = 0, 1, 2
+"""The next three are those of ``questions``."""
 
 Kind = int | str
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def _plain(value: object) -> object:
 
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
-_names: dict[type, str] = {}
+_names: dict[type, Kind] = {}
 _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
     BYTES: msgspec.msgpack.Decoder(list[bytes]).decode,
     TEXT: msgspec.msgpack.Decoder(list[str]).decode,
@@ -69,6 +70,12 @@ def register(cls: type[T], name: str | None = None) -> type[T]:
     _decoders[name] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
     _names[cls] = name
     return cls
+
+
+def reserve(kind: int, cls: type) -> None:
+    """A kind for words of the protocols' own, which are sent as applications send theirs."""
+    _names[cls] = kind
+    _decoders[kind] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
 
 
 def encode_body(body: object) -> tuple[Kind, bytes]:

@@ -1,0 +1,311 @@
+"""Asking: a message to a group that awaits answers, and who is still expected to give one.
+
+Theory of operation
+-------------------
+A question is a message like any other: it is numbered, ordered and delivered as the group promises. Answers come back
+to the asker alone, on its direct streams, and never reach an inbox.
+
+*Who is asked.* Those who deliver the question: the members of the view in which it is delivered. A question may leave
+in one view and be delivered in the next, so until the asker sees its own question come back, the members who are asked
+are those of its latest view; at that moment the question has its *place*, and from then on members only go. Views are
+synchronous, so whoever passes from that view to the next with the asker has delivered the question too. An asker that
+does not hear itself in a group without order takes the view in which the question left, which is the same there.
+
+*When it ends.* ``all``: every member that was asked has answered or is gone. ``n`` and ``majority``: so many good
+answers are there, or so few members are left to answer that they never will be, which is an error at once. A majority
+is one of the members that were asked, whether they are still there or not; so two majorities of one view share a
+member. An error is an answer for ``all``, and counts for nothing else. Members that say that they do not answer such
+questions (they serve no object) are not counted at all.
+
+Live: an answer, a departure or the caller's time-out ends every question. Bounded: ``QUESTIONS_MAX`` questions, each
+with one answer a member. Answers that come late or twice are dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, ClassVar
+
+import msgspec
+
+from ..core.errors import BadInput, MalformedFrame, NoMembers, Overflow, PluribusError, RemoteError, Unanswered
+from ..core.frame import Frame, Message
+from ..core.ids import MemberId
+from ..core.limits import QUESTIONS_MAX
+from ..wire.questions import ABSENT, FAILED, Answered, unwrapped, words_of
+
+Replies = int | str
+"""``one``, ``majority``, ``all``, or how many."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What one member answered: ``body``, or ``error`` if its handler raised one."""
+
+    sender: MemberId
+    value: Any = None
+    error: RemoteError | None = None
+
+    @property
+    def body(self) -> Any:
+        """The answer; raises ``RemoteError`` if there is none."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Answers(list[Answer]):
+    """Answers in the order in which they came; ``left`` are members that went away and did not answer."""
+
+    left: tuple[MemberId, ...] = ()
+
+
+class Question(Message, gc=True):
+    """A message whose sender awaits an answer."""
+
+    number: int = 0
+    """Of the question, not of the message."""
+    answer: Callable[[Question, Any], Awaitable[None]] | None = None
+    answered: bool = False
+
+    asks: ClassVar[bool] = True
+
+    def reply(self, body: Any) -> Any:
+        """Send the answer to the asker alone; ``await`` it. A question is answered once: again raises ``BadInput``."""
+        assert self.answer is not None, "whoever makes a question says how it is answered"
+        return self.answer(self, body)
+
+
+def checked_replies(replies: Replies) -> Replies:
+    """What was asked for, as a number, ``majority`` or ``all``."""
+    if replies == "one":
+        return 1
+    if replies in ("majority", "all") or (type(replies) is int and replies > 0):
+        return replies
+    raise BadInput(f"replies={replies!r} is no number of answers: use 'one', 'majority', 'all', or 1 or more")
+
+
+class Pending:
+    """One question that awaits answers."""
+
+    __slots__ = ("_done", "absent", "answers", "asked", "gone", "group", "of", "placed", "replies", "sent")
+
+    def __init__(
+        self,
+        group: str,
+        replies: Replies,
+        asked: frozenset[int],
+        of: frozenset[int],
+        done: Callable[[Answers | PluribusError], None],
+    ) -> None:
+        self.group = group
+        self.replies = replies
+        self.asked = asked
+        self.of = of
+        """Only these are to answer; empty: everybody."""
+        self.placed = False
+        self.sent: int | None = None
+        """The number of its message, once it is known."""
+        self.answers: dict[int, Answer] = {}
+        self.absent: set[int] = set()
+        self.gone: set[int] = set()
+        self._done = done
+
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Who may still answer."""
+        return self.asked - self.gone - self.absent - self.answers.keys()
+
+    @property
+    def need(self) -> int:
+        """How many good answers end it; for ``all`` the number says nothing."""
+        if isinstance(self.replies, int):
+            return self.replies
+        return len(self.asked - self.absent) // 2 + 1 if self.replies == "majority" else 1
+
+    def settle(self) -> bool:
+        """Whether it is over; then the asker has been told how."""
+        good = [answer for answer in self.answers.values() if answer.error is None]
+        need, waiting = self.need, self.waiting
+        if self.replies == "all":
+            if not self.placed or waiting:
+                return False
+            self._done(self._answers(self.answers.values()) if self.answers else self._too_few())
+        elif len(good) >= need and (self.placed or self.replies != "majority"):
+            self._done(self._answers(good))
+        elif self.placed and len(good) + len(waiting) < need:
+            self._done(self._too_few())
+        else:
+            return False
+        return True
+
+    def so_far(self) -> Answers:
+        return self._answers(self.answers.values())
+
+    def give_up(self, error: PluribusError) -> None:
+        self._done(error)
+
+    def _answers(self, answers: Iterable[Answer]) -> Answers:
+        found = Answers(answers)
+        found.left = tuple(MemberId(member) for member in sorted(self.gone - self.answers.keys()))
+        return found
+
+    def _too_few(self) -> PluribusError:
+        wanted = "an answer" if self.need == 1 else f"{self.need} answers"
+        answered = len(self.answers)
+        if answered + len(self.waiting) >= self.need:
+            failed = next(answer.error for answer in self.answers.values() if answer.error is not None)
+            text = f"{wanted} of {self.group!r} cannot come any more: members raised errors, the first was {failed}"
+            return Unanswered(text, self.so_far())
+        return NoMembers(
+            f"{wanted} of {self.group!r} cannot come any more: {len(self.gone)} of {len(self.asked)} members that were "
+            f"asked are gone and {len(self.absent)} answer nothing; ask for fewer, or wait_for() members",
+            self.so_far(),
+        )
+
+
+class Asking:
+    """The questions of one member in one group."""
+
+    def __init__(self, group: str, me: int, *, own: bool, echoes: bool) -> None:
+        self.pending: dict[int, Pending] = {}
+        self.asked = 0
+        self.late = 0
+        self.duplicates = 0
+        self.malformed = 0
+        self._group = group
+        self._me = me
+        self._own = own
+        self._echoes = echoes
+        """Whether own messages come back through the stack, wanted or not."""
+        self._heard = 0
+
+    def begin(
+        self,
+        question: int,
+        members: Collection[int],
+        replies: Replies,
+        of: Collection[int],
+        done: Callable[[Answers | PluribusError], None],
+    ) -> Pending:
+        """Await answers to a question that is about to be sent; raise at once if there cannot be enough of them."""
+        if len(self.pending) >= QUESTIONS_MAX:
+            raise Overflow(f"{QUESTIONS_MAX} questions to {self._group!r} await their answers: await some of them")
+        pending = Pending(self._group, replies, self._expected(members, frozenset(of)), frozenset(of), done)
+        there = len(pending.asked)
+        if there < max(pending.need, 1):
+            raise NoMembers(
+                f"{pending.need} answers of {self._group!r} cannot come: {there} members could give one; "
+                "ask for fewer, or wait_for() members"
+            )
+        self.pending[question] = pending
+        self.asked += 1
+        return pending
+
+    def forget(self, question: int) -> None:
+        """The asker waits no longer; whatever comes now is late."""
+        self.pending.pop(question, None)
+
+    def heard(self, frame: Frame, members: Collection[int]) -> None:
+        """A frame with own questions came back: they are delivered now, to these."""
+        try:
+            words = words_of(frame)
+        except MalformedFrame:
+            return
+        for word in words:
+            pending = self.pending.get(word.question)
+            if pending is not None:
+                self._place(word.question, pending, members)
+
+    def heard_upto(self, number: int, members: Collection[int]) -> None:
+        """As ``heard``, where own messages are dropped before anybody looks into them."""
+        self._heard = number
+        for question, pending in list(self.pending.items()):
+            if not pending.placed and pending.sent is not None and pending.sent < number:
+                self._place(question, pending, members)
+
+    def answers(self, frame: Frame) -> None:
+        """A frame with answers came."""
+        try:
+            words = words_of(frame)
+        except MalformedFrame:
+            self.malformed += frame.count
+            return
+        for word in words:
+            self.answered(frame.sender, word)
+
+    def answered(self, sender: int, word: Answered) -> None:
+        pending = self.pending.get(word.question)
+        if pending is None:
+            self.late += 1
+            return
+        if sender in pending.answers or sender in pending.absent:
+            self.duplicates += 1
+            return
+        if word.outcome == ABSENT:
+            pending.absent.add(sender)
+        else:
+            try:
+                pending.answers[sender] = _answer(sender, word)
+            except MalformedFrame:
+                self.malformed += 1
+                return
+        pending.placed = pending.placed or not self._echoes
+        self._settle(word.question, pending)
+
+    def members_changed(self, members: Collection[int], unsent: int) -> None:
+        """The group has these members now; ``unsent`` is the number of the first message that has not left."""
+        for question, pending in list(self.pending.items()):
+            if not self._echoes and pending.sent is not None and pending.sent < unsent:
+                pending.placed = True  # in the view before
+            if pending.placed:
+                pending.gone |= pending.asked.difference(members)
+            else:
+                pending.asked = self._expected(members, pending.of)
+            self._settle(question, pending)
+
+    def sent(self, question: int, number: int, members: Collection[int]) -> None:
+        """The question was admitted as this message."""
+        pending = self.pending.get(question)
+        if pending is not None and not pending.placed:
+            pending.sent = number
+            if number < self._heard:
+                self._place(question, pending, members)
+
+    def place(self, question: int) -> None:
+        """It goes to one member alone, who is there."""
+        self.pending[question].placed = True
+
+    def close(self, error: PluribusError) -> None:
+        """The group is left: nobody will answer."""
+        pending, self.pending = self.pending, {}
+        for question in pending.values():
+            question.give_up(error)
+
+    def validate(self) -> None:
+        assert len(self.pending) <= QUESTIONS_MAX
+        for pending in self.pending.values():
+            assert not (pending.absent & pending.answers.keys()), "who answers is not absent"
+            assert pending.placed or not pending.gone, "nobody has gone from a question that has no place"
+            assert not pending.placed or pending.waiting or pending.replies != "all", "it is over"
+
+    def _place(self, question: int, pending: Pending, members: Collection[int]) -> None:
+        if not pending.placed:
+            pending.asked = self._expected(members, pending.of)
+            pending.placed = True
+            self._settle(question, pending)
+
+    def _settle(self, question: int, pending: Pending) -> None:
+        if pending.settle():
+            self.pending.pop(question, None)
+
+    def _expected(self, members: Collection[int], of: frozenset[int]) -> frozenset[int]:
+        expected = frozenset(members) if self._own else frozenset(members) - {self._me}
+        return expected & of if of else expected
+
+
+def _answer(sender: int, word: Answered) -> Answer:
+    body = unwrapped(word.body)
+    if word.outcome != FAILED:
+        return Answer(MemberId(sender), body)
+    kind, text = body if isinstance(body, list) and len(body) == 2 else ("Exception", str(body))
+    return Answer(MemberId(sender), error=RemoteError(f"{kind}: {text} (at {MemberId(sender)!r})", str(kind)))
