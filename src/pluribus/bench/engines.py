@@ -121,9 +121,9 @@ def asyncio_trips(rounds: int) -> list[float]:
     return list(measure(roles, 1)[0])
 
 
-def group_trips(url: str, rounds: int) -> list[float]:
-    shape = (url, rounds, 100, PACE_S)
-    roles: list[Role] = [(members.echo, (url,)), (members.ping, shape)]
+def group_trips(url: str, rounds: int, stack: str = "best-effort") -> list[float]:
+    shape = (url, rounds, 100, PACE_S, stack)
+    roles: list[Role] = [(members.echo, (url, stack)), (members.ping, shape)]
     if url.startswith("inproc:"):
         roles = [(members.echo_and_ping, shape)]
     return list(measure(roles, 1)[0])

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from . import namespaces
+from . import namespaces, versus
 from .engines import COUNTS, SIZES, batched, free_port
 from .exchange import ALL, ONE, SECONDS, Case, Measured, Place, exchange
 from .report import Goal, Result, at_least, report, result
@@ -38,10 +38,13 @@ def run(
     sealed: bool = False,
     typed: bool = False,
     network: str = "",
+    peers: str = "",
     progress: Progress = lambda text: None,
     **_: Any,
 ) -> dict[str, Any]:
     """The rate that every receiver has, with what a message costs in the sender and in a receiver."""
+    if peers:
+        return versus.run(peers, quick=quick, progress=progress)
     runs, seconds = (1, 0.3) if quick else (3, SECONDS)
     case = Case("fifo" if order == EVERY_ORDER else order, size, members, senders, sealed, typed, seconds)
     if order == EVERY_ORDER:

@@ -14,6 +14,7 @@ import pluribus
 from .processes import Together
 
 GROUP = "bench"
+WARM_ROUNDS = 100
 
 Start = Callable[[], Awaitable[object]]
 """The start line: returns when everybody is there. A member that waits at it still answers the others."""
@@ -58,23 +59,23 @@ def both(together: Together, url: str, count: int, size: int) -> None:
     pluribus.run(main())
 
 
-def echo(together: Together, url: str) -> None:
-    pluribus.run(_echo(url, _start_of(together)))
+def echo(together: Together, url: str, stack: str) -> None:
+    pluribus.run(_echo(url, stack, _start_of(together)))
 
 
-def ping(together: Together, url: str, rounds: int, size: int, pace_s: float) -> None:
+def ping(together: Together, url: str, rounds: int, size: int, pace_s: float, stack: str) -> None:
     async def main() -> None:
-        together.answer(await _ping(url, rounds, size, pace_s, _start_of(together)))
+        together.answer(await _ping(url, rounds, size, pace_s, stack, _start_of(together)))
 
     pluribus.run(main())
 
 
-def echo_and_ping(together: Together, url: str, rounds: int, size: int, pace_s: float) -> None:
+def echo_and_ping(together: Together, url: str, rounds: int, size: int, pace_s: float, stack: str) -> None:
     async def main() -> None:
         together.wait()
         line = asyncio.Barrier(2)
-        echoing = asyncio.create_task(_echo(url, line.wait))
-        together.answer(await _ping(url, rounds, size, pace_s, line.wait))
+        echoing = asyncio.create_task(_echo(url, stack, line.wait))
+        together.answer(await _ping(url, rounds, size, pace_s, stack, line.wait))
         echoing.cancel()
 
     pluribus.run(main())
@@ -103,8 +104,8 @@ async def _send(url: str, count: int, size: int, start: Start) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _echo(url: str, start: Start) -> None:
-    async with pluribus.connect(url, name="echo") as bus:
+async def _echo(url: str, stack: str, start: Start) -> None:
+    async with pluribus.connect(url, name="echo", stack=stack) as bus:
         group = await bus.group(GROUP, own=False)
         await group.wait_for(2, timeout=30)
         await start()
@@ -112,17 +113,17 @@ async def _echo(url: str, start: Start) -> None:
             await group.send(message.body)
 
 
-async def _ping(url: str, rounds: int, size: int, pace_s: float, start: Start) -> list[float]:
-    """The round trips in µs, one at a time at a steady pace."""
-    async with pluribus.connect(url, name="ping") as bus:
+async def _ping(url: str, rounds: int, size: int, pace_s: float, stack: str, start: Start) -> list[float]:
+    """The round trips in µs, one at a time at a steady pace, after a few that warm up."""
+    async with pluribus.connect(url, name="ping", stack=stack) as bus:
         group = await bus.group(GROUP, own=False)
         await group.wait_for(2, timeout=30)
         await start()
         body, trips = b"x" * size, []
-        for _ in range(rounds):
+        for _ in range(WARM_ROUNDS + rounds):
             started = perf_counter()
             await group.send(body)
             await group.receive()
             trips.append((perf_counter() - started) * 1e6)
             await asyncio.sleep(max(0.0, pace_s - (perf_counter() - started)))
-        return trips
+        return trips[WARM_ROUNDS:]

@@ -27,12 +27,13 @@ def command(
     sealed: Annotated[bool, typer.Option("--secret", help="group: on a bus with a secret.")] = False,
     typed: Annotated[bool, typer.Option("--typed", help="group: bodies are structs instead of bytes.")] = False,
     network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
+    peers: Annotated[str, typer.Option(help="group: compare with these, as zmq or zmq-tcp,zenoh.")] = "",
     json: JsonFlag = False,
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
     measure = bench(name)
     wanted = {"quick": quick, "frames": frames, "seed": seed, "order": order, "size": size, "members": members}
-    wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network}
+    wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network, "peers": peers}
     for option, choices in CHOICES.items():
         if wanted[option] not in choices:
             raise BadInput(f"--{option} {wanted[option]} is none of {', '.join(choices)}: choose one of them")

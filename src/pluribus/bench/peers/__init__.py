@@ -1,0 +1,75 @@
+"""Other systems, measured beside us in the same run: each with its usual Python client, a file a system.
+
+A peer needs three things: endpoints, a sender and a receiver (below). ``flow`` does the rest the same way for all of
+them. Their clients are in the extra ``peers``; nothing else in the library imports them.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Protocol
+
+from ...core.errors import BadInput, Unavailable
+
+PEERS = {
+    "zmq-tcp": "zeromq",
+    "zmq-ipc": "zeromq",
+    "zenoh": "eclipse",
+    "nats": "carrier",
+}
+"""Every peer and the module that has it."""
+
+IDLE_S = 0.02
+"""How long ``take`` waits when nothing comes."""
+
+
+class Sender(Protocol):
+    def send(self, payload: bytes, times: int) -> None:
+        """Publish it so many times, by one call of the client a message; return when the client has taken them."""
+
+    def flush(self) -> None:
+        """What the client still holds is on its way."""
+
+    def close(self) -> None: ...
+
+
+class Receiver(Protocol):
+    def take(self, most: int) -> int:
+        """Wait for messages, at most so many; how many the program has got. 0 after ``IDLE_S`` without any."""
+
+    def close(self) -> None: ...
+
+
+class Peer(Protocol):
+    settings: str
+    """What was set other than the defaults, for the report."""
+
+    def endpoints(self) -> AbstractContextManager[tuple[str, str]]:
+        """Two ways, there and back, as text; a server that they need lives as long as the context."""
+
+    def sender(self, endpoint: str) -> Sender: ...
+
+    def receiver(self, endpoint: str) -> Receiver: ...
+
+
+def names(wanted: str) -> list[str]:
+    """``zmq`` stands for all that begin with it; several are parted by commas."""
+    found: list[str] = []
+    for word in wanted.split(","):
+        matching = [name for name in PEERS if name == word or name.startswith(f"{word}-")]
+        if not matching:
+            raise BadInput(f"there is no peer {word!r}: use {', '.join(PEERS)}")
+        found += matching
+    return list(dict.fromkeys(found))
+
+
+def peer(name: str) -> Peer:
+    """The peer, its client imported now."""
+    try:
+        made: Peer = import_module(f"{__name__}.{PEERS[name]}").peer(name)
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            f"the client of {name} is not installed ({error.name}): pip install 'pluribus[peers]'"
+        ) from None
+    return made
