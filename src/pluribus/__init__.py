@@ -17,6 +17,7 @@ from .core.frame import Message
 from .core.ids import MemberId
 from .core.view import View
 from .group.asking import Answer, Answers
+from .group.calls import exposed
 from .runtime.bus import Bus, connect
 from .runtime.group import Group
 from .runtime.running import run
@@ -38,6 +39,7 @@ __all__ = [
     "connect",
     "errors",
     "events",
+    "exposed",
     "register",
     "run",
     "sim",

@@ -14,7 +14,7 @@ import pytest
 
 import pluribus
 from pluribus import sync
-from pluribus.core.errors import BadInput, Closed, GroupMismatch, Overflow
+from pluribus.core.errors import AnswersLate, BadInput, Closed, GroupMismatch, Overflow
 from pluribus.core.limits import SILENCE_S
 from pluribus.runtime import background
 from tests.harness import free_port, new_bus
@@ -364,3 +364,46 @@ def test_a_thread_that_ended_is_started_again(monkeypatch: pytest.MonkeyPatch):
         assert again.members == {again.me: again.name}
         assert again._thread is not mine
         again._thread.end()
+
+
+class Doubler:
+    @pluribus.exposed
+    def double(self, number: int) -> int:
+        return 2 * number
+
+
+def test_questions_calls_and_object_groups():
+    with pair() as (one, other):
+
+        def answer(message: pluribus.Message) -> str:
+            if message.body == "bad":
+                raise KeyError(message.body)
+            if message.body == "itself":
+                message.reply("myself")
+            return "handled"
+
+        question: list[pluribus.Message] = []
+        asker = threading.Thread(target=lambda: question.append(other.receive(WITHIN_S)))
+        asker.start()
+        handler = threading.Thread(target=other.handle, args=(answer,))
+        with pytest.raises(AnswersLate):
+            one.ask("first", timeout=0.2)
+        joined(asker)
+        assert question[0].asks
+        handler.start()
+        assert [found.body for found in one.ask("anything", replies="one", timeout=WITHIN_S)] == ["handled"]
+        assert one.ask("itself", timeout=WITHIN_S)[0].body == "myself"
+        assert one.ask("bad", timeout=WITHIN_S)[0].error.kind == "KeyError"
+
+        other.serve(Doubler())
+        assert one.call("double", 4, timeout=WITHIN_S)[0].body == 8
+        doublers = one.proxy(Doubler, timeout=WITHIN_S)
+        assert doublers.double(5) == doublers.first.double(5) == 10
+        assert [found.body for found in doublers.all.double(6)] == [12]
+        assert len(doublers.majority.double(6)) == 1 and "synchronous" in repr(doublers)
+        with pytest.raises(AttributeError):
+            _ = doublers.triple
+        other.close()
+        joined(handler)
+    with sync.connect(new_bus()) as bus:
+        assert bus.objects("doublers", Doubler, serve=Doubler()).double(1) == 2

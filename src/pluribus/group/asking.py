@@ -23,7 +23,7 @@ with one answer a member. Answers that come late or twice are dropped and counte
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar
 
 import msgspec
@@ -64,7 +64,7 @@ class Question(Message, gc=True):
 
     number: int = 0
     """Of the question, not of the message."""
-    answer: Callable[[Question, Any], Awaitable[None]] | None = None
+    answer: Callable[[Question, Any], Any] | None = None
     answered: bool = False
 
     asks: ClassVar[bool] = True

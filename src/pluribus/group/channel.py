@@ -7,7 +7,7 @@ asks, and it calls ``on_arrival``, ``on_room`` and ``on_view`` so that somebody 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -108,7 +108,7 @@ class Channel:
         self.on_view: Callable[[View], None] = lambda view: None
         self.on_call: Callable[[Frame], None] = self.pass_over
         self.asking = Asking(name, me, own=own, echoes=echoes)
-        self.answer: Callable[[Question, Any], Awaitable[None]] | None = None
+        self.answer: Callable[[Question, Any], Any] | None = None
         """How questions that come are answered."""
         self._path_bytes = path_bytes
         self._pass_down = pass_down

@@ -102,15 +102,15 @@ class Asker:
 
     async def answer_with(self, message: Message, handled: Awaitable[Any]) -> None:
         """Answer with what a handler returns or raises, unless it replied itself."""
-        question = _open_question(message)
+        assert isinstance(message, Question), "only what asks is answered"
         try:
             body = await handled
-            if not question.answered:
-                await self.reply(question, body)
+            if not message.answered:
+                await self.reply(message, body)
         except Exception as error:  # it is the asker's to handle
             log.debug("a handler of %r failed", self._channel.name, exc_info=True)
-            if not question.answered:
-                await self.fail(question, error)
+            if not message.answered:
+                await self.fail(message, error)
 
     async def give(self, to: int, word: Answered) -> None:
         """Hand an answer to the asker. One that is gone needs none."""

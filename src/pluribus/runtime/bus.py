@@ -23,10 +23,12 @@ from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
+from .asking import ANSWER_S
 from .clock import LoopClock, real_random
 from .events import Events, Listener, Watchers
 from .group import Group
 from .lateness import watch_loop
+from .objects import Objects
 from .secret import Given, catalogue, secret_from, secured
 from .tracing import FORMAT, Beginning, TraceFile
 
@@ -111,6 +113,26 @@ class Bus:
         except TimeoutError:
             raise Unreachable(f"no view of group {name!r} in {JOIN_S:g} s: look at bus.stats()") from None
         return group
+
+    async def objects(
+        self,
+        name: str,
+        interface: type | None = None,
+        *,
+        serve: object | None = None,
+        one_by_one: bool = True,
+        timeout: float | None = ANSWER_S,
+        **promises: Any,
+    ) -> Objects:
+        """Join an object group: one object that stands for those which its members serve. See ``Group.proxy``.
+
+        ``serve`` is this member's own, if it has one; its calls run one by one unless told otherwise. ``promises`` are
+        those of ``group``, of which order="total" keeps objects alike that start alike.
+        """
+        group = await self.group(name, **promises)
+        if serve is not None:
+            group.serve(serve, one_by_one=one_by_one)
+        return group.proxy(interface, timeout=timeout)
 
     @property
     def members(self) -> dict[MemberId, str]:

@@ -26,6 +26,8 @@ from ..group.outgoing import Outgoing
 from ..group.pieces import Large
 from ..wire.bodies import BYTES, Kind, check_size, encode_body
 from .asking import ANSWER_S, Asker
+from .calls import Service
+from .objects import Objects
 
 RECEIVE_MANY = 4_096
 """Messages that ``receive_many`` takes at most, unless told otherwise."""
@@ -47,6 +49,7 @@ class Group:
         "_opened",
         "_out",
         "_rooms",
+        "_service",
         "_since",
         "_view_waiters",
     )
@@ -66,6 +69,7 @@ class Group:
         self._now = now  # not the stack's clock: how an application spends its time is no stimulus of the protocols
         self._since = 0.0
         self._asker = Asker(channel, self._send, now)
+        self._service = Service(channel, self._asker, lambda: dispatch.consumed(channel))
         channel.on_arrival = lambda: _wake(self._arrivals)
         channel.on_room = lambda: _wake(self._rooms)
         channel.on_view = lambda view: _wake(self._view_waiters)
@@ -209,6 +213,35 @@ class Group:
         """Answer a message that asks (``m.asks``), to its sender alone. One that is gone meanwhile is no error."""
         await self._asker.reply(message, body)
 
+    def serve(self, served: object | None, names: Collection[str] | None = None, *, one_by_one: bool = False) -> None:
+        """Let members call methods of an object: those marked with ``pluribus.exposed``, or those named. None ends it.
+
+        Calls begin in the order of the group and run beside each other: coroutines on the loop, plain functions in
+        threads. With ``one_by_one`` each begins when the one before has ended. They end with the group.
+        """
+        self._service.serve(served, names, one_by_one=one_by_one)
+
+    async def call(
+        self,
+        method: str,
+        *args: Any,
+        replies: Replies = "all",
+        timeout: float | None = ANSWER_S,
+        to: int | None = None,
+        **named: Any,
+    ) -> Answers:
+        """Call a method of the objects that the members of this group serve; the answers, as those of ``ask``.
+
+        Members that serve nothing are not counted. What a method raises is an error answer, and so is a method that is
+        not exposed there.
+        """
+        return await self._service.call(method, args, named, replies, timeout, to)
+
+    def proxy(self, interface: type | None = None, *, timeout: float | None = ANSWER_S) -> Objects:
+        """An object that stands for the objects of all members: ``await p.method()`` is the first good result,
+        ``await p.all.method()`` the answers of all. ``interface`` says which methods there are."""
+        return Objects(self._service, interface, timeout)
+
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._messages()
 
@@ -320,6 +353,7 @@ class Group:
         for waiters in (self._arrivals, self._rooms, self._view_waiters):
             _wake(waiters)
         self._asker.close()
+        self._service.close()
 
     async def __aenter__(self) -> Group:
         return self

@@ -18,11 +18,13 @@ called here too.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import Future
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -122,6 +124,10 @@ class Bus(Face):
         stop = self._thread.ask(self._real.on_event, listener)
         return lambda: self._thread.ask(stop)
 
+    def objects(self, name: str, interface: type | None = None, **options: Any) -> Objects:
+        """Join an object group; ``options`` are those of ``pluribus.Bus.objects``."""
+        return Objects(self._thread.call(self._real.objects, name, interface, **options), self._thread)
+
     def stats(self) -> dict[str, dict[str, Any]]:
         return self._thread.ask(self._real.stats)
 
@@ -140,6 +146,7 @@ class Group(Face):
         self._fetched: deque[Message] = deque()
         self._turn = threading.Condition()
         self._fetching = False
+        real._channel.answer = lambda question, body: thread.call(real.reply, question, body)
 
     @property
     def me(self) -> MemberId:
@@ -196,9 +203,30 @@ class Group(Face):
                 return
 
     def handle(self, handler: Callable[[Message], Any]) -> None:
-        """Call ``handler`` with every message, one after another, until the group is closed."""
+        """Call ``handler`` with every message, one after another, until the group is closed. A question is answered
+        with what it returns or raises, unless it replied itself."""
         for message in self:
-            handler(message)
+            if message.asks:
+                self._answer(handler, message)
+            else:
+                handler(message)
+
+    def _answer(self, handler: Callable[[Message], Any], message: Message) -> None:
+        """The handler works in the caller's thread; what came of it is told on the loop."""
+        handled: Future[Any] = Future()
+        try:
+            handled.set_result(handler(message))
+        except Exception as error:  # noqa: BLE001 - it is the asker's to handle
+            handled.set_exception(error)
+
+        async def told() -> None:
+            await self._real._asker.answer_with(message, asyncio.wrap_future(handled))
+
+        self._thread.call(told)
+
+    def proxy(self, interface: type | None = None, **options: Any) -> Objects:
+        """An object that stands for the objects of all members; see ``pluribus.Group.proxy``."""
+        return Objects(self._real.proxy(interface, **options), self._thread)
 
     def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""
@@ -243,6 +271,33 @@ def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[
         if found is None:
             return
         yield found
+
+
+class Objects:
+    """An object group: ``objects.method(...)``, ``objects.all.method(...)``. See ``pluribus.Group.proxy``."""
+
+    def __init__(self, real: Any, thread: Background) -> None:
+        self._real = real
+        self._thread = thread
+
+    @property
+    def first(self) -> Objects:
+        return Objects(self._real.first, self._thread)
+
+    @property
+    def all(self) -> Objects:
+        return Objects(self._real.all, self._thread)
+
+    @property
+    def majority(self) -> Objects:
+        return Objects(self._real.majority, self._thread)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._real, name)
+        return lambda *args, **named: self._thread.call(method, *args, **named)
+
+    def __repr__(self) -> str:
+        return f"<synchronous {self._real!r}>"
 
 
 def connect(url: str | None = None, *, name: str | None = None, **options: Any) -> Bus:
