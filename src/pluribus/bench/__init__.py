@@ -11,6 +11,7 @@ from ..core.errors import BadInput
 BENCHES = {
     "engines": "throughput and round trips on every engine, beside the raw socket",
     "group": "agreed views, every order, encryption, beside limits and peers",
+    "views": "what joins, leaves and crashes cost, many starts at once, members at rest",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "fuzz": "mutated frames against a live node",

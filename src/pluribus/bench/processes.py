@@ -15,15 +15,15 @@ Role = tuple[Callable[..., None], tuple[Any, ...]]
 """What a process does, and with what."""
 
 POLL_S = 0.5
-_context = multiprocessing.get_context("spawn")  # a forked child would inherit loops, threads and sockets
+context = multiprocessing.get_context("spawn")  # a forked child would inherit loops, threads and sockets
 
 
 class Together:
     """What the processes of one measurement share: a start line and a place for answers."""
 
     def __init__(self, parties: int) -> None:
-        self._barrier = _context.Barrier(parties)
-        self._answers = _context.Queue()
+        self._barrier = context.Barrier(parties)
+        self._answers = context.Queue()
 
     def wait(self) -> None:
         self._barrier.wait(60)
@@ -47,7 +47,7 @@ class Together:
 def measure(roles: Sequence[Role], answers: int, seconds: float = 120) -> list[Any]:
     """Run each role in a process of its own with ``(together, *arguments)``; return what they answered."""
     together = Together(len(roles))
-    processes = [_context.Process(target=role, args=(together, *arguments), daemon=True) for role, arguments in roles]
+    processes = [context.Process(target=role, args=(together, *arguments), daemon=True) for role, arguments in roles]
     for process in processes:
         process.start()
     try:

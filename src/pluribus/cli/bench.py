@@ -22,7 +22,9 @@ def command(
     seed: Annotated[int, typer.Option(help="fuzz: the seed.")] = 0,
     order: Annotated[str, typer.Option(help="group: fifo, causal, total, safe, semantic; all compares them.")] = "fifo",
     size: Annotated[int, typer.Option(help="group: bytes of a message.", min=1, max=50_000)] = 100,
-    members: Annotated[int, typer.Option(help="group: how many, senders included.", min=2, max=30)] = 2,
+    members: Annotated[
+        int | None, typer.Option(help="group: how many, senders included (2); views: how many (10).", min=2, max=50)
+    ] = None,
     senders: Annotated[str, typer.Option(help="group: one (not the sequencer) or all.")] = "one",
     sealed: Annotated[bool, typer.Option("--secret", help="group: on a bus with a secret.")] = False,
     typed: Annotated[bool, typer.Option("--typed", help="group: bodies are structs instead of bytes.")] = False,
@@ -32,7 +34,8 @@ def command(
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
     measure = bench(name)
-    wanted = {"quick": quick, "frames": frames, "seed": seed, "order": order, "size": size, "members": members}
+    wanted: dict[str, Any] = {"quick": quick, "frames": frames, "seed": seed, "order": order, "size": size}
+    wanted |= {"members": members} if members is not None else {}
     wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network, "peers": peers}
     for option, choices in CHOICES.items():
         if wanted[option] not in choices:

@@ -55,7 +55,7 @@ from ...stack.events import (
 )
 from .attempt import ENTERING, INVITING, PROPOSING
 from .leading import Leading
-from .state import ATTEMPTS_REMEMBERED_MAX, DISCOVERY_S, PATIENCE_S, Known
+from .state import ATTEMPTS_REMEMBERED_MAX, DISCOVERY_S, FLUSHES_REMEMBERED_MAX, PATIENCE_S, Known
 from .words import (
     FIRST_NUMBER,
     Agree,
@@ -320,8 +320,9 @@ class Membership(Leading):
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None
+            self.flushes += 1
             self.flush_s.append(self.ports.clock.now() - self._blocked_at)
-            del self.flush_s[:-1_000]
+            del self.flush_s[:-FLUSHES_REMEMBERED_MAX]
             self.tell_up(Blocked(False))
         self._tell_word()
         attempt = self._attempt

@@ -38,6 +38,7 @@ PATIENCE_S = 3.0
 """A member that was invited and hears no more for so long looks after itself."""
 RACE_S = 0.3
 ATTEMPTS_REMEMBERED_MAX = 16
+FLUSHES_REMEMBERED_MAX = 1_000
 
 
 class Known:
@@ -80,7 +81,9 @@ class State(Layer):
         self._forced = False
         self.views = 0
         self.attempts_lost = 0
+        self.flushes = 0
         self.flush_s: list[float] = []
+        """How long senders were blocked by each of the last view changes."""
 
     @property
     def _members(self) -> list[int]:
@@ -154,7 +157,10 @@ class State(Layer):
             "primary": self._primary,
             "views": self.views,
             "attempts_lost": self.attempts_lost,
+            "flushes": self.flushes,
+            "flush_s_last": self.flush_s[-1] if flushes else 0.0,
             "flush_s_p95": flushes[int(len(flushes) * 0.95)] if flushes else 0.0,
+            "flush_s_max": flushes[-1] if flushes else 0.0,
         }
 
     def validate(self) -> None:
