@@ -21,6 +21,8 @@ from ..wire.questions import ANSWER, CALL, MARKED, QUESTION, unwrapped, words_of
 from .asking import Asking, Question
 from .outgoing import Outgoing
 from .pieces import Pieces, piece_of
+from .state import Transfer
+from .state.line import Mark
 
 REPORT_BUSY_BYTES = 128 << 10
 """A reader that never pauses still reports what it took, so that senders go on while it works."""
@@ -110,6 +112,10 @@ class Channel:
         self.asking = Asking(name, me, own=own, echoes=echoes)
         self.answer: Callable[[Question, Any], Any] | None = None
         """How questions that come are answered."""
+        self.state: Transfer | None = None
+        """State transfer, in groups that have a state."""
+        self.bus_view = (0, 0)
+        """The view of the bus in which the group was last seen to change."""
         self._path_bytes = path_bytes
         self._pass_down = pass_down
         self._tell_down = tell_down
@@ -148,8 +154,9 @@ class Channel:
                 frame = self.pieces.take(frame, piece)
         if frame.kind in MARKED and self._diverted(frame):
             return
-        self.inbox.append(frame)
-        self.on_arrival()
+        if self.state is None or not self.state.keeps(frame):
+            self.inbox.append(frame)
+            self.on_arrival()
 
     def _diverted(self, frame: Frame) -> bool:
         """Answers go to who asked, calls to who serves; questions are read like any message."""
@@ -174,10 +181,14 @@ class Channel:
         """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
         senders."""
         frame = self.inbox.popleft()
-        stream = frame.stream
-        frames, size = self._taken.get(stream, (0, 0))
-        self._taken[stream] = (frames + 1, size + frame.size)
-        self._taken_bytes += frame.size + REPORT_FRAME_BYTES
+        if type(frame) is Mark:
+            frame.act()
+            return iter(())
+        if self.state is None or not self.state.passed(frame):
+            stream = frame.stream
+            frames, size = self._taken.get(stream, (0, 0))
+            self._taken[stream] = (frames + 1, size + frame.size)
+            self._taken_bytes += frame.size + REPORT_FRAME_BYTES
         sender = self._people.get(frame.sender)
         if sender is None:
             sender = MemberId(frame.sender)
@@ -212,6 +223,16 @@ class Channel:
             else:
                 found.append(Question(*fields, word.question, self.answer))
         return found
+
+    def take_marks(self) -> None:
+        """Do what stands in line before the next message."""
+        while self.inbox and type(self.inbox[0]) is Mark:
+            self.take()
+
+    @property
+    def at_mark(self) -> bool:
+        """Whether something is to be done before the next message may be taken."""
+        return bool(self.inbox) and type(self.inbox[0]) is Mark
 
     @property
     def must_report(self) -> bool:

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from ..core.errors import PluribusError
-from ..core.frame import Frame, Parents, Piece
+from ..core.frame import Frame, Header, Parents, Piece
 from ..core.ids import MemberId, checked_name, number_of
+from ..core.limits import FRAME_OVERHEAD_BYTES
 from ..stack.events import (
     Blocked,
     Consumed,
@@ -22,6 +23,12 @@ from ..stack.events import (
 )
 from ..stack.layer import Layer
 from .channel import Channel, Numbers
+from .state import WORDS, State, Transfer
+from .state.line import Change, Held, Mark
+from .state.transfer import PLAIN
+from .state.words import Have, Need
+
+CHUNK_BYTES_MIN = 512
 
 UNORDERED = ("none", "fifo")
 """Promises for which a member that does not want to hear itself does not: its messages do not come back to it."""
@@ -33,7 +40,7 @@ class Dispatch(Layer):
     name = "groups"
     requires = frozenset({"members"})
     provides = frozenset({"groups"})
-    headers = (Parents, Piece)
+    headers = (Parents, Piece, *WORDS)
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
@@ -56,8 +63,9 @@ class Dispatch(Layer):
         self.unwanted = 0
         self.given_up = 0
 
-    def join(self, name: str, *, own: bool = True, promises: str = "none") -> Channel:
-        """Become a member of a group; the channel is live at once, its view follows."""
+    def join(self, name: str, *, own: bool = True, promises: str = "none", state: State | None = None) -> Channel:
+        """Become a member of a group; the channel is live at once, its view follows, and the state of the group if it
+        is to have one."""
         number = number_of(checked_name(name, "the group"))
         channel = self.channels.get(number) or self._again.get(number, (None, None))[0]
         if channel is None:
@@ -66,12 +74,31 @@ class Dispatch(Layer):
             channel = Channel(
                 name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own, echoes=echoes
             )
+            if state is not None:
+                channel.state = self._transfer(channel, state, ordered=promises.startswith("total"))
             wish = JoinGroup(number, name, own, channel.out.first, promises)
             if any(leaving.number == number for leaving in self._leaving):
                 self._again[number] = (channel, wish)
             else:
                 self._enter(channel, wish)
         return channel
+
+    def _transfer(self, channel: Channel, state: State, *, ordered: bool) -> Transfer:
+        me, number, engine = self.node.me, channel.number, self.ports.engine
+        return Transfer(
+            me,
+            state,
+            channel.inbox,
+            ordered=ordered,
+            chunk_bytes=max(engine.path_bytes - FRAME_OVERHEAD_BYTES, CHUNK_BYTES_MIN),
+            buffer_bytes=engine.buffer_bytes,
+            wake=lambda: channel.on_arrival(),
+            consumed=lambda f: self.tell_down(Consumed(f.sender, f.group, f.to, 1, f.size)),
+            say=lambda to, word: self.pass_down(Frame(sender=me, to=to, group=number, headers=[word])),
+            run=self.stimulus,
+            after=self.after,
+            now=self.ports.clock.now,
+        )
 
     def _enter(self, channel: Channel, wish: JoinGroup) -> None:
         number = channel.number
@@ -110,8 +137,12 @@ class Dispatch(Layer):
         self.given_up += channel.out.give_up()  # paused: there is no primary to send it to
         while channel.inbox:
             frame = channel.inbox.popleft()
+            if type(frame) is Mark or (type(frame) is Held and frame.paid):
+                continue
             self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
         channel.report_consumed()
+        if channel.state is not None:
+            channel.state.close()
         self.tell_down(LeaveGroup(channel.number))
         again = self._again.pop(channel.number, None)
         if again is not None:
@@ -172,11 +203,21 @@ class Dispatch(Layer):
             self.observe(frame)
         channel = self.channels.get(frame.group)
         if channel is None or not frame.count:
+            if channel is not None and frame.headers and isinstance(frame.headers[-1], WORDS):
+                self._hear(channel, frame.sender, frame.headers[-1])
+                return
             self.unwanted += 1
             if frame.count:
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
             return
         channel.arrived(frame)
+
+    def _hear(self, channel: Channel, sender: int, word: Header) -> None:
+        if channel.state is not None:
+            channel.state.heard(sender, word)
+        elif isinstance(word, Need):  # a member that has no part in the state
+            answer = Have(word.point, (PLAIN,))
+            self.pass_down(Frame(sender=self.node.me, to=sender, group=channel.number, headers=[answer]))
 
     def event_up(self, event: Event) -> None:
         if self.observe is not None:
@@ -241,6 +282,17 @@ class Dispatch(Layer):
         for channel in self.channels.values():
             channel.validate()
 
-    @staticmethod
-    def _show(channel: Channel, event: Members) -> None:
+    def _show(self, channel: Channel, event: Members) -> None:
         channel.members_changed(event.members, event.names, event.agreed)
+        if channel.state is not None:
+            channel.state.changed(self._change(channel, event))
+
+    def _change(self, channel: Channel, event: Members) -> Change:
+        view = self.view
+        name = (view.number, view.leader)
+        point = view.number << 16 | view.leader & 0xFFFF
+        continues = view.continues or channel.bus_view == name
+        channel.bus_view = name
+        sent = channel.out.first
+        chain = {"lineage": view.lineage, "epoch": view.epoch}
+        return Change(point, event.members, primary=view.primary, continues=continues, sent=sent, **chain)

@@ -17,6 +17,7 @@ from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
 from ..group.notices import Notices
+from ..group.state import State
 from ..layers.transport import Transport
 from ..stack.events import ForcePrimary
 from ..stack.layer import Layer, Node
@@ -81,18 +82,35 @@ class Bus:
         self._stack.start()
 
     @property
+    def _provided(self) -> set[str]:
+        return {what for layer in self._stack.layers for what in layer.provides}
+
+    @property
     def orders(self) -> tuple[str, ...]:
         """The orders that the stack of this bus offers, the default first."""
-        provided = {what for layer in self._stack.layers for what in layer.provides}
+        provided = self._provided
         basic = ("fifo", "none") if "reliability" in provided else ("none",)
         return (*basic, *(order for order in ("causal", "total", "semantic") if order in provided))
 
-    async def group(self, name: str, *, order: str | None = None, safe: bool = False, own: bool = True) -> Group:
+    async def group(
+        self,
+        name: str,
+        *,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+    ) -> Group:
         """Join a group; returns when this member is in its view. ``own=False``: this member does not hear itself.
 
         ``order`` defaults to the best that needs no agreement: fifo where the stack is reliable, none elsewhere.
         ``safe`` delivers a message only when every member of the group holds it; it implies total order. Every member
         of a group asks for the same. Asking again gives the same group.
+
+        ``state`` has two methods, ``snapshot() -> bytes`` and ``restore(bytes)``. The first member's state is the
+        group's; whoever joins is given it before its first message, so that it has applied every message once. Then
+        this call returns when the state is restored. A member that was cut off from an ordered group is given it again
+        when it returns, between two messages. The group's messages are read by one task.
         """
         self._check_open()
         order = order if order is not None else "total" if safe else self.orders[0]
@@ -106,12 +124,15 @@ class Bus:
             if self._dispatch.channels[group._channel.number].own is not own:
                 raise GroupMismatch(f"group {name!r} is open with own={not own}: close it first, or ask for the same")
             return group
-        channel = self._dispatch.join(name, own=own, promises=promises)
+        if state is not None and not (own and "views" in self._provided):
+            raise BadInput("state= needs agreed views and a member that hears itself: stack='views', own=True")
+        channel = self._dispatch.join(name, own=own, promises=promises, state=state)
         group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now)
         try:
             await group.joined(JOIN_S)
         except TimeoutError:
             raise Unreachable(f"no view of group {name!r} in {JOIN_S:g} s: look at bus.stats()") from None
+        await group.restored()
         return group
 
     async def objects(

@@ -289,7 +289,7 @@ class Group:
         messages = [await self.receive(timeout)]
         while len(messages) < most:
             messages += islice(self._current, most - len(messages))
-            if not self._channel.inbox or len(messages) >= most:
+            if not self._channel.inbox or len(messages) >= most or self._channel.at_mark:
                 break
             self._current = self._channel.take()
         if self._channel.must_report:
@@ -330,6 +330,15 @@ class Group:
                     raise Closed(f"group {self.name!r} was closed before it was joined")
                 await self._wait(self._view_waiters, None, "")
         return self._channel.view
+
+    async def restored(self) -> None:
+        """Returns when this member has the state of the group, if it has one."""
+        channel = self._channel
+        while channel.state is not None and not channel.state.ready:
+            if channel.closed:
+                raise Closed(f"group {self.name!r} was closed before its state was there")
+            await self._wait(self._arrivals, None, "")
+        channel.take_marks()
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""

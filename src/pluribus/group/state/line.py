@@ -1,0 +1,166 @@
+"""What stands in an inbox besides frames, and which messages a reader has passed since the last view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from ...core.errors import TooLarge
+from ...core.frame import Frame, Parents
+from ...wire.bodies import array_header
+from .words import SEEN_MAX, Seen
+
+_decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+class Change:
+    """A view of the group, as far as it concerns its state."""
+
+    __slots__ = ("continues", "epoch", "lineage", "members", "point", "primary", "sent")
+
+    def __init__(
+        self,
+        point: int,
+        members: tuple[int, ...],
+        *,
+        primary: bool,
+        continues: bool,
+        lineage: int = 0,
+        epoch: int = 0,
+        sent: int = 0,
+    ) -> None:
+        self.point = point
+        self.members = members
+        self.primary = primary
+        self.continues = continues
+        """This member comes straight from the view before, which all who continue left with the same messages."""
+        self.lineage = lineage
+        self.epoch = epoch
+        self.sent = sent
+        """The number of this member's next message: what is below was sent in earlier views."""
+
+
+NO_CHANGE = Change(-1, (), primary=False, continues=False)
+
+
+class Mark(Frame, kw_only=True):
+    """Not a frame: something to be done when the reader comes here, between two messages."""
+
+    act: Callable[[], None]
+    change: Any = NO_CHANGE
+    """The view that begins here, if one does."""
+
+    @classmethod
+    def of(cls, act: Callable[[], None], change: Change = NO_CHANGE) -> Mark:
+        return cls(sender=1, act=act, change=change, bodies=[])
+
+
+class Held(Frame, kw_only=True):
+    """A frame that was held back. ``paid``: the window has it back already."""
+
+    paid: bool = False
+
+    @classmethod
+    def of(cls, frame: Frame, *, paid: bool) -> Held:
+        return cls(
+            sender=frame.sender,
+            to=frame.to,
+            group=frame.group,
+            first=frame.first,
+            count=frame.count,
+            size=frame.size,
+            kind=frame.kind,
+            headers=frame.headers,
+            bodies=frame.bodies,
+            paid=paid,
+        )
+
+
+class Seens:
+    """By sender, the numbers of messages that were passed, as ranges. One range each where the order keeps a sender's
+    own; a few in semantic order."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, seen: Iterable[Seen] = ()) -> None:
+        self._ranges: dict[int, list[list[int]]] = {}
+        for sender, first, stop in seen:
+            self._ranges.setdefault(sender, []).append([first, stop])
+
+    def add(self, frame: Frame) -> None:
+        first, stop = frame.first, frame.first + max(frame.count, 1)  # a piece of a larger message has no count
+        ranges = self._ranges.get(frame.sender)
+        if ranges is None:
+            self._ranges[frame.sender] = [[first, stop]]
+        elif ranges[-1][1] == first:
+            ranges[-1][1] = stop
+        else:
+            ranges.append([first, stop])
+            if len(ranges) > 64:
+                _joined(ranges)
+
+    def unseen(self, frame: Held) -> list[Held]:
+        """What of a frame was not passed: all of it, nothing, or some runs of its messages, each as a frame."""
+        seen = [
+            (max(first, frame.first), min(stop, frame.first + frame.count))
+            for first, stop in self._ranges.get(frame.sender, ())
+            if first < frame.first + frame.count and frame.first < stop
+        ]
+        if not seen:
+            return [frame]
+        runs = []
+        at = frame.first
+        for first, stop in sorted(seen):
+            if at < first:
+                runs.append((at, first))
+            at = max(at, stop)
+        if at < frame.first + frame.count:
+            runs.append((at, frame.first + frame.count))
+        return [_run(frame, first - frame.first, stop - frame.first) for first, stop in runs]
+
+    def list(self) -> list[Seen]:
+        found = [(sender, first, stop) for sender, ranges in self._ranges.items() for first, stop in ranges]
+        if len(found) > SEEN_MAX:
+            raise TooLarge(f"a snapshot in the middle of {len(found):,} runs of messages, of at most {SEEN_MAX:,}")
+        return found
+
+    def clear(self) -> None:
+        self._ranges.clear()
+
+
+def _run(frame: Held, start: int, stop: int) -> Held:
+    """Some messages of a frame, which the window has back already."""
+    bodies = frame.bodies if isinstance(frame.bodies, list) else _decode_raw(frame.bodies)
+    kept = bodies[start:stop]
+    headers = [
+        Parents(header.of[start:stop], [place - start for place in header.orphans if start <= place < stop])
+        if isinstance(header, Parents)
+        else header
+        for header in frame.headers
+    ]
+    return Held(
+        sender=frame.sender,
+        to=frame.to,
+        group=frame.group,
+        first=frame.first + start,
+        count=len(kept),
+        size=0,
+        kind=frame.kind,
+        headers=headers,
+        bodies=kept if isinstance(frame.bodies, list) else msgspec.Raw(array_header(len(kept)) + b"".join(kept)),
+        paid=True,
+    )
+
+
+def _joined(ranges: list[list[int]]) -> None:
+    """Put ranges in order and join those that touch."""
+    ranges.sort()
+    kept: list[list[int]] = []
+    for first, stop in ranges:
+        if kept and kept[-1][1] >= first:
+            kept[-1][1] = max(kept[-1][1], stop)
+        else:
+            kept.append([first, stop])
+    ranges[:] = kept

@@ -1,0 +1,451 @@
+"""State transfer to joiners, exactly at a point of what a group delivers, without stopping the group.
+
+Theory of operation
+-------------------
+The state of a group is whatever its members make of the messages that they delivered. What the stack has delivered
+waits in an inbox until the application reads it; so the application's state lags, and only its reader knows how far it
+is. Therefore everything that concerns the state stands *in line*: view changes, snapshots and restored states are
+marks in the inbox, between the frames, and are acted upon when the reader comes to them (``Mark``).
+
+A *point* is the beginning of a view of the group, named by the view's stamp. Members that pass into a view together
+have delivered the same, so at that point they have the same state. A snapshot may be taken later in the view: then it
+says which messages of the view it holds already (``seen``).
+
+*Joining.* A member without the state holds back what it is delivered from its first view on. It asks all members how
+good their state is (``Need``, ``Have``), chooses the best, and pulls a snapshot from it (``Want``, ``Chunk``). The
+provider takes it when its reader has passed the point that the joiner asked for. The joiner finds the snapshot's
+point among the marks that it holds, drops what is before it and what is listed as seen, and goes on from there: no
+message is missed, none is applied twice. If the provider dies or leaves, the view changes, and the joiner asks again;
+what it held is still good, because the next snapshot has a later point.
+
+*Ranks* say whose state is best, the same everywhere in a view:
+
+- SURE: it came straight from the view before, with the state. Nobody can know more.
+- UNSURE: it has a state, but was cut off (ordered groups), or began by itself and nothing has happened since (others).
+  It compares what it has: the same chain of primaries, how long it has waited, how far it came.
+- NONE: it has no state. If nobody has one, the eldest is the first member, whose state is right by definition.
+
+In *ordered* groups (total, safe) a member that comes back from outside the primary is UNSURE, and a joiner if another
+has more; nothing happens outside a primary. In the others both sides of a partition live on, and a merge changes
+neither state (only who is new gets one).
+
+Promises: a member applies the messages of the group in one piece from the point of the state that it was given, or has
+the first state. Assumes agreed views with a common cut, one reader a group, and that a state follows from the messages.
+
+Live: everything asked for is asked for again until it is answered or the view changes. A provider whose application
+does not read is left for another after ``PATIENCE_S``.
+
+Bounded: what is held is taken from the windows up to ``HELD_BYTES_MAX``, so that senders go on meanwhile, and beyond
+that stays in them, so that senders wait; snapshots by ``SNAPSHOTS_MAX`` and ``STATE_BYTES_MAX`` (``serving``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...core.errors import TooLarge
+from ...core.frame import Frame, Header
+from ...core.ids import ALL, MemberId
+from ...core.ports import Timer
+from .chunks import Pull
+from .line import Change, Held, Mark, Seens
+from .serving import Serving, State
+from .words import Chunk, Have, Need, Over, Rank, Want
+
+log = logging.getLogger(__name__)
+
+PLAIN, NONE, UNSURE, SURE = range(4)
+FAR = 1 << 62
+TICK_S = 0.05
+PATIENCE_S = 5.0
+HELD_BYTES_MAX = 64 << 20
+EARLY_MAX = 256
+
+
+class Transfer:
+    """State transfer of one group in one member. ``changed``, ``keeps`` and ``heard`` are called by the stack in the
+    order of deliveries, what ``Mark`` runs and ``passed`` by the reader in the order of the inbox."""
+
+    def __init__(
+        self,
+        me: int,
+        state: State,
+        inbox: deque[Frame],
+        *,
+        ordered: bool,
+        chunk_bytes: int,
+        buffer_bytes: int,
+        wake: Callable[[], None],
+        consumed: Callable[[Frame], None],
+        say: Callable[[int, Header], None],
+        run: Callable[[Callable[[], None]], None],
+        after: Callable[[float, Callable[[], None]], Timer],
+        now: Callable[[], float],
+    ) -> None:
+        self._me = me
+        self._state = state
+        self._inbox = inbox
+        self._ordered = ordered
+        self._chunk_bytes = chunk_bytes
+        self._buffer_bytes = buffer_bytes
+        self._wake = wake
+        self._consumed = consumed
+        self._say = say
+        self._after = after
+        self.has = False
+        """Whether the state will be right when the reader has come to the end of the inbox."""
+        self.holding = True
+        self.away = True
+        self.founded = False
+        """Whether this member was the first, so that its own state is the group's."""
+        self.on_mark: Callable[[Change], None] = lambda change: None
+        """The reader has come to a new view."""
+        self.on_restored: Callable[[Seens], None] = lambda seens: None
+        """The reader has restored a state, which holds these messages of its view."""
+        self._lived = False
+        self._version: tuple[int, int, int, int] = (0, 0, 0, 0)
+        self._since = 0
+        self._count = 0
+        self._view = Change(0, (), primary=False, continues=False)
+        self._rank: Rank = (NONE,)
+        self._answers: dict[int, Rank] = {}
+        self._avoid: set[int] = set()
+        self._early: dict[int, int] = {}
+        self._hold: deque[Frame] = deque()
+        self._held_bytes = 0
+        self._ahead: Seens | None = None
+        self._pull: Pull | None = None
+        self._pulls = 0
+        self._tick: Timer | None = None
+        self.serving = Serving(me, state, inbox, chunk_bytes, wake, say, run, now)
+        self.restored = 0
+        self.closed = False
+
+    @property
+    def ready(self) -> bool:
+        """The state is here, or the mark that restores it stands in the inbox."""
+        return self.has and not self.holding
+
+    # Views
+
+    def changed(self, change: Change) -> None:
+        """The group has a new view; what is delivered from now on is of this view."""
+        if self._me not in change.members:
+            return
+        continues = change.continues and not self.away
+        if self.ready:
+            self._version = (*self._version[:3], self._count)
+        self._view = change
+        self._ahead = None
+        self._answers.clear()
+        self._avoid.clear()
+        if self._ordered and not change.primary:
+            self._suspend(change)
+            return
+        self.away = False
+        if self._ordered:
+            self._enter_ordered(change, continues=continues)
+        else:
+            self._enter(change)
+        self._count = 0
+        self._answer_early()
+        if self.holding:
+            self._go_on_asking()
+
+    def _suspend(self, change: Change) -> None:
+        """Outside a primary nothing is delivered. What was held is of no use: others have gone on, or will."""
+        self.away = True
+        self._pull = None
+        self._drop_held()
+        self._put(self._mark(change))
+
+    def _enter_ordered(self, change: Change, *, continues: bool) -> None:
+        if continues and self.ready:
+            self._rank = (SURE,)
+            self._version = (change.lineage, change.epoch, change.point, 0)
+            self._put(self._mark(change))
+            return
+        if not continues or not self.holding:
+            self._drop_held()
+            self._pull = None
+            self.holding = True
+            self._since = change.epoch
+        self._hold.append(self._mark(change))
+        if self.has:
+            lineage, *version = self._version
+            self._rank = (UNSURE, int(lineage == change.lineage), FAR - self._since, *version, lineage)
+        else:
+            self._rank = (NONE,)
+
+    def _enter(self, change: Change) -> None:
+        if self.ready and (self._lived or self.serving.taken):
+            self._rank = (SURE,)
+            self._put(self._mark(change))
+            return
+        self._rank = (UNSURE,) if self.has else (NONE,)
+        self.holding = True
+        self._hold.append(self._mark(change))
+
+    def _mark(self, change: Change) -> Mark:
+        return Mark.of(lambda: self._passed_view(change), change)
+
+    # What arrives
+
+    def keeps(self, frame: Frame) -> bool:
+        """Whether a frame is held back from the inbox."""
+        if frame.to == ALL:
+            self._count += frame.count
+            self._lived = self._lived or self.ready
+        if not self.holding:
+            return self._ahead is not None and self._was_ahead(frame, self._ahead)
+        paid = self._held_bytes + frame.size <= HELD_BYTES_MAX
+        if paid:
+            self._held_bytes += frame.size
+            self._consumed(frame)
+        self._hold.append(Held.of(frame, paid=paid))
+        return True
+
+    def _was_ahead(self, frame: Frame, ahead: Seens) -> bool:
+        """The snapshot may hold messages of this view that reach us only now; the state has them."""
+        held = Held.of(frame, paid=False)
+        unseen = [held] if frame.to != ALL else ahead.unseen(held)
+        if unseen == [held]:
+            return False
+        self._consumed(frame)
+        self._inbox.extend(unseen)
+        self._wake()
+        return True
+
+    def _drop_held(self) -> None:
+        for frame in self._hold:
+            if type(frame) is Held and not frame.paid:
+                self._consumed(frame)
+        self._hold.clear()
+        self._held_bytes = 0
+
+    def _put(self, frame: Frame) -> None:
+        self._inbox.append(frame)
+        self._wake()
+
+    def close(self) -> None:
+        """The group is left."""
+        self.closed = True
+        self._drop_held()
+        if self._tick is not None:
+            self._tick.cancel()
+            self._tick = None
+        if self._pull is not None:
+            self._say(self._pull.provider, Over(self._pull.number))
+            self._pull = None
+
+    # Asking
+
+    def heard(self, sender: int, word: Any) -> None:
+        match word:
+            case Need(point):
+                if point == self._view.point and not self.away:
+                    self._say(sender, Have(point, self._rank))
+                elif point > self._view.point and len(self._early) < EARLY_MAX:
+                    self._early[sender] = point
+            case Have(point, rank):
+                if point == self._view.point and sender in self._view.members and self.holding:
+                    self._answers[sender] = rank
+                    self._decide()
+            case Want():
+                self.serving.wanted(sender, word, self._view.members, ready=self.ready)
+            case Chunk():
+                self._took(sender, word)
+            case Over(transfer):
+                self.serving.over(sender, transfer, self._view.members)
+                if self._pull is not None and (sender, transfer) == (self._pull.provider, self._pull.number):
+                    self._give_up(self._pull)
+
+    def _answer_early(self) -> None:
+        early, self._early = self._early, {}
+        for sender, point in early.items():
+            self.heard(sender, Need(point))
+
+    def _go_on_asking(self) -> None:
+        pull = self._pull
+        if pull is not None and pull.provider not in self._view.members:
+            self._pull = pull = None
+        if pull is not None:
+            self._finish_pull()
+        else:
+            self._ask()
+            self._decide()
+        self._watch()
+
+    def _ask(self) -> None:
+        for member in self._view.members:
+            if member != self._me and member not in self._answers:
+                self._say(member, Need(self._view.point))
+
+    def _watch(self) -> None:
+        if self._tick is None and self.holding and not self.closed:
+            self._tick = self._after(TICK_S, self._ticked)
+
+    def _ticked(self) -> None:
+        self._tick = None
+        if not self.holding or self.away or self.closed:
+            return
+        pull = self._pull
+        if pull is None:
+            self._ask()
+            self._decide()
+        else:
+            for first, stop in pull.overdue():
+                self._say(pull.provider, Want(self._view.point, pull.number, first, stop))
+            if not pull.started and pull.quiet * TICK_S > PATIENCE_S:
+                self._give_up(pull)
+        self._watch()
+
+    def _give_up(self, pull: Pull) -> None:
+        self._pull = None
+        self._avoid.add(pull.provider)
+        if self._avoid >= self._answers.keys():
+            self._avoid.clear()
+        self._ask()
+        self._decide()
+
+    def _decide(self) -> None:
+        """Whose state to take: of somebody who is sure, as soon as one answers; else of the best, when all have."""
+        if self._pull is not None or not self.holding or self.away:
+            return
+        ranks = {self._me: self._rank, **self._answers}
+        members = self._view.members
+        sure = [m for m in members if ranks.get(m, (NONE,))[0] == SURE and m not in self._avoid]
+        if sure:
+            self._begin_pull(sure[0])
+            return
+        if len(ranks) < len(members):
+            return
+        best = max(members, key=lambda member: (ranks[member], -members.index(member)))
+        equal = self._ordered and self._rank[0] == UNSURE and self._rank == ranks[best]
+        if best == self._me or equal:
+            self._resolve()
+        elif ranks[best][0] != SURE:  # else everybody who is sure is being avoided: ask again later
+            self._begin_pull(best)
+
+    def _resolve(self) -> None:
+        """Nobody has more: what this member has is the state of the group."""
+        if not self.has:
+            self.founded = True
+        self._have(self._hold)
+
+    def _have(self, rest: Iterable[Frame]) -> None:
+        view = self._view
+        self.has = True
+        self.holding = False
+        self._version = (view.lineage, view.epoch, view.point, self._count)
+        self._inbox.extend(rest)
+        self._hold.clear()
+        self._held_bytes = 0
+        self._wake()
+
+    # Pulling
+
+    def _begin_pull(self, provider: int) -> None:
+        self._pulls += 1
+        self._pull = Pull(provider, self._pulls, self._chunk_bytes, self._buffer_bytes)
+        self._pull_more()
+
+    def _pull_more(self) -> None:
+        pull = self._pull
+        wanted = pull.wants() if pull is not None else None
+        if pull is not None and wanted is not None:
+            self._say(pull.provider, Want(self._view.point, pull.number, *wanted))
+
+    def _took(self, sender: int, chunk: Chunk) -> None:
+        pull = self._pull
+        if pull is None or (sender, chunk.transfer) != (pull.provider, pull.number):
+            return
+        try:
+            fresh = pull.take(chunk.index, chunk.data, last=chunk.last)
+        except TooLarge as error:
+            log.error("%s cannot take the state of %s: %s", MemberId(self._me), MemberId(sender), error)
+            self._give_up(pull)
+            return
+        if fresh and chunk.index == 0:
+            pull.point, pull.seen = chunk.point, chunk.seen
+        if pull.done:
+            self._finish_pull()
+        else:
+            self._pull_more()
+
+    def _finish_pull(self) -> None:
+        """The snapshot is here. Its point is one of the marks that this member holds, or will be soon: its provider may
+        have entered a view before us."""
+        pull = self._pull
+        if pull is None or not pull.done or pull.point > self._view.point:
+            return
+        passed = [frame.change for frame in self._hold if type(frame) is Mark and frame.change.point <= pull.point]
+        rest = self._after_point(pull.point, Seens(pull.seen))
+        if rest is None:  # it was taken in a view of which we were no part
+            self._give_up(pull)
+            return
+        self._pull = None
+        self._say(pull.provider, Over(pull.number))
+        state, point, seen = pull.state(), pull.point, pull.seen
+        self._inbox.append(Mark.of(lambda: self._restore(state, point, Seens(seen), passed)))
+        self._lived = True
+        self._ahead = Seens(seen) if point == self._view.point else None
+        self._have(rest)
+
+    def _after_point(self, point: int, seens: Seens) -> list[Frame] | None:
+        """What of the held frames comes after a snapshot; None if its point is not among them."""
+        marks = [at for at, frame in enumerate(self._hold) if type(frame) is Mark and frame.change.point == point]
+        if not marks:
+            return None
+        rest: list[Frame] = []
+        in_view = True
+        for at, frame in enumerate(self._hold):
+            if type(frame) is not Held:
+                in_view = in_view and at <= marks[0]
+                if at > marks[0]:
+                    rest.append(frame)
+            elif frame.to != ALL:
+                rest.append(frame)
+            elif at < marks[0]:
+                self._drop(frame)
+            else:
+                unseen = seens.unseen(frame) if in_view else [frame]
+                if unseen != [frame]:
+                    self._drop(frame)
+                rest += unseen
+        return rest
+
+    def _drop(self, frame: Held) -> None:
+        if not frame.paid:
+            self._consumed(frame)
+
+    # The reader's line
+
+    def passed(self, frame: Frame) -> bool:
+        """The reader took a frame out of the inbox; whether the window has it back already."""
+        if frame.to == ALL:
+            self.serving.seens.add(frame)
+        return type(frame) is Held and frame.paid
+
+    def _passed_view(self, change: Change) -> None:
+        self.on_mark(change)
+        self.serving.reader_at(change.point, Seens())
+
+    def _restore(self, state: bytes, point: int, seens: Seens, passed: list[Change]) -> None:
+        """The views that were held back up to the state's point are passed with it."""
+        self._state.restore(state)
+        self.restored += 1
+        for change in passed:
+            self.on_mark(change)
+        self.on_restored(seens)
+        self.serving.reader_at(point, seens)
+
+    def validate(self) -> None:
+        assert self.holding or not self._hold
+        assert self.holding or self._pull is None
+        assert self.has or self.holding
+        self.serving.validate()
+        assert self._held_bytes <= HELD_BYTES_MAX
