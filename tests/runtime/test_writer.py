@@ -11,7 +11,8 @@ from contextlib import closing
 import pytest
 
 from pluribus.core import limits
-from pluribus.core.errors import Closed, Overflow, Unavailable
+from pluribus.core.errors import BadInput, Closed, Overflow, Unavailable
+from pluribus.core.ports import Append, Bounds, Cut, Put, Trim
 from pluribus.runtime import writer as writer_module
 from pluribus.runtime.writer import StoreWriter
 from pluribus.store.sqlite import SqliteBackend
@@ -30,9 +31,9 @@ class SlowBackend(SqliteBackend):
         self.fail_rollback = False
         self.threads: set[int] = set()
 
-    def append(self, log, rows):
-        super().append(log, rows)
-        if self.fail_on in rows:
+    def write(self, changes):
+        super().write(changes)
+        if any(isinstance(change, Append) and self.fail_on in change.rows for change in changes):
             raise Unavailable("no room")
 
     def commit(self):
@@ -119,7 +120,7 @@ def test_a_synchronisation_has_a_bound(backend, monkeypatch):
     run()
 
 
-def test_an_error_goes_to_all_that_waited_and_the_places_stay_right(backend):
+def test_an_error_goes_to_those_whose_write_it_was_and_the_places_stay_right(backend):
     @on_a_loop
     async def run():
         writer, done = writer_on(backend), []
@@ -128,18 +129,69 @@ def test_an_error_goes_to_all_that_waited_and_the_places_stay_right(backend):
         backend.fail_on = b"bad"
         writer.append("log", [b"good"], lambda error: done.append(("good", error)))
         writer.append("log", [b"bad"], lambda error: done.append(("bad", error)))
+        writer.write([Append("log", [b"behind it"], at=3)], lambda error: done.append(("behind", error)))
         writer.put("key", b"x", lambda error: done.append(("key", error)))
         backend.let.set()
-        await eventually(lambda: len(done) == 4)
-        assert [name for name, _ in done] == ["kept", "good", "bad", "key"]
-        assert done[0][1] is None
-        assert {str(error) for _, error in done[1:]} == {"no room"}
-        assert writer.end("log") == 1 and writer.get("key") is None
-        writer.append("log", [b"next"], lambda error: done.append(("next", error)))
         await eventually(lambda: len(done) == 5)
+        assert [name for name, _ in done] == ["kept", "good", "bad", "behind", "key"]
+        assert [type(error) for _, error in done] == [
+            type(None),
+            type(None),
+            Unavailable,
+            BadInput,
+            type(None),
+        ]
+        assert writer.bounds("log") == Bounds(0, 2) and writer.get("key") == b"x"
+        writer.append("log", [b"next"], lambda error: done.append(("next", error)))
+        await eventually(lambda: len(done) == 6)
         assert done[-1] == ("next", None)
-        assert writer.read("log", 0, 9) == [b"kept", b"next"]
+        assert writer.read("log", 0, 9) == [b"kept", b"good", b"next"]
         writer.close()
+
+    run()
+
+
+def test_a_write_is_all_there_or_not_at_all(tmp_path):
+    @on_a_loop
+    async def run():
+        with closing(writer_on(SqliteBackend(tmp_path / "store.db"))) as writer:
+            done = []
+            writer.write([Append("log", [b"0", b"1"]), Put("key", b"x"), Trim("log", 1)], done.append)
+            writer.write([Append("log", [b"2"]), Put("key", b"y"), Cut("log", 9)], done.append)
+            await eventually(lambda: len(done) == 2)
+            assert done[0] is None and isinstance(done[1], BadInput)
+            assert writer.read("log", 0, 9) == [b"1"] and writer.get("key") == b"x"
+
+    run()
+
+
+def test_what_is_committed_is_read_while_the_disk_is_busy(tmp_path):
+    class Busy(SlowBackend):
+        def __init__(self):
+            super().__init__()
+            self.close()
+            SqliteBackend.__init__(self, tmp_path / "store.db")
+
+    backend = Busy()
+    backend.let.set()
+
+    @on_a_loop
+    async def run():
+        with closing(writer_on(backend)) as writer:
+            done = []
+            writer.append("log", [b"0", b"1"], done.append)
+            assert writer.read("log", 0, 2) == [b"0", b"1"]
+            await eventually(lambda: len(done) == 1)
+            backend.let.clear()
+            backend.committing.clear()
+            writer.append("log", [b"2"], done.append)
+            await eventually(backend.committing.is_set)
+            assert writer.read("log", 0, 2) == [b"0", b"1"], "it would wait for ever if it waited for the writer"
+            assert len(done) == 1
+            backend.let.set()
+            assert writer.read("log", 0, 3) == [b"0", b"1", b"2"]
+            writer.write([Cut("log", 1), Append("log", [b"new"])], done.append)
+            assert writer.read("log", 0, 2) == [b"0", b"new"], "a tail that is being rewritten is waited for"
 
     run()
 
@@ -227,7 +279,7 @@ def test_closing_writes_everything_first_and_then_refuses(tmp_path):
 
     run()
     with closing(SqliteBackend(tmp_path / "store.db")) as again:
-        assert again.end("log") == 300
+        assert again.bounds("log").end == 300
 
 
 def test_a_loop_that_was_closed_first_is_no_reason_to_lose_what_was_submitted(backend):
@@ -283,7 +335,7 @@ def test_what_was_acknowledged_survives_a_kill_in_the_middle_of_writing(tmp_path
     assert process.returncode == -signal.SIGKILL
     acknowledged = int(rest[-1]) if rest else 200 * 7
     with closing(SqliteBackend(path)) as backend:
-        assert backend.end("log") >= acknowledged
-        rows = backend.read("log", 0, backend.end("log"))
+        assert backend.bounds("log").end >= acknowledged
+        rows = backend.read("log", 0, backend.bounds("log").end)
         assert list(rows) == [b"row %d " % number * 50 for number in range(len(rows))]
         assert len(rows) % 7 == 0, "one submission is all there or not at all"

@@ -1,5 +1,5 @@
-"""The simulated disk against an oracle: what was acknowledged is there, what was not may vanish from the end, and what
-was damaged is known to be."""
+"""The simulated disk against an oracle: what was acknowledged is there, what was not may vanish from the end, a write
+is there whole or not at all, and what was damaged is known to be."""
 
 from collections import Counter
 from random import Random
@@ -9,7 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pluribus.core.errors import Unavailable
+from pluribus.core.errors import BadInput, Damaged, Unavailable
+from pluribus.core.ports import Append, Bounds, Cut, Put, Trim
 from pluribus.sim.disk import SimStore
 from pluribus.sim.kernel import Kernel
 
@@ -31,10 +32,20 @@ class DiskAgainstOracle(RuleBasedStateMachine):
         self.durable = dict.fromkeys(LOGS, 0)
         self.values: dict[str, list[bytes | None]] = {key: [None] for key in KEYS}
         self.submitted = 0
+        self.lost = 0
         self.completed: list[int] = []
 
     def read(self) -> dict[str, list[bytes | None]]:
         return {log: list(self.disk.read(log, 0, EVERYTHING)) for log in LOGS}
+
+    UNKNOWN = object()
+
+    def value(self, key):
+        try:
+            return self.disk.get(key)
+        except Damaged:
+            assert self.faults["bit_flip"]
+            return self.UNKNOWN
 
     def done(self, then):
         number, self.submitted = self.submitted, self.submitted + 1
@@ -90,28 +101,36 @@ class DiskAgainstOracle(RuleBasedStateMachine):
         for log, after in self.read().items():
             old, durable = before[log], self.durable[log]
             assert durable <= len(after) <= len(old)
-            assert after[:-1] == old[: len(after)][:-1], "only the last row that is left may be another"
-            if after and after[-1] != old[len(after) - 1]:
-                assert after[-1] is None and len(after) > durable, "it is torn, and was never acknowledged"
+            assert after == old[: len(after)], "what is left is what was there"
             if len(after) < len(old):
                 assert self.faults["unsynced_lost"] > lost
             del self.written[log][len(after) :]
-            whole = len(after) - (bool(after) and after[-1] is None)
-            self.durable[log] = max(durable, whole)
+            self.durable[log] = len(after)
         for key, possible in self.values.items():
-            value = self.disk.get(key)
-            assert value in [entry and entry[0] for entry in possible]
-            self.values[key] = [None if value is None else (value,)]
+            value = self.value(key)
+            if value is not self.UNKNOWN:
+                assert value in [entry and entry[0] for entry in possible]
+                self.values[key] = [None if value is None else (value,)]
         self.submitted = 0
         self.completed.clear()  # what was under way is never heard of again
 
     @rule()
     def flip(self):
-        before = self.read()
-        assert self.disk.flip() == any(before.values())
-        after = self.read()
-        changed = [(log, at) for log in LOGS for at, row in enumerate(before[log]) if after[log][at] != row]
+        before = self.read() | {key: [self.value(key)] for key in KEYS}
+        stored = any(any(row is not None for row in rows) for rows in before.values())
+        assert self.disk.flip() or not stored
+        after = self.read() | {key: [self.value(key)] for key in KEYS}
+        changed = [(name, at) for name in before for at, row in enumerate(before[name]) if after[name][at] != row]
         assert len(changed) <= 1
+
+    @rule()
+    def lose_the_end(self):
+        before = self.read()
+        assert self.disk.lose_tail() or not any(any(rows) for rows in before.values())
+        for log, after in self.read().items():
+            whole = [at for at, row in enumerate(after) if row != before[log][at]]
+            assert whole == [] or whole[-1] == max(at for at, row in enumerate(before[log]) if row is not None)
+            self.lost += len(whole)
 
     @invariant()
     def a_row_is_what_was_written_or_none(self):
@@ -122,7 +141,7 @@ class DiskAgainstOracle(RuleBasedStateMachine):
                 assert row is None or row == written
                 damaged += row is None
             assert self.disk.read(log, 1, 3) == rows[1:3]
-        assert damaged <= self.faults["bit_flip"] + self.faults["torn_write"]
+        assert damaged <= self.faults["bit_flip"] + self.lost
 
     @invariant()
     def completions_come_in_the_order_of_submission(self):
@@ -184,10 +203,11 @@ def test_crashes_lose_and_tear_and_keep_by_chance():
     for seed in range(200):
         _, store, struck = disk(seed)
         store.append("log", [b"row"] * 4, lambda error: None)
+        store.append("log", [b"row"], lambda error: None)
         store.crash()
         faults += struck
         kept[store.end("log")] += 1
-    assert set(kept) == {0, 1, 2, 3, 4}, "any prefix may survive"
+    assert set(kept) == {0, 4, 5}, "a write survives or not"
     assert 0 < faults["torn_write"] < faults["unsynced_lost"] < 200
 
 
@@ -200,3 +220,53 @@ def test_a_flipped_bit_is_found_wherever_it_strikes(rows):
         assert store.flip()
         assert faults["bit_flip"] == 1
         assert list(store.read("log", 0, 9)).count(None) == 1
+
+
+def test_a_flipped_bit_of_a_value_is_told_from_a_value_that_was_never_put():
+    kernel, store, _ = disk()
+    store.put("key", b"value", lambda error: None)
+    kernel.run(1.0)
+    assert store.flip()
+    with pytest.raises(Damaged):
+        store.get("key")
+    assert store.get("other") is None
+
+
+def test_a_log_that_lost_its_end_still_knows_where_it_was():
+    kernel, store, _ = disk()
+    store.append("log", [b"%d" % number for number in range(20)], lambda error: None)
+    kernel.run(1.0)
+    assert store.lose_tail()
+    assert store.bounds("log") == Bounds(0, 20)
+    rows = store.read("log", 0, 20)
+    assert rows[-1] is None and rows[0] == b"0"
+
+
+def test_a_crash_keeps_a_transaction_whole_or_not_at_all():
+    ends = Counter()
+    for seed in range(100):
+        kernel, store, _ = disk(seed)
+        store.write([Append("log", [b"0", b"1"]), Put("key", b"1")], lambda error: None)
+        kernel.run(1.0)
+        store.write([Cut("log", 1), Append("log", [b"new"]), Put("key", b"2")], lambda error: None)
+        store.write([Trim("log", 2), Append("log", [b"next"], at=2), Put("key", b"3")], lambda error: None)
+        store.crash()
+        found = (store.bounds("log"), tuple(store.read("log", 0, 9)), store.get("key"))
+        ends[found] += 1
+    assert set(ends) == {
+        (Bounds(0, 2), (b"0", b"1"), b"1"),
+        (Bounds(0, 2), (b"0", b"new"), b"2"),
+        (Bounds(2, 3), (b"next",), b"3"),
+    }
+
+
+def test_what_does_not_fit_is_told_in_its_turn_and_leaves_nothing():
+    kernel, store, _ = disk()
+    done = []
+    store.append("log", [b"0"], done.append)
+    store.write([Put("key", b"x"), Append("log", [b"7"], at=7)], done.append)
+    store.append("log", [b"1"], done.append)
+    kernel.run(1.0)
+    assert [type(error) for error in done] == [type(None), BadInput, type(None)]
+    assert store.get("key") is None
+    assert list(store.read("log", 0, 9)) == [b"0", b"1"]

@@ -1,12 +1,16 @@
 """The SQLite store meets damage, strangers and other releases: it says what it found and deletes nothing."""
 
+import shutil
 import sqlite3
 from contextlib import closing
+from zlib import crc32
 
 import pytest
 
-from pluribus.core.errors import Unavailable
-from pluribus.store.sqlite import APPLICATION_ID, MAJOR, MINOR, VERSION, SqliteBackend
+from pluribus.core.errors import Damaged, Unavailable
+from pluribus.core.ports import Append, Bounds, Put, Repair
+from pluribus.store.sqlite import APPLICATION_ID, POSITION_BITS, SqliteBackend
+from pluribus.store.tables import MAJOR, MINOR, VERSION
 
 ROWS = [b"row %d" % number for number in range(5)]
 
@@ -16,11 +20,14 @@ def path(tmp_path):
     """A store with five rows and two keys."""
     path = tmp_path / "store.db"
     with closing(SqliteBackend(path)) as backend:
-        backend.append("log", ROWS)
-        backend.put("key", b"value")
-        backend.put("other", b"x")
+        backend.write([Append("log", ROWS), Put("key", b"value"), Put("other", b"x")])
         backend.commit()
     return path
+
+
+def at(position):
+    """The key of a row of the first log."""
+    return (1 << POSITION_BITS) | position
 
 
 def tamper(path, *statements):
@@ -46,11 +53,12 @@ def test_committed_means_synchronised(path):
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE rows SET row = x'726f772033' WHERE position = 2",  # the bytes of another row
-        "UPDATE rows SET row = 'row 2' WHERE position = 2",  # text, which is no row
-        "UPDATE rows SET sum = sum + 1 WHERE position = 2",
-        "UPDATE rows SET row = x'' WHERE position = 2",
-        "DELETE FROM rows WHERE position = 2",
+        f"UPDATE rows SET row = x'726f772033' WHERE at = {at(2)}",  # the bytes of another row
+        f"UPDATE rows SET row = 'row 2' WHERE at = {at(2)}",  # text, which is no row
+        f"UPDATE rows SET sum = sum + 1 WHERE at = {at(2)}",
+        f"UPDATE rows SET row = x'' WHERE at = {at(2)}",
+        f"DELETE FROM rows WHERE at = {at(2)}",
+        f"UPDATE rows SET at = {at(77)} WHERE at = {at(2)}",
     ],
 )
 def test_a_damaged_row_is_read_as_none_and_the_others_keep_their_places(path, damage):
@@ -58,10 +66,13 @@ def test_a_damaged_row_is_read_as_none_and_the_others_keep_their_places(path, da
     with closing(SqliteBackend(path)) as backend:
         assert list(backend.read("log", 0, 9)) == [ROWS[0], ROWS[1], None, ROWS[3], ROWS[4]]
         assert list(backend.read("log", 2, 3)) == [None]
-        assert backend.end("log") == 5
-        backend.append("log", [b"next"])
+        assert backend.bounds("log") == Bounds(0, 5)
+        backend.write([Append("log", [b"next"])])
         backend.commit()
         assert list(backend.read("log", 4, 9)) == [ROWS[4], b"next"]
+        backend.write([Repair("log", 2, ROWS[2])])
+        backend.commit()
+        assert list(backend.read("log", 0, 9)) == [*ROWS, b"next"]
 
 
 def test_a_flipped_bit_in_the_file_itself_is_found(path):
@@ -74,14 +85,134 @@ def test_a_flipped_bit_in_the_file_itself_is_found(path):
         assert list(backend.read("log", 0, 9)) == [*ROWS[:3], None, ROWS[4]]
 
 
-def test_a_damaged_value_is_read_as_none(path):
+def test_rows_that_are_missing_at_the_end_are_known_to_be(path):
+    tamper(path, f"DELETE FROM rows WHERE at >= {at(3)}")
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 5)
+        assert list(backend.read("log", 0, 9)) == [*ROWS[:3], None, None]
+
+
+@pytest.mark.parametrize("damage", ["stop = 4", "start = 1", "sum = 0"])
+def test_a_record_of_the_bounds_that_is_damaged_is_not_believed(path, damage):
+    tamper(path, f"UPDATE logs SET {damage}", f"DELETE FROM rows WHERE at = {at(4)}")
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 4, sure=False)
+        assert list(backend.read("log", 0, 9)) == ROWS[:4]
+
+
+def test_a_log_whose_record_is_gone_gets_no_rows_of_the_old_one(path):
+    tamper(path, "DELETE FROM logs")
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 0)
+        backend.write([Append("log", [b"new"])])
+        backend.commit()
+        assert list(backend.read("log", 0, 9)) == [b"new"]
+
+
+def test_a_damaged_value_is_told_from_a_missing_one(path):
     tamper(path, "UPDATE keys SET value = x'00' WHERE key = 'key'")
     with closing(SqliteBackend(path)) as backend:
-        assert backend.get("key") is None
+        with pytest.raises(Damaged, match="the value of 'key'"):
+            backend.get("key")
+        assert backend.get("missing") is None
         assert backend.get("other") == b"x"
 
 
-def test_another_major_is_refused_and_left_alone(path):
+def copied(path, to):
+    """The files of a store that is in use, as a crash would leave them."""
+    to.mkdir()
+    for suffix in ("", "-wal", "-mark"):
+        shutil.copy(f"{path}{suffix}", to / f"store.db{suffix}")
+    return to / "store.db"
+
+
+def test_commits_that_sqlite_drops_in_silence_are_missed(path, tmp_path):
+    with closing(SqliteBackend(path)) as backend:
+        for number in range(5, 50):
+            backend.write([Append("log", [b"row %d" % number])])
+            backend.commit()
+        whole, flipped, gone = (copied(path, tmp_path / name) for name in ("whole", "flipped", "gone"))
+    with closing(SqliteBackend(whole)) as backend:
+        assert backend.bounds("log") == Bounds(0, 50)
+    wal = flipped.with_name("store.db-wal")
+    content = bytearray(wal.read_bytes())
+    content[len(content) // 2] ^= 1
+    wal.write_bytes(content)
+    gone.with_name("store.db-wal").unlink()
+    for shortened, least in ((flipped, 5), (gone, 5)):
+        with closing(SqliteBackend(shortened)) as backend:
+            bounds = backend.bounds("log")
+            assert least <= bounds.end < 50
+            assert not bounds.sure
+            assert not backend.bounds("a log that may have been there").sure
+
+
+def test_a_store_without_its_mark_is_not_sure(path):
+    path.with_name("store.db-mark").unlink()
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 5, sure=False)
+        backend.write([Put("key", b"more")])
+        backend.commit()
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 5)
+
+
+def test_a_second_process_is_kept_out(path):
+    with closing(SqliteBackend(path)):
+        assert "another process uses this store" in refused(path)
+    SqliteBackend(path).close()
+
+
+def test_a_page_that_is_damaged_takes_only_its_own_rows(path):
+    with closing(SqliteBackend(path)) as backend:
+        backend.write([Append("long", [b"%04d" % number * 1_000 for number in range(100)])])
+        backend.commit()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    content = bytearray(path.read_bytes())
+    page = content.index(b"0050" * 900) // 4096 * 4096
+    content[page : page + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    with closing(SqliteBackend(path)) as backend:
+        rows = backend.read("long", 0, 100)
+        assert len(rows) == 100
+        assert 1 <= rows.count(None) <= 8
+        assert all(row is None or row == b"%04d" % number * 1_000 for number, row in enumerate(rows))
+
+
+OLD_SCHEMA = """
+CREATE TABLE rows (log TEXT NOT NULL, position INTEGER NOT NULL, sum INTEGER NOT NULL, row BLOB NOT NULL,
+    PRIMARY KEY (log, position)) WITHOUT ROWID;
+CREATE TABLE keys (key TEXT PRIMARY KEY, sum INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+
+def test_a_store_of_version_1_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(OLD_SCHEMA)
+        for log in ("log", "other"):
+            rows = [(log, number, crc32(row), row) for number, row in enumerate(ROWS)]
+            database.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
+        database.execute("UPDATE rows SET row = x'00' WHERE log = 'other' AND position = 2")
+        database.execute("INSERT INTO keys VALUES ('key', ?, ?), ('bad', 1, x'00')", (crc32(b"value"), b"value"))
+        database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        database.execute("PRAGMA user_version = 1000")
+        database.commit()
+    with closing(SqliteBackend(path)) as backend:
+        assert list(backend.read("log", 0, 9)) == ROWS
+        assert list(backend.read("other", 0, 9)) == [*ROWS[:2], None, *ROWS[3:]], "damaged before is damaged after"
+        assert backend.bounds("log") == Bounds(0, 5)
+        assert backend.get("key") == b"value"
+        with pytest.raises(Damaged):
+            backend.get("bad")
+        backend.write([Append("log", [b"next"], at=5)])
+        backend.commit()
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 6)
+
+
+def test_a_later_major_is_refused_and_left_alone(path):
     tamper(path, f"PRAGMA user_version = {(MAJOR + 1) * 1_000 + 3}")
     assert f"version {MAJOR + 1}.3, this release writes {MAJOR}.{MINOR}" in refused(path)
     tamper(path, f"PRAGMA user_version = {VERSION}")
@@ -117,12 +248,12 @@ def test_a_store_that_another_process_is_writing_to_says_so(path, monkeypatch):
         other.execute("BEGIN IMMEDIATE")
         backend._db.execute("PRAGMA busy_timeout = 0")
         with pytest.raises(Unavailable, match=r"cannot be written \(database is locked\)"):
-            backend.append("log", [b"x"])
+            backend.write([Append("log", [b"x"])])
         backend.rollback()
         other.execute("ROLLBACK")
-        backend.append("log", [b"x"])
+        backend.write([Append("log", [b"x"])])
         backend.commit()
-        assert backend.end("log") == 6
+        assert backend.bounds("log") == Bounds(0, 6)
 
 
 def test_a_full_disk_is_told_and_nothing_is_half_written(path):
@@ -130,9 +261,9 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(path):
         pages = backend._db.execute("PRAGMA page_count").fetchone()[0]
         backend._db.execute(f"PRAGMA max_page_count = {pages + 1}")
         with pytest.raises(Unavailable, match="full"):
-            backend.append("log", [b"x" * 100_000])
+            backend.write([Append("log", [b"x" * 100_000])])
         backend.rollback()
-        assert backend.end("log") == 5
+        assert backend.bounds("log") == Bounds(0, 5)
         assert list(backend.read("log", 0, 9)) == ROWS
 
 

@@ -14,6 +14,7 @@
     │   ├── NoInterface           the interface does not exist here
     │   ├── MissingExtra          an optional dependency or server is not installed
     │   ├── Unreachable           nobody answers there
+    │   ├── Fenced                another process has taken this store over
     │   └── Damaged               what a store holds is not what was written: repair it from another copy
     ├── NotPrimary                most members are elsewhere, so nothing can be ordered here now
     ├── NoMembers                 too few members are there to do it, or left of them
@@ -81,6 +82,10 @@ class MissingExtra(Unavailable):
 
 
 class Unreachable(Unavailable):
+    pass
+
+
+class Fenced(Unavailable):
     pass
 
 

@@ -94,20 +94,83 @@ class Engine(Protocol):
         """Stop; what was handed to ``send`` before has been handed to the kernel."""
 
 
+class Append(msgspec.Struct, frozen=True):
+    """Rows at the end of a log. With ``at`` it is refused unless the log ends there, so that a write that follows a
+    failed one does not take its place."""
+
+    log: str
+    rows: Sequence[bytes]
+    at: int | None = None
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Forget the rows from ``end`` on: the tail that a new epoch replaces."""
+
+    log: str
+    end: int
+
+
+class Trim(msgspec.Struct, frozen=True):
+    """Forget the rows before ``start``: retention. Beyond its end it leaves an empty log whose next row is there."""
+
+    log: str
+    start: int
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """Put back a row that is damaged or missing between a log's start and end; one that is whole is left alone."""
+
+    log: str
+    at: int
+    row: bytes
+
+
+class Put(msgspec.Struct, frozen=True):
+    key: str
+    value: bytes
+
+
+class Delete(msgspec.Struct, frozen=True):
+    key: str
+
+
+Change = Append | Cut | Trim | Repair | Put | Delete
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Where a log starts and ends: rows from ``start`` up to ``end`` were written and not forgotten since."""
+
+    start: int = 0
+    end: int = 0
+    sure: bool = True
+    """False: what the store knew of the end is damaged or gone, this is what could be found, and there may have been
+    more."""
+
+
 class Store(Protocol):
     """Bytes to disk. Completion based: submit now, hear of it later; ``done(None)`` means fsynced, an error means not.
 
-    One frame is one row: ``append`` takes encoded rows and gives them consecutive positions.
+    Completions come in the order of submission. One submission is one transaction: after a crash all of it is there or
+    nothing, and what is there of several is the first ones. One frame is one row.
     """
 
-    def append(self, log: str, rows: Sequence[bytes], done: Callable[[Exception | None], None]) -> None: ...
+    def write(self, changes: Sequence[Change], done: Callable[[Exception | None], None]) -> None:
+        """All of these or none. A snapshot is a ``Put`` and a ``Trim`` in one write."""
 
-    def put(self, key: str, value: bytes, done: Callable[[Exception | None], None]) -> None: ...
+    def append(self, log: str, rows: Sequence[bytes], done: Callable[[Exception | None], None]) -> None:
+        """``write`` of one ``Append``, which gives rows consecutive positions."""
+
+    def put(self, key: str, value: bytes, done: Callable[[Exception | None], None]) -> None:
+        """``write`` of one ``Put``."""
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
-        """Rows that were appended, durable or not, from ``start`` up to ``stop``; None where one is damaged."""
+        """Rows from ``start`` up to ``stop``, as far as they are within the bounds, durable or not; None where one is
+        damaged or missing. What is durable is read at once; what is not, only after it was written."""
 
-    def get(self, key: str) -> bytes | None: ...
+    def get(self, key: str) -> bytes | None:
+        """The value that was put last; None if none was. ``Damaged`` if it is not what was put."""
+
+    def bounds(self, log: str) -> Bounds: ...
 
     def end(self, log: str) -> int:
         """The position that the next row will have."""

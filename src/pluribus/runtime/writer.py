@@ -1,7 +1,10 @@
 """The store port on a real disk: submit now, hear later. One thread writes, so that the loop never waits for a disk.
 
 Whatever was submitted while the thread was busy is written together and shares one synchronisation: the busier the
-bus, the more rows an fsync. Completions arrive on the loop, in the order of submission.
+bus, the more rows an fsync. Completions arrive on the loop, in the order of submission. If what was gathered cannot be
+committed together, each submission is tried alone, so that nobody pays for another's mistake.
+
+Reads of what is committed use a connection of their own and wait for nobody. Reads of what is not wait until it is.
 """
 
 from __future__ import annotations
@@ -9,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from ..core.errors import Closed, Overflow
 from ..core.limits import STORE_COMMIT_MAX, STORE_SUBMISSIONS_MAX
+from ..core.ports import Append, Bounds, Change, Cut, Put, Repair, Trim
 from ..store.backend import Backend
 
 Done = Callable[[Exception | None], None]
-_Work = tuple[Callable[[], None], Done]
+_Work = tuple[Sequence[Change], Done]
 
 
 class StoreWriter:
@@ -25,33 +30,56 @@ class StoreWriter:
 
     def __init__(self, backend: Backend, loop: asyncio.AbstractEventLoop) -> None:
         self._backend = backend
+        self._reader = backend.reader()
         self._loop = loop
         self._work: queue.Queue[_Work | None] = queue.Queue(STORE_SUBMISSIONS_MAX)
         self._using = threading.Lock()
+        self._committed: dict[str, Bounds] = {}
+        self._rewriting: Counter[str] = Counter()
         self._closed = False
         self.commits = 0
         self.submissions = 0
         self._thread = threading.Thread(target=self._write, name="pluribus-store", daemon=True)
         self._thread.start()
 
+    def write(self, changes: Sequence[Change], done: Done) -> None:
+        if self._closed:
+            raise Closed("the store is closed: connect again")
+        for change in changes:
+            if isinstance(change, (Cut, Trim, Repair)):
+                self._rewriting[change.log] += 1
+        try:
+            self._work.put_nowait((changes, done))
+        except queue.Full:
+            self._rewritten(changes)
+            raise Overflow(f"{STORE_SUBMISSIONS_MAX} writes wait for the disk: wait for completions") from None
+        self.submissions += 1
+
     def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
-        kept = list(rows)
-        self._submit(lambda: self._backend.append(log, kept), done)
+        self.write((Append(log, tuple(rows)),), done)
 
     def put(self, key: str, value: bytes, done: Done) -> None:
-        self._submit(lambda: self._backend.put(key, value), done)
+        self.write((Put(key, value),), done)
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
+        known = self._committed.get(log)
+        if self._reader is not None and known is not None and stop <= known.end and not self._rewriting[log]:
+            self._check_open()
+            return self._reader.read(log, max(start, known.start), stop)
         with self._drained():
+            self._committed[log] = self._backend.bounds(log)
             return self._backend.read(log, start, stop)
 
     def get(self, key: str) -> bytes | None:
         with self._drained():
             return self._backend.get(key)
 
-    def end(self, log: str) -> int:
+    def bounds(self, log: str) -> Bounds:
         with self._drained():
-            return self._backend.end(log)
+            return self._backend.bounds(log)
+
+    def end(self, log: str) -> int:
+        return self.bounds(log).end
 
     def close(self) -> None:
         """Everything that was submitted is written first."""
@@ -60,6 +88,8 @@ class StoreWriter:
         self._closed = True
         self._work.put(None)
         self._thread.join()
+        if self._reader is not None:
+            self._reader.close()
         self._backend.close()
 
     @contextmanager
@@ -74,14 +104,6 @@ class StoreWriter:
         if self._closed:
             raise Closed("the store is closed: connect again")
 
-    def _submit(self, work: Callable[[], None], done: Done) -> None:
-        self._check_open()
-        try:
-            self._work.put_nowait((work, done))
-        except queue.Full:
-            raise Overflow(f"{STORE_SUBMISSIONS_MAX} writes wait for the disk: wait for completions") from None
-        self.submissions += 1
-
     def _write(self) -> None:
         while True:
             batch = [self._work.get()]
@@ -89,28 +111,49 @@ class StoreWriter:
                 batch.append(self._work.get())
             stop = None in batch
             works = [work for work in batch if work is not None]
-            error = self._commit(works)
+            with self._using:
+                errors = self._commit(works)
             for _ in batch:
                 self._work.task_done()
             if works:
                 with suppress(RuntimeError):  # the loop was closed before its store; nobody waits any more
-                    self._loop.call_soon_threadsafe(self._complete, [done for _, done in works], error)
+                    self._loop.call_soon_threadsafe(self._complete, works, errors)
             if stop:
                 return
 
-    def _commit(self, works: list[_Work]) -> Exception | None:
-        with self._using:
-            try:
-                for work, _ in works:
-                    work()
-                self._backend.commit()
-            except Exception as error:  # noqa: BLE001 - whatever the disk says goes to those who wait for it
-                with suppress(Exception):  # the first complaint is the one to tell
-                    self._backend.rollback()
-                return error
-            self.commits += 1
-            return None
+    def _commit(self, works: list[_Work]) -> list[Exception | None]:
+        """Together, or else one by one; what became of each."""
+        error = self._committed_together(works)
+        if error is None:
+            return [None] * len(works)
+        if len(works) == 1:
+            return [error]
+        return [self._committed_together([work]) for work in works]
 
-    def _complete(self, dones: list[Done], error: Exception | None) -> None:
-        for done in dones:
-            self._loop.call_soon(done, error)  # one that raises must not keep the others from hearing
+    def _committed_together(self, works: list[_Work]) -> Exception | None:
+        backend = self._backend
+        try:
+            for changes, _ in works:
+                backend.write(changes)
+            backend.commit()
+        except Exception as error:  # noqa: BLE001 - whatever the disk says goes to those who wait for it
+            with suppress(Exception):  # the first complaint is the one to tell
+                backend.rollback()
+            return error
+        self.commits += 1
+        for log in self._committed:
+            self._committed[log] = backend.bounds(log)
+        return None
+
+    def _complete(self, works: list[_Work], errors: list[Exception | None]) -> None:
+        for (changes, done), error in zip(works, errors, strict=True):
+            self._rewritten(changes)
+            try:
+                done(error)
+            except Exception as raised:  # noqa: BLE001 - one that raises must not keep the others from hearing
+                self._loop.call_exception_handler({"message": "a store's completion failed", "exception": raised})
+
+    def _rewritten(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if isinstance(change, (Cut, Trim, Repair)):
+                self._rewriting[change.log] -= 1

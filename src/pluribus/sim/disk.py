@@ -1,19 +1,21 @@
-"""The simulated disk: what was fsynced survives a crash, what was not may vanish, tear, or flip.
+"""The simulated disk: what was fsynced survives a crash, what was not may vanish or tear; what survived may go bad.
 
-A row is written with a checksum. ``append`` and ``put`` complete after the disk's latency, in the order of submission;
-until then the data is in the machine's cache only. A crash keeps a prefix, chosen by chance, of what was under way, and
-may tear the first row that it loses. A flipped bit strikes any row, old or new; reading it gives None where a row was,
-never wrong bytes.
+A write is in the machine's cache until its completion, which comes after the disk's latency, in the order of
+submission. A crash keeps some of the writes that were under way, the first ones, and may catch the next one half
+written; the store finds that out by its checksums and drops it, as the journal of a database does. So a write is there
+whole or not at all. Bits flip and tails get lost in what was acknowledged long ago. Reading gives None where a row was
+damaged, and ``get`` raises; wrong bytes are never read.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from random import Random
-from zlib import crc32
 
-from ..core.errors import Unavailable
+from ..core.errors import PluribusError, Unavailable
+from ..core.ports import Append, Bounds, Change, Put
+from ..store.memory import MemoryBackend, Undo
 from .kernel import Kernel
 
 Done = Callable[[Exception | None], None]
@@ -37,98 +39,106 @@ class SimStore:
         self._faults = faults
         self._latency_s = latency_s
         self._gate = gate
-        self._logs: dict[str, list[bytes]] = {}
-        self._durable: dict[str, int] = {}
-        self._keys: dict[str, bytes] = {}
-        self._writing: list[tuple[str, bytes]] = []
+        self._platter = MemoryBackend()
+        self._cached: deque[list[Undo]] = deque()
         self._incarnation = 0
         self._idle_at = 0.0
         self.full = False
         """Set it to have every write answered with an error."""
 
-    def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
+    def write(self, changes: Sequence[Change], done: Done) -> None:
         if self.full:
             self._faults["disk_full"] += 1
-            self._complete(done, Unavailable(f"no room for log {log!r}: free some disk space"))
+            self._complete(done, Unavailable("no room on the disk: free some space"))
             return
-        kept = self._logs.setdefault(log, [])
-        kept.extend(_sealed(row) for row in rows)
-        end = len(kept)
+        undo: list[Undo] = []
+        try:
+            for change in changes:
+                undo.append(self._platter.apply(change))
+        except PluribusError as error:
+            for take_back in reversed(undo):
+                take_back()
+            self._complete(done, error)
+            return
+        self._cached.append(undo)
+        self._complete(done, None)
 
-        def synced() -> None:
-            self._durable[log] = max(self._durable.get(log, 0), end)
-
-        self._complete(done, None, synced)
+    def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
+        self.write([Append(log, rows)], done)
 
     def put(self, key: str, value: bytes, done: Done) -> None:
-        if self.full:
-            self._faults["disk_full"] += 1
-            self._complete(done, Unavailable(f"no room for key {key!r}: free some disk space"))
-            return
-        entry = (key, _sealed(value))
-        self._writing.append(entry)
+        self.write([Put(key, value)], done)
 
-        def synced() -> None:
-            self._writing.remove(entry)
-            self._keys[key] = entry[1]
-
-        self._complete(done, None, synced)
-
-    def read(self, log: str, start: int, stop: int) -> list[bytes | None]:
-        return [_opened(row) for row in self._logs.get(log, [])[start:stop]]
+    def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
+        return self._platter.read(log, start, stop)
 
     def get(self, key: str) -> bytes | None:
-        for written, value in reversed(self._writing):
-            if written == key:
-                return _opened(value)
-        sealed = self._keys.get(key)
-        return None if sealed is None else _opened(sealed)
+        return self._platter.get(key)
+
+    def bounds(self, log: str) -> Bounds:
+        return self._platter.bounds(log)
 
     def end(self, log: str) -> int:
-        return len(self._logs.get(log, []))
+        return self._platter.bounds(log).end
 
     def crash(self) -> None:
-        """The machine's cache is gone: keep what was synced and a prefix of the rest, its last row perhaps torn."""
+        """The machine's cache is gone: keep what was synced and the first part of the rest."""
         self._incarnation += 1
-        random = self._random
-        if self._writing:
-            kept = random.randrange(len(self._writing) + 1)
-            self._keys.update(self._writing[:kept])
-            self._faults["unsynced_lost"] += kept < len(self._writing)
-            self._writing.clear()
-        for log, rows in self._logs.items():
-            durable = self._durable.get(log, 0)
-            keep = random.randrange(durable, len(rows) + 1)
-            lost = rows[keep:]
-            del rows[keep:]
-            if lost:
-                self._faults["unsynced_lost"] += 1
-                if random.random() < 0.5 and len(lost[0]) > 1:
-                    rows.append(lost[0][: random.randrange(1, len(lost[0]))])
-                    self._faults["torn_write"] += 1
-            self._durable[log] = min(len(rows), max(durable, keep))
+        if not self._cached:
+            return
+        keep = self._random.randrange(len(self._cached) + 1)
+        if keep < len(self._cached):
+            self._faults["unsynced_lost"] += 1
+            self._faults["torn_write"] += self._random.random() < 0.5  # half of it was on the platter, to no effect
+        while len(self._cached) > keep:
+            for take_back in reversed(self._cached.pop()):
+                take_back()
+        self._cached.clear()
 
     def flip(self) -> bool:
-        """Flip one bit of one stored row; false if nothing is stored."""
-        logs = [log for log, rows in sorted(self._logs.items()) if rows]
-        if not logs:
+        """Flip one bit of one stored row or value; false if nothing is stored."""
+        random, platter = self._random, self._platter
+        logs = [log for log, kept in sorted(platter.logs.items()) if any(kept.rows)]
+        if not logs and not platter.keys:
             return False
-        rows = self._logs[self._random.choice(logs)]
-        at = self._random.randrange(len(rows))
-        damaged = bytearray(rows[at])
-        damaged[self._random.randrange(len(damaged))] ^= 1 << self._random.randrange(8)
-        rows[at] = bytes(damaged)
+        if logs and (random.random() < 0.8 or not platter.keys):
+            rows = platter.logs[random.choice(logs)].rows
+            at = random.choice([at for at, row in enumerate(rows) if row is not None])
+            rows[at] = self._flipped(rows[at] or (0, b""))
+        else:
+            key = random.choice(sorted(platter.keys))
+            platter.keys[key] = self._flipped(platter.keys[key])
         self._faults["bit_flip"] += 1
         return True
 
-    def _complete(self, done: Done, error: Exception | None, synced: Callable[[], None] | None = None) -> None:
+    def lose_tail(self) -> bool:
+        """The last rows of one log are gone, and the log still knows where it ended; false if nothing is stored."""
+        logs = [log for log, kept in sorted(self._platter.logs.items()) if any(kept.rows)]
+        if not logs:
+            return False
+        rows = self._platter.logs[self._random.choice(logs)].rows
+        count = self._random.randrange(1, min(len(rows), 8) + 1)
+        rows[-count:] = [None] * count
+        self._faults["lost_tail"] += 1
+        return True
+
+    def _flipped(self, sealed: tuple[int, bytes]) -> tuple[int, bytes]:
+        checksum, row = sealed
+        bit = self._random.randrange(32 + 8 * len(row))
+        if bit < 32:
+            return checksum ^ (1 << bit), row
+        damaged = bytearray(row)
+        damaged[(bit - 32) // 8] ^= 1 << (bit % 8)
+        return checksum, bytes(damaged)
+
+    def _complete(self, done: Done, error: Exception | None) -> None:
         incarnation = self._incarnation
 
         def complete() -> None:
             if incarnation != self._incarnation:
                 return  # the host crashed in between: nothing was synced, and nobody is there to hear it
-            if synced is not None:
-                synced()
+            if error is None:
+                self._cached.popleft()
             self._gate(tell)
 
         def tell() -> None:
@@ -138,12 +148,3 @@ class SimStore:
         ready_at = self._kernel.now + self._latency_s * (0.5 + self._random.random())
         self._idle_at = max(self._idle_at, ready_at)
         self._kernel.at(self._idle_at, complete)
-
-
-def _sealed(row: bytes) -> bytes:
-    return crc32(row).to_bytes(4, "big") + row
-
-
-def _opened(sealed: bytes) -> bytes | None:
-    row = sealed[4:]
-    return row if sealed[:4] == crc32(row).to_bytes(4, "big") else None

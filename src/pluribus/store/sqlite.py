@@ -3,104 +3,89 @@
 Rows carry a checksum of their own, because a disk can flip a bit without SQLite noticing; a row that does not match is
 read as None, reported by the caller and repaired from elsewhere. Nothing is deleted because it looks wrong.
 
+SQLite itself drops the end of its write-ahead log in silence when a checksum in it is wrong. Beside the file there is
+therefore a *mark*: how many commits were acknowledged. It is written after each of them and not synchronised, so it may
+be old, but never ahead of the truth; a file with fewer commits than its mark has lost some, and says so in ``Bounds``.
+The mark is also the lock that keeps a second process out.
+
 The file says whose it is (``application_id``) and in which version (``user_version``, major * 1,000 + minor): a minor
-adds what older releases may ignore, another major is refused, and so is a database of another program.
+adds what older releases may ignore; an older major is brought up to date when it is opened; a later one is refused, and
+so is a database of another program.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
 
 from ..core.errors import Unavailable
+from ..core.ports import Change
+from .backend import Reader, bounds_sum, row_sum, value_sum
+from .mark import Mark
+from .tables import MAJOR, MINOR, VERSION, Stored, Tables, checked
 
-MAJOR, MINOR = 1, 0
-VERSION = MAJOR * 1_000 + MINOR
 APPLICATION_ID = int.from_bytes(b"Plrb", "big")
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS rows (
-    log TEXT NOT NULL, position INTEGER NOT NULL, sum INTEGER NOT NULL, row BLOB NOT NULL,
-    PRIMARY KEY (log, position)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, sum INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
-"""
+POSITION_BITS = 40
+"""A row's key is the number of its log above so many bits of position: appending goes to the end of a table."""
+_MASK = (1 << POSITION_BITS) - 1
+_SCHEMA = (
+    "CREATE TABLE logs (id INTEGER PRIMARY KEY, log TEXT NOT NULL UNIQUE, start INTEGER NOT NULL,"
+    " stop INTEGER NOT NULL, sum INTEGER NOT NULL)",
+    "CREATE TABLE rows (at INTEGER PRIMARY KEY, sum INTEGER NOT NULL, row BLOB NOT NULL)",
+    "CREATE TABLE keys (key TEXT PRIMARY KEY, sum INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE state (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO state VALUES ('commits', 0)",
+)
+_SELECT = "SELECT at, sum, row FROM rows WHERE at >= ? AND at < ?"
 
 
-class SqliteBackend:
+class SqliteBackend(Tables):
     """``path`` is a file, made if it is not there; ``:memory:`` keeps nothing."""
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self._path = path
-        self._ends: dict[str, int] = {}
-        self._open = False
+        self._mark: Mark | None = None
         with self._told("be opened"):
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             with self._told("be opened"):
                 self._prepare()
         except Unavailable:
-            self._db.close()
+            self.close()
             raise
 
-    def append(self, log: str, rows: Sequence[bytes]) -> None:
-        with self._told("be written"):
-            self._begin()
-            start = self.end(log)
-            self._ends[log] = start + len(rows)
-            self._db.executemany(
-                "INSERT INTO rows VALUES (?, ?, ?, ?)",
-                [(log, position, crc32(row), row) for position, row in enumerate(rows, start)],
-            )
-
-    def put(self, key: str, value: bytes) -> None:
-        with self._told("be written"):
-            self._begin()
-            self._db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?)", (key, crc32(value), value))
-
-    def commit(self) -> None:
-        if self._open:
-            with self._told("be written"):
-                self._db.execute("COMMIT")
-            self._open = False
-
-    def rollback(self) -> None:
-        self._ends.clear()
-        if self._open:
-            self._open = False
-            if self._db.in_transaction:
-                with self._told("take back what it did not write"):
-                    self._db.execute("ROLLBACK")
-
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
-        start, stop = max(start, 0), min(stop, self.end(log))
         with self._told("be read"):
-            found = self._db.execute(
-                "SELECT position, sum, row FROM rows WHERE log = ? AND position >= ? AND position < ?",
-                (log, start, stop),
-            ).fetchall()
-        rows: list[bytes | None] = [None] * max(stop - start, 0)  # a row that is missing in the middle is damage, too
-        for position, checksum, row in found:
-            rows[position - start] = _whole(row, checksum)
-        return rows
+            return super().read(log, start, stop)
 
     def get(self, key: str) -> bytes | None:
         with self._told("be read"):
-            found = self._db.execute("SELECT sum, value FROM keys WHERE key = ?", (key,)).fetchone()
-        return None if found is None else _whole(found[1], found[0])
+            return super().get(key)
 
-    def end(self, log: str) -> int:
-        end = self._ends.get(log)
-        if end is None:
-            with self._told("be read"):
-                last = self._db.execute("SELECT MAX(position) FROM rows WHERE log = ?", (log,)).fetchone()[0]
-            end = self._ends[log] = 0 if last is None else last + 1
-        return end
+    def write(self, changes: Sequence[Change]) -> None:
+        with self._told("be written"):
+            super().write(changes)
+
+    def commit(self) -> None:
+        with self._told("be written"):
+            super().commit()
+        if self._mark is not None:
+            self._mark.write(self._commits)
+
+    def reader(self) -> Reader | None:
+        return None if str(self._path) == ":memory:" else SqliteReader(self._path)
 
     def close(self) -> None:
         self._db.close()
+        if self._mark is not None:
+            self._mark.close()
+
+    def __repr__(self) -> str:
+        return f"the store {self._path}"
 
     def _prepare(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
@@ -108,22 +93,91 @@ class SqliteBackend:
         empty = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0
         if owner != APPLICATION_ID and not (empty and owner == version == 0):
             raise Unavailable(f"{self._path} is a database of another program: name a file that is not there yet")
-        if not empty and version // 1_000 != MAJOR:
+        if not empty and version // 1_000 > MAJOR:
             raise Unavailable(
                 f"{self._path} is a store of version {version // 1_000}.{version % 1_000}, this release writes "
                 f"{MAJOR}.{MINOR}: use a release of the same major version"
             )
+        if str(self._path) != ":memory:":
+            self._mark = Mark(f"{self._path}-mark")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        self._db.executescript(_SCHEMA)
-        if empty:
-            self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._db.execute(f"PRAGMA user_version = {VERSION}")
+        if empty or version // 1_000 < MAJOR:
+            self._migrate(0 if empty else version // 1_000)
+        self._commits = self._db.execute("SELECT number FROM state WHERE name = 'commits'").fetchone()[0]
+        marked = self._mark.read() if self._mark is not None else None
+        if self._mark is not None and self._commits and (marked is None or marked > self._commits):
+            self.unsure = True
+            self._commits = max(self._commits, marked or 0)
+
+    def _migrate(self, major: int) -> None:
+        """From nothing or from an older major to this one, all of it or nothing."""
+        self._db.execute("BEGIN IMMEDIATE")
+        if major == 1:
+            self._db.execute("ALTER TABLE rows RENAME TO rows_1")
+            self._db.execute("ALTER TABLE keys RENAME TO keys_1")
+        for statement in _SCHEMA:
+            self._db.execute(statement)
+        if major == 1:
+            _copy_from_1(self._db)
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._db.execute("COMMIT")
 
     def _begin(self) -> None:
-        if not self._open:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._open = True
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        self._db.execute("UPDATE state SET number = ? WHERE name = 'commits'", (self._commits + 1,))
+        self._db.execute("COMMIT")
+        self._commits += 1
+
+    def _rollback(self) -> None:
+        if self._db.in_transaction:
+            with self._told("take back what it did not write"):
+                self._db.execute("ROLLBACK")
+
+    def _insert(self, number: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
+        base = number << POSITION_BITS
+        self._db.executemany("INSERT INTO rows VALUES (?, ?, ?)", [(base | at, sum_, row) for at, sum_, row in rows])
+
+    def _remove(self, number: int, start: int, stop: int) -> None:
+        base = number << POSITION_BITS
+        self._db.execute("DELETE FROM rows WHERE at >= ? AND at < ?", (base | start, base | stop))
+
+    def _select(self, number: int, start: int, stop: int) -> Iterable[Stored]:
+        return selected(self._db, number, start, stop)
+
+    def _put(self, key: str, checksum: int, value: bytes) -> None:
+        self._db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?)", (key, checksum, value))
+
+    def _delete(self, key: str) -> None:
+        self._db.execute("DELETE FROM keys WHERE key = ?", (key,))
+
+    def _value(self, key: str) -> tuple[int, object] | None:
+        found: tuple[int, object] | None
+        found = self._db.execute("SELECT sum, value FROM keys WHERE key = ?", (key,)).fetchone()
+        return found
+
+    def _load(self, log: str) -> tuple[int, int, int, int] | None:
+        found: tuple[int, int, int, int] | None
+        found = self._db.execute("SELECT id, start, stop, sum FROM logs WHERE log = ?", (log,)).fetchone()
+        return found
+
+    def _span(self, number: int) -> tuple[int | None, int | None]:
+        base = number << POSITION_BITS
+        statement = "SELECT MIN(at), MAX(at) FROM rows WHERE at >= ? AND at <= ?"
+        first, last = self._db.execute(statement, (base, base | _MASK)).fetchone()
+        return (None, None) if first is None else (first & _MASK, last & _MASK)
+
+    def _new(self, log: str, checksum: int) -> int:
+        logs, rows = self._db.execute("SELECT (SELECT MAX(id) FROM logs), (SELECT MAX(at) FROM rows)").fetchone()
+        number = max(logs or 0, (rows or 0) >> POSITION_BITS) + 1
+        self._db.execute("INSERT INTO logs VALUES (?, ?, 0, 0, ?)", (number, log, checksum))
+        return number
+
+    def _save(self, number: int, log: str, start: int, stop: int, checksum: int) -> None:
+        self._db.execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?, ?)", (number, log, start, stop, checksum))
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -136,5 +190,59 @@ class SqliteBackend:
             ) from None
 
 
-def _whole(row: object, checksum: int) -> bytes | None:
-    return row if isinstance(row, bytes) and crc32(row) == checksum else None
+class SqliteReader:
+    """A connection that only reads, for another thread than the writer's."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA query_only = ON")
+        self._numbers: dict[str, int] = {}
+
+    def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
+        """Of these rows the caller knows that they were committed."""
+        number = self._numbers.get(log)
+        if number is None:
+            number = self._numbers[log] = self._db.execute("SELECT id FROM logs WHERE log = ?", (log,)).fetchone()[0]
+        return checked(selected(self._db, number, start, stop), log, start, stop)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def selected(db: sqlite3.Connection, number: int, start: int, stop: int) -> Iterable[Stored]:
+    """The rows that can be had: where a page of the file is damaged, each one that is not on it."""
+    base = number << POSITION_BITS
+    try:
+        found = db.execute(_SELECT, (base | start, base | max(stop, 0))).fetchall()
+    except sqlite3.OperationalError:  # a disk that does not answer damages nothing
+        raise
+    except sqlite3.DatabaseError:
+        if stop - start <= 1:
+            return []
+        middle = (start + stop) // 2
+        return [*selected(db, number, start, middle), *selected(db, number, middle, stop)]
+    return [(at & _MASK, checksum, row) for at, checksum, row in found]
+
+
+def _copy_from_1(db: sqlite3.Connection) -> None:
+    """Version 1 had no record of a log's bounds, and checksums of the bytes alone; what was damaged stays damaged."""
+
+    def sealed(was: int, row: object, now: int) -> int:
+        return now if isinstance(row, bytes) and crc32(row) == was else now ^ 1
+
+    db.create_function("row_sum", 4, lambda log, at, was, row: sealed(was, row, row_sum(log, at, _bytes(row))))
+    db.create_function("value_sum", 3, lambda key, was, value: sealed(was, value, value_sum(key, _bytes(value))))
+    logs = db.execute("SELECT log, MAX(position) + 1 FROM rows_1 GROUP BY log ORDER BY log").fetchall()
+    for number, (log, stop) in enumerate(logs, 1):
+        db.execute("INSERT INTO logs VALUES (?, ?, 0, ?, ?)", (number, log, stop, bounds_sum(log, 0, stop)))
+        db.execute(
+            "INSERT INTO rows SELECT ? | position, row_sum(log, position, sum, row), row FROM rows_1 WHERE log = ?",
+            (number << POSITION_BITS, log),
+        )
+    db.execute("INSERT INTO keys SELECT key, value_sum(key, sum, value), value FROM keys_1")
+    db.execute("DROP TABLE rows_1")
+    db.execute("DROP TABLE keys_1")
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
