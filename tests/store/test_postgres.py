@@ -49,6 +49,11 @@ def kill_session(server, backend):
     server.execute("SELECT pg_terminate_backend(%s)", (backend._db.info.backend_pid,))
 
 
+def write_late(backend):
+    backend.write([Append("log", [b"late"])])
+    backend.commit()
+
+
 def test_a_second_process_stands_by_while_the_first_lives(backend, opened):
     with pytest.raises(Fenced, match="active keeper in another process"):
         opened()
@@ -60,9 +65,8 @@ def test_a_second_process_stands_by_while_the_first_lives(backend, opened):
 def test_who_was_taken_over_from_writes_nothing_any_more(backend, opened, server, schema):
     server.execute(f"UPDATE {schema}.fence SET epoch = epoch + 1".encode())
     for _ in range(2):
-        backend.write([Append("log", [b"late"])])
         with pytest.raises(Fenced, match="taken over"):
-            backend.commit()
+            write_late(backend)
         backend.rollback()
     assert server.execute(f"SELECT count(*) FROM {schema}.rows".encode()).fetchone() == (5,)
 
