@@ -96,6 +96,29 @@ class Proud(Total):
         super()._finish(delivered, everything=True)
 
 
+class Tactful(Total):
+    """Does not tell its member what of its own it dropped."""
+
+    def _drop_all(self):
+        super()._drop_all()
+        return []
+
+
+class Polite(Membership):
+    """Tells nobody that the primary went on without it."""
+
+    def _show_view(self, view, **flags):
+        super()._show_view(view, **flags | {"excluded": False})
+
+
+class Lost(Reliable):
+    """Forgets where it was in a stream of somebody who was out of sight."""
+
+    def _admit(self, key, first, stable=0):
+        self._departed.clear()
+        return super()._admit(key, first)
+
+
 FOUND = {
     Hurried: (1, "delivered"),
     Deaf: (1, "never delivered"),
@@ -106,5 +129,8 @@ FOUND = {
     Selfish: (1, "where"),
     Trusting: (19, "where"),
     Proud: (1, "where"),
+    Tactful: (1, "never learned"),
+    Polite: (1, "was not told"),
+    Lost: (139, "never learned"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -8,10 +8,10 @@ import pluribus
 from pluribus.runtime.bus import VIEWS
 from pluribus.sim.campaign import campaign, play_seed
 
-ONCE_FAILED = (5, 10, 12, 15, 31, 32, 36, 48, 87, 146, 155, 185, 274)
+ONCE_FAILED = (5, 10, 12, 15, 31, 32, 36, 48, 87, 139, 146, 155, 185, 274)
 """Each found a mistake: a stale stream in a digest, an entry that shrank before it was repaired, a status of another
 view, an order asked for in the view before, a channel that was opened again while paused, a group joined before it was
-left."""
+left, a stream to one member that went on where its receiver had forgotten it."""
 
 
 def test_a_sample_of_seeds_breaks_no_promise():
@@ -42,6 +42,9 @@ def test_a_minority_waits_and_a_majority_goes_on():
             world.heal()
             await groups[0].wait_for(5, timeout=30)
             await groups[0].send(b"together again")
+            for group in groups[:2]:
+                with pytest.raises(pluribus.errors.Excluded, match="gap"):
+                    await group.receive(timeout=5)
             for group in groups:
                 assert (await group.receive(timeout=5)).body == b"together again"
 

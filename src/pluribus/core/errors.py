@@ -17,6 +17,7 @@
     │   ├── Fenced                another process has taken this store over
     │   └── Damaged               what a store holds is not what was written: repair it from another copy
     ├── NotPrimary                most members are elsewhere, so nothing can be ordered here now
+    ├── Excluded                  the primary went on without this member, which has missed something
     ├── NoMembers                 too few members are there to do it, or left of them
     ├── Unanswered                too few good answers to a question came
     │   └── AnswersLate           they did not come in time; also a TimeoutError
@@ -97,6 +98,10 @@ class NotPrimary(PluribusError):
     pass
 
 
+class Excluded(PluribusError):
+    """Raised once, in the place of what was missed; reading goes on behind it."""
+
+
 class NoMembers(PluribusError):
     """``answers`` came all the same, if it was a question."""
 
@@ -138,7 +143,11 @@ class WouldDeadlock(Overflow):
 
 
 class Uncertain(PluribusError):
-    pass
+    """``id`` is the message, where it has one. Sent again as another, it may be there twice."""
+
+    def __init__(self, text: str, id: tuple[int, int] = (0, 0)) -> None:
+        super().__init__(text)
+        self.id = id
 
 
 class Refused(PluribusError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
-from ..core.errors import MalformedFrame
+from ..core.errors import Excluded, MalformedFrame
 from ..core.frame import Frame, Message, Parents
 from ..core.ids import ALL, MemberId
 from ..core.view import View
@@ -179,7 +179,7 @@ class Channel:
 
     def take(self) -> Iterator[Message]:
         """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
-        senders."""
+        senders. Where something was missed it raises ``Excluded``, once."""
         frame = self.inbox.popleft()
         if type(frame) is Mark:
             frame.act()
@@ -233,6 +233,19 @@ class Channel:
     def at_mark(self) -> bool:
         """Whether something is to be done before the next message may be taken."""
         return bool(self.inbox) and type(self.inbox[0]) is Mark
+
+    def missed(self) -> None:
+        """The primary went on without this member. Whoever reads has a gap here, unless the state is handed over."""
+        last = self.inbox[-1] if self.inbox else None
+        if self.state is None and not (type(last) is Mark and last.act == self._raise_missed):
+            self.inbox.append(Mark.of(self._raise_missed))
+            self.on_arrival()
+
+    def _raise_missed(self) -> None:
+        raise Excluded(
+            f"the primary went on without this member, so {self.name!r} has a gap here: get its state anew from "
+            "others, and read on"
+        )
 
     @property
     def must_report(self) -> bool:

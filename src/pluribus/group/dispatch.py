@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..core.errors import PluribusError
+from ..core.events import Excluded, Uncertain
 from ..core.frame import Frame, Header, Parents, Piece
 from ..core.ids import MemberId, checked_name, number_of
 from ..core.limits import FRAME_OVERHEAD_BYTES
@@ -14,6 +15,7 @@ from ..stack.events import (
     Blocked,
     Consumed,
     Credit,
+    Dropped,
     Event,
     JoinGroup,
     LeaveGroup,
@@ -236,6 +238,10 @@ class Dispatch(Layer):
                 self._show(channel, event)
         elif isinstance(event, ViewChanged):
             self.view = event
+        elif isinstance(event, Dropped):
+            channel = self.channels.get(event.group)
+            if channel is not None and event.ids:
+                self.on_event(Uncertain(channel.name, event.ids))
         elif isinstance(event, Paused):
             self._paused.pop(event.group, None)
             if event.reason:
@@ -252,6 +258,17 @@ class Dispatch(Layer):
                 self.stimulus(self._go_on)
         if not isinstance(event, Credit):
             self.on_event(event)
+            if isinstance(event, ViewChanged) and event.excluded:
+                self._exclude()
+
+    def _exclude(self) -> None:
+        """What was totally ordered meanwhile is missing here."""
+        ordered = [known for known in self.members.values() if known.promises.startswith("total")]
+        shown = [self.channels[known.group] for known in ordered if known.group in self.channels]
+        missing = [channel for channel in shown if channel.me in channel.view]
+        for channel in missing:
+            channel.missed()
+        self.on_event(Excluded(tuple(sorted(channel.name for channel in missing))))
 
     def _go_on(self) -> None:
         """The view has changed: send what waited, let go those who wanted to leave, wake those who want to send."""

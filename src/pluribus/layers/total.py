@@ -14,8 +14,9 @@ view holds the entry. Whoever survives then has both, and delivers alike, whatev
 At a view change, the survivors have the same data and the same entries (the membership's cut). If the new view is the
 next primary after the old one, they deliver what was ordered, then what was not, by age of the sender and by number:
 the same everywhere. The new sequencer starts from nothing. If it is not, this member is cut off: what it holds may be
-ordered otherwise elsewhere, so it is dropped, except for what another survivor has delivered already, counted as
-``uncertain``, and the group is paused until there is a primary again.
+ordered otherwise elsewhere, so it is dropped, except for what another survivor has delivered already, and counted as
+``uncertain``; what of it this member had sent is reported (``Dropped``), and the group is paused until there is a
+primary again.
 
 Promises: members that pass from a primary view to the next together deliver the same total sequence. With safe, any
 member that delivered at all delivered a prefix of what the primary delivers. Assumes reliable FIFO streams, views with
@@ -29,9 +30,20 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..core.frame import Frame, Header, Number
-from ..core.ids import ALL
-from ..stack.events import Blocked, CollectDelivered, Consumed, Event, Members, Paused, Stable, ViewChanged, Watch
+from ..core.frame import Frame, Header, Number, Piece
+from ..core.ids import ALL, MessageId
+from ..stack.events import (
+    Blocked,
+    CollectDelivered,
+    Consumed,
+    Dropped,
+    Event,
+    Members,
+    Paused,
+    Stable,
+    ViewChanged,
+    Watch,
+)
 from ..stack.layer import Layer
 
 CONTROL = 0
@@ -211,7 +223,11 @@ class Total(Layer):
                     self._deliver()
                 return
             case ViewChanged():
-                self._view_changed(event)
+                dropped = self._view_changed(event)
+                self.tell_up(event)
+                for report in dropped:  # behind the view, which says why
+                    self.tell_up(report)
+                return
             case Blocked(blocked):
                 self._blocked = blocked
                 self._deliver()
@@ -224,10 +240,10 @@ class Total(Layer):
                 pass
         self.tell_up(event)
 
-    def _view_changed(self, view: ViewChanged) -> None:
+    def _view_changed(self, view: ViewChanged) -> list[Dropped]:
         if self._primary:
             self._finish(view.delivered, everything=view.continues)
-        self._drop_all()
+        dropped = self._drop_all()
         self._queue.clear()
         self._to_order.clear()
         self._to_ask.clear()
@@ -241,6 +257,7 @@ class Total(Layer):
             self._asked(please)
         for group in sorted(self._groups):
             self._pause(group)
+        return dropped
 
     def _finish(self, delivered: int, *, everything: bool) -> None:
         """Deliver what the survivors of the old view have, in an order that follows from what they have: everything on
@@ -256,12 +273,17 @@ class Total(Layer):
                 self.pass_up(frame)
         self._held.clear()
 
-    def _drop_all(self) -> None:
-        for held in self._held.values():
+    def _drop_all(self) -> list[Dropped]:
+        """What is held goes; which of it this member had sent."""
+        own: list[Dropped] = []
+        for (sender, group), held in self._held.items():
             for frame in held:
                 self.uncertain += frame.count
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            if sender == self.node.me:
+                own.append(Dropped(group, tuple(message for frame in held for message in messages_of(frame))))
         self._held.clear()
+        return own
 
     def _group_changed(self, group: int, members: frozenset[int], promises: str) -> None:
         if not members or not promises.startswith("total"):
@@ -303,3 +325,11 @@ class Total(Layer):
     def validate(self) -> None:
         assert self._safe <= self._groups.keys()
         assert self._primary or not self._queue
+
+
+def messages_of(frame: Frame) -> list[MessageId]:
+    """The messages that a frame completes: of pieces, the one whose last piece it is."""
+    piece = next((header for header in frame.headers if type(header) is Piece), None)
+    if piece is not None and piece.index + 1 != piece.total:
+        return []
+    return [(frame.sender, number) for number in range(frame.first, frame.first + frame.count)]

@@ -101,8 +101,9 @@ class Group:
         """Send to every member, or to one; return the message's identity once the window has admitted it.
 
         ``parent`` is the message that this one answers; receivers see it, and semantic order delivers it first.
-        Waits while a receiver's window is full. With ``timeout`` it raises ``Overflow`` instead of waiting longer; the
-        message was then not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once.
+        Waits while a receiver's window is full, and in a totally ordered group while this member is not in the primary
+        view. With ``timeout`` it raises ``Overflow`` or ``NotPrimary`` instead of waiting longer; the message was then
+        not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once.
         """
         if to is None and parent is None and type(body) is bytes:
             out = self._out
@@ -170,9 +171,12 @@ class Group:
                     self._since = self._now()
             else:
                 left_s = None if deadline is None else deadline - self._now()
-                if channel.paused and left_s is not None and left_s <= 0:
-                    raise NotPrimary(f"group {channel.name!r} {channel.paused}")
-                await self._wait(self._rooms, left_s, channel.paused or NO_ROOM)
+                try:
+                    await self._wait(self._rooms, left_s, NO_ROOM)
+                except Overflow:
+                    if channel.paused:
+                        raise NotPrimary(f"group {channel.name!r} {channel.paused}") from None
+                    raise
                 self._since = self._now()
 
     async def send_many(
@@ -265,7 +269,10 @@ class Group:
             self._current = channel.take()
 
     async def receive(self, timeout: float | None = None) -> Message:
-        """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none.
+
+        In a group of total order ``Excluded``, once, where this member has missed something; iteration raises it too.
+        """
         if timeout is None:
             return await self._next()
         async with asyncio.timeout(timeout):

@@ -1,4 +1,4 @@
-"""Checkers of total and safe order."""
+"""Checkers of total and safe order, and of what is told to those who miss some of it."""
 
 from __future__ import annotations
 
@@ -63,6 +63,52 @@ def safe(history: History) -> int:
                         raise Violation(
                             f"in view {key[0]} {MemberId(one)!r} delivered {a} where {MemberId(other)!r} delivered {b}"
                         )
+    return checks
+
+
+def reported(history: History) -> int:
+    """What a member that is up in the end sent to a totally ordered group it delivers itself, or it is told that it is
+    uncertain; never both. Who leaves the group does not wait for the answer."""
+    settled = next(history.of("settled"), None)
+    survivors = set(settled.members) if settled is not None else set()
+    groups = groups_of(history, "total")
+    own = {(h.group, h.id) for h in history.of("deliver") if h.id[0] == h.member}
+    uncertain = {(h.group, h.id) for h in history.of("uncertain")}
+    left = {(h.member, h.group): h.at for h in history.of("view") if h.member not in h.members}
+    checks = 0
+    for h in history.of("send"):
+        if h.member in survivors and h.group in groups:
+            checks += 1
+            place = (h.group, h.id)
+            if place not in own and place not in uncertain and h.at > left.get((h.member, h.group), -1.0):
+                raise Violation(f"{MemberId(h.member)!r} never learned what became of its {h.id} of {h.group!r}")
+            if place in own and place in uncertain:
+                raise Violation(f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r}, and was told it is uncertain")
+    return checks
+
+
+def excluded(history: History) -> int:
+    """A member that enters a primary is told that it was excluded if another member of it comes from a later primary of
+    the same chain than it does itself, and only then."""
+    entered: dict[int, list[tuple[MessageId, tuple[int, int]]]] = {}
+    for h in history.of("bus"):
+        if h.chain != (0, 0):
+            entered.setdefault(h.member, []).append((h.id, h.chain))
+    told = {(h.member, h.id) for h in history.of("excluded")}
+    checks = 0
+    for h in history.of("bus"):
+        lineage = h.chain[0]
+        before = {
+            member: [chain for view, chain in entered.get(member, ()) if view < h.id][-1:] for member in h.members
+        }
+        mine = before.get(h.member)
+        if not lineage or not mine or mine[0][0] != lineage:
+            continue
+        checks += 1
+        latest = max(chain for chains in before.values() for chain in chains if chain[0] == lineage)
+        if (latest > mine[0]) is not ((h.member, h.id) in told):
+            what = "was not told that it missed one" if latest > mine[0] else "was told that it missed one"
+            raise Violation(f"{MemberId(h.member)!r} came from primary {mine[0][1]} to {h.chain[1]} and {what}")
     return checks
 
 

@@ -69,6 +69,14 @@ class CollectDelivered(Event, frozen=True):
     into: list[int]
 
 
+class Dropped(Event, frozen=True):
+    """Up: messages of this member that had no place in the total order when it was cut off. Whether they have one
+    elsewhere is not known here."""
+
+    group: int
+    ids: tuple[tuple[int, int], ...]
+
+
 class Blocked(Event, frozen=True):
     """Up: the view is about to change; send nothing until it has."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.errors import MalformedFrame
 from ...core.frame import Frame
 from ...core.ids import ALL
-from ...core.limits import STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
+from ...core.limits import DEPARTED_STREAMS_MAX, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
 from ...core.ports import Timer
 from ...stack.events import (
     Credit,
@@ -46,6 +46,7 @@ class Streams(Layer):
         self._out: dict[Key, Outgoing] = {}
         self._in: dict[InKey, Incoming] = {}
         self._members: dict[int, frozenset[int]] = {}
+        self._departed: dict[InKey, int] = {}
         self._moved: dict[InKey, bool] = {}
         self._echo: list[Frame] = []
         self._early: list[Frame] = []
@@ -59,6 +60,7 @@ class Streams(Layer):
         self._holders: dict[InKey, int] = {}
         self._status: Timer | None = None
         self._status_s = STATUS_S
+        self._ranges = 0
         self.repaired = 0
         self.wanted = 0
         self.duplicates = 0
@@ -101,6 +103,9 @@ class Streams(Layer):
         self._tell_credit(key, out)
 
     def _open(self, key: Key, first: int) -> Outgoing:
+        if key[0] == CONTROL and key[1] != ALL:  # a range of its own too: its receiver may remember the one before
+            self._ranges += 1
+            first = self._ranges << DIRECT_RANGE_BITS
         out = self._out[key] = Outgoing(first)
         out.receivers(self._receivers(key), INITIAL_BYTES)
         return out
@@ -183,17 +188,18 @@ class Streams(Layer):
         else:
             self.pass_up(frame)
 
-    def _admit(self, key: InKey, first: int) -> Incoming | None:
+    def _admit(self, key: InKey, first: int, stable: int = 0) -> Incoming | None:
         """The stream, if its sender is a member of a group that this member is in too. A direct stream starts anew in
-        each range of numbers; every other starts where the membership said, or at its beginning."""
+        each range of numbers, behind what this member is known to have; every other starts where the membership said,
+        or at its beginning."""
         sender, group, to = key
         members = self._members.get(group, frozenset())
         if sender not in members or self.node.me not in members or to not in (ALL, self.node.me):
             return None
         stream = self._in.get(key)
         if to != ALL:
-            start = first >> DIRECT_RANGE_BITS << DIRECT_RANGE_BITS
-            if stream is not None and stream.next < start:
+            start = max(first >> DIRECT_RANGE_BITS << DIRECT_RANGE_BITS, stable, self._departed.get(key, 0))
+            if stream is not None and stream.next < first >> DIRECT_RANGE_BITS << DIRECT_RANGE_BITS:
                 self._drop(key)
                 stream = None
         else:
@@ -214,7 +220,7 @@ class Streams(Layer):
         key = (frame.sender, frame.group, frame.to)
         stream = self._in.get(key)
         if stream is None or frame.to != ALL:
-            stream = self._admit(key, frame.first)
+            stream = self._admit(key, frame.first, data.stable)
             if stream is None:
                 self._too_early(frame)
                 return
@@ -281,7 +287,7 @@ class Streams(Layer):
         key = (sender, sent.group, sent.to)
         if sent.to == ALL and self._frozen:
             return  # the cut will say what counts
-        stream = self._in.get(key) or self._admit(key, sent.next)
+        stream = self._in.get(key) or self._admit(key, sent.next, sent.stable)
         if stream is None:
             return
         if sent.to == ALL or stream.next <= sent.next:
@@ -422,6 +428,11 @@ class Streams(Layer):
         stream = self._in.pop(key, None)
         if stream is not None:
             stream.cancel()
+            if key[2] != ALL:  # its sender may not know that it was out of sight, and goes on where it was
+                self._departed.pop(key, None)
+                if len(self._departed) >= DEPARTED_STREAMS_MAX:
+                    del self._departed[next(iter(self._departed))]
+                self._departed[key] = stream.next
         self._moved.pop(key, None)
 
     def stats(self) -> dict[str, Any]:
@@ -440,6 +451,7 @@ class Streams(Layer):
 
     def validate(self) -> None:
         assert len(self._in) <= STREAMS_MAX and len(self._early) <= EARLY_MAX
+        assert len(self._departed) <= DEPARTED_STREAMS_MAX
         for out in self._out.values():
             out.validate()
         for stream in self._in.values():

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
-from ...core.errors import PluribusError, Violation
+from ...core.errors import Excluded, PluribusError, Violation
 from ...core.frame import Frame, Parents
 from ...core.ids import MessageId, number_of
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
-from ...stack.events import Event, Members, ViewChanged
+from ...stack.events import Dropped, Event, Members, ViewChanged
 from ...wire.bodies import decode_bodies
 from ..chaos import torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
 from ..orders import among, causal, semantic
-from ..totals import safe, total
+from ..totals import excluded, reported, safe, total
 from ..views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
 from ..world import World
 from . import Scenario
@@ -68,6 +69,11 @@ class Player:
             chain = (what.lineage, what.epoch)
             view = (what.number, what.leader)
             self.history.add(Happening(now, me, "bus", "", view, members=what.members, chain=chain))
+            if what.excluded:
+                self.history.add(Happening(now, me, "excluded", "", view))
+        elif isinstance(what, Dropped):
+            for dropped in what.ids:
+                self.history.add(Happening(now, me, "uncertain", self._names[what.group], dropped))
 
     async def _live(self) -> None:
         random = self.world.random
@@ -95,8 +101,10 @@ class Player:
         asyncio.create_task(self._read(group))  # noqa: RUF006 - it ends with the group
 
     async def _read(self, group: Group) -> None:
-        async for _ in group:
-            pass
+        while not group.closed:
+            with suppress(Excluded):
+                async for _ in group:
+                    pass
 
     async def _send_some(self, name: str) -> None:
         for _ in range(self.world.random.randrange(1, 6)):
@@ -167,6 +175,8 @@ GROUPS = Scenario(
         "total": total,
         "safe": safe,
         "semantic": semantic,
+        "reported": reported,
+        "excluded": excluded,
         "validity": among(validity, "fifo", "causal", "semantic"),
         "view_agreement": view_agreement,
         "view_synchrony": view_synchrony,
