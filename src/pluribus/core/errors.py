@@ -7,6 +7,7 @@
     │   ├── BadUrl                a bus URL that does not parse or names no engine
     │   ├── BadStack              layers that do not fit on each other
     │   ├── BadBody               a message body that cannot travel
+    │   ├── BadFilter             a filter that does not parse or compares what cannot be compared
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
     ├── Unavailable               the surroundings do not allow it; also an OSError
@@ -56,6 +57,22 @@ class BadStack(BadInput):
 
 class BadBody(BadInput):
     pass
+
+
+class BadFilter(BadInput):
+    """Where in the text (characters are counted from 1), why, and what to write instead."""
+
+    text: str = ""
+    position: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, text: str, position: int, reason: str, remedy: str) -> "BadFilter":
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        error = cls(f"filter {shown!r}, character {position}: {reason}; {remedy}")
+        error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
+        return error
 
 
 class TooLarge(BadInput):

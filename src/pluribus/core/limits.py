@@ -108,6 +108,15 @@ REFUSALS_PER_S_MAX = 10
 LOGGED_PEERS_MAX = 1_024
 """Peers of which a malformed frame is logged once; further ones are only counted."""
 
+# Filters
+FILTER_CHARS_MAX = 8_192
+FILTER_DEPTH_MAX = 24
+"""Conditions in conditions; ``a AND b AND c`` is one."""
+FILTER_STEPS_MAX = 8
+"""Names in a path such as ``a.b.c``."""
+FILTER_IN_MAX = 1_024
+"""Values in the list of an IN."""
+
 # Simulation
 SIM_EVENTS_MAX = 50_000_000
 SIM_IDLE_S_MAX = 7_200.0
