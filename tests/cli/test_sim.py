@@ -118,7 +118,7 @@ def test_a_changed_or_cut_trace_is_refused(trace, tmp_path, capfd):
     changed = tmp_path / "changed.trace"
     changed.write_bytes(content[:-1])
     assert "cut short" in sentence(capfd, "replay", str(changed))
-    changed.write_bytes(content.replace(b"introductions | presence | window", b"introductions | presence | reord "))
+    changed.write_bytes(content.replace(b"inquiry | presence | window", b"inquiry | presence | reord "))
     sentence(capfd, "replay", str(changed))
     at = content.index(b"alone")
     changed.write_bytes(content[: at + 1] + b"X" + content[at + 2 :])

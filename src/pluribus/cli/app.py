@@ -18,6 +18,7 @@ VERBS = {
     # The order is the order of `pluribus --help`.
     "demo": "Two members find each other and talk.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
+    "top": "Show what the members of a bus are doing.",
     "replay": "Run a trace file again and compare.",
     "sim": "Run a scenario in the simulator over many seeds, or replay one.",
     "bench": "Measure, beside the limits and the peers.",

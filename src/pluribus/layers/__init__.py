@@ -12,6 +12,7 @@ from .compress import Compress
 from .detector import Detector
 from .faults import Corrupt, Delay, Drop, Duplicate, Reorder
 from .fragment import Fragment
+from .inquiry import Inquiry
 from .introductions import Introductions
 from .membership import Membership
 from .presence import Presence
@@ -36,6 +37,7 @@ CATALOGUE: dict[str, Callable[..., Layer]] = {
         Fragment,
         Compress,
         Introductions,
+        Inquiry,
         Presence,
         Window,
         Detector,

@@ -154,6 +154,7 @@ class Window(Layer):
         self._answers: dict[int, list[Granted]] = {}
         self._echo: list[Frame] = []
         self._deaf: set[int] = set()
+        self.frames_in = self.messages_in = self.frames_out = self.messages_out = 0
         self.lost = 0
         self.late = 0
         self.over = 0
@@ -168,6 +169,8 @@ class Window(Layer):
             return
         key = (frame.group, frame.to)
         out = self._outgoing.get(key) or self._open(key)
+        self.frames_out += 1
+        self.messages_out += frame.count
         frame.headers.append(Sent(out.offset, out.epoch))
         out.offset += frame.size + FRAME_CHARGE_BYTES
         self._tell_credit(key, out)
@@ -284,6 +287,8 @@ class Window(Layer):
         stream.next = frame.first + frame.count
         stream.end = max(stream.end, sent.offset + cost)
         stream.delivered += cost
+        self.frames_in += 1
+        self.messages_in += frame.count
         self.pass_up(frame)
 
     def _admit(self, key: StreamKey, first: int, sent: Sent) -> Incoming | None:
@@ -383,9 +388,15 @@ class Window(Layer):
             out.probe.cancel()
 
     def stats(self) -> dict[str, Any]:
+        rooms = [min(out.limits.values()) - out.offset for out in self._outgoing.values() if out.limits]
         return {
             "streams_out": len(self._outgoing),
             "streams_in": len(self._incoming),
+            "room_bytes": min(rooms, default=0),
+            "frames_in": self.frames_in,
+            "messages_in": self.messages_in,
+            "frames_out": self.frames_out,
+            "messages_out": self.messages_out,
             "lost": self.lost,
             "late": self.late,
             "over": self.over,

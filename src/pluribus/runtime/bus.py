@@ -19,7 +19,7 @@ from ..group.dispatch import Dispatch
 from ..group.notices import Notices
 from ..group.state import State
 from ..layers.transport import Transport
-from ..stack.events import ForcePrimary
+from ..stack.events import Event, ForcePrimary, Inform, Inquired
 from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
@@ -31,10 +31,14 @@ from .group import Group
 from .lateness import watch_loop
 from .objects import Objects
 from .secret import Given, catalogue, secret_from, secured
+from .survey import report
 from .tracing import FORMAT, Beginning, TraceFile
 
-BEST_EFFORT = "transport | introductions | presence | window | groups"
-VIEWS = "transport | fragment | introductions | detector | reliable | membership | causal | semantic | total | groups"
+BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
+VIEWS = (
+    "transport | fragment | introductions | inquiry | detector | reliable | membership | causal | semantic | total"
+    " | groups"
+)
 STACKS = {"best-effort": BEST_EFFORT, "views": VIEWS}
 """Stacks by name, for ``connect(stack=)``."""
 JOIN_S = 30.0
@@ -70,7 +74,8 @@ class Bus:
         self._groups: dict[str, Group] = {}
         self._closed = False
         self._watchers = Watchers()
-        self._dispatch.on_event = Notices(self._watchers.tell).take
+        self._notices = Notices(self._watchers.tell)
+        self._dispatch.on_event = self._event
         self._stop_watch: Callable[[], None] = lambda: None
 
     async def open(self) -> None:
@@ -217,6 +222,13 @@ class Bus:
         self._watchers.end()
         for group in self._groups.values():
             group.abandon()
+
+    def _event(self, event: Event) -> None:
+        if isinstance(event, Inquired):
+            told = report(self.name, self._now(), self._stack.stats())
+            self._dispatch.tell_down(Inform(event.member, event.question, told))
+        else:
+            self._notices.take(event)
 
     def _receive(self, datagrams: list[Datagram]) -> None:
         self._stack.run(partial(self._transport.receive, datagrams))

@@ -234,3 +234,21 @@ class TooLong(Event, frozen=True):
     to: int
     datagram: bytes
     into: list[Frame]
+
+
+# Between the inquiry and the runtime
+
+
+class Inquired(Event, frozen=True):
+    """Up: somebody, who may be no member, wants to know how this member is."""
+
+    member: int
+    question: int
+
+
+class Inform(Event, frozen=True):
+    """Down: the answer."""
+
+    member: int
+    question: int
+    report: bytes

@@ -61,6 +61,7 @@ class Streams(Layer):
         self._status: Timer | None = None
         self._status_s = STATUS_S
         self._ranges = 0
+        self.frames_in = self.messages_in = self.frames_out = self.messages_out = 0
         self.repaired = 0
         self.wanted = 0
         self.duplicates = 0
@@ -79,6 +80,9 @@ class Streams(Layer):
             out = self._open(key, frame.first)
         if frame.group == CONTROL:
             frame.first = out.next
+        else:
+            self.frames_out += 1
+            self.messages_out += frame.count
         frame.headers.append(Data(out.offset, out.stable, self._stamp if frame.to == ALL else 0))
         out.told_stable = out.stable
         out.next = frame.first + frame.count
@@ -262,6 +266,9 @@ class Streams(Layer):
         frame.headers.pop()
         if frame.group == CONTROL:
             stream.consumed += cost
+        else:
+            self.frames_in += 1
+            self.messages_in += frame.count
         self.pass_up(frame)
 
     def _go_on(self, key: InKey, stream: Incoming) -> None:
@@ -441,7 +448,11 @@ class Streams(Layer):
             "streams_in": len(self._in),
             "kept_bytes": sum(out.kept_bytes for out in self._out.values())
             + sum(stream.kept_bytes for stream in self._in.values()),
-            "room_bytes": min((out.room for out in self._out.values()), default=0),
+            "room_bytes": min((out.room for out in self._out.values() if out.limits), default=0),
+            "frames_in": self.frames_in,
+            "messages_in": self.messages_in,
+            "frames_out": self.frames_out,
+            "messages_out": self.messages_out,
             "wanted": self.wanted,
             "repaired": self.repaired,
             "duplicates": self.duplicates,

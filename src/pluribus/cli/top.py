@@ -1,0 +1,136 @@
+"""``pluribus top``: every member of a bus with its rates, credit, views, flushes, suspicions and drops.
+
+It asks members from outside (``runtime.survey``) and joins nothing, so looking changes nothing.
+"""
+
+import asyncio
+import os
+from typing import Annotated, Any
+
+import typer
+
+from pluribus.cli.output import JsonFlag, print_json
+from pluribus.core.errors import Unreachable
+from pluribus.core.url import DEFAULT_URL
+from pluribus.runtime.running import run
+from pluribus.runtime.survey import Answer, survey
+
+DROPS = {
+    "transport": ("dropped",),
+    "fragment": ("lost", "refused"),
+    "window": ("lost", "over"),
+    "reliable": ("early_dropped",),
+    "groups": ("given_up",),
+}
+"""By layer: what was given up. A reliable layer above may have repaired it."""
+NOBODY = "nobody answers on {url}: are there members, on this machine or interface, and with the same secret?"
+
+
+def command(
+    url: Annotated[str | None, typer.Argument(help="The bus; by default $PLURIBUS_URL, then the loopback bus.")] = None,
+    every: Annotated[
+        float, typer.Option(help="Seconds between two questions; rates are over this time.", min=0.1)
+    ] = 1.0,
+    times: Annotated[int, typer.Option(help="End after so many tables; 0 goes on until interrupted.", min=0)] = 0,
+    json: JsonFlag = False,
+) -> None:
+    """Show what the members of a bus are doing. With --json: one object, of two questions."""
+    where = url or os.environ.get("PLURIBUS_URL") or DEFAULT_URL
+    if json:
+        print_json(run(_look(where, every)))
+    else:
+        run(_show(where, every, times))
+
+
+async def _look(url: str, every_s: float) -> dict[str, Any]:
+    async with survey(url) as asked:
+        before = await asked.take()
+        if not before:
+            raise Unreachable(NOBODY.format(url=url))
+        await asyncio.sleep(every_s)
+        return {"url": url, "members": members(await asked.take(), before)}
+
+
+async def _show(url: str, every_s: float, times: int) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    async with survey(url) as asked:
+        before = await asked.take()
+        if not before:
+            raise Unreachable(NOBODY.format(url=url))
+        console = Console()
+        shown = 0
+        with Live(console=console, auto_refresh=False) as live:
+            while not times or shown < times:
+                await asyncio.sleep(every_s)
+                now = await asked.take()
+                live.update(_table(url, members(now, before)), refresh=True)
+                before, shown = now, shown + 1
+
+
+def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:
+    """What is told of each member: a summary, every counter of every layer, and how fast those grow."""
+    earlier = {answer.member: answer for answer in before}
+    return [
+        {
+            "member": str(answer.member),
+            "name": answer.name,
+            **summary(answer, rates := answer.rates(earlier.get(answer.member, answer))),
+            "layers": answer.layers,
+            "rates": rates,
+        }
+        for answer in now
+    ]
+
+
+def summary(answer: Answer, rates: dict[str, dict[str, float]]) -> dict[str, Any]:
+    layers = answer.layers
+    membership, transport = layers.get("membership", {}), rates.get("transport", {})
+    window = "reliable" if "reliable" in layers else "window"
+    return {
+        "view": membership.get("view"),
+        "members": membership.get("members"),
+        "primary": membership.get("primary"),
+        "views": membership.get("views"),
+        "flush_ms": {
+            which: round(membership[f"flush_s_{which}"] * 1e3, 3)
+            for which in ("last", "p95", "max")
+            if f"flush_s_{which}" in membership
+        },
+        "messages_in_s": rates.get(window, {}).get("messages_in", 0.0),
+        "messages_out_s": rates.get(window, {}).get("messages_out", 0.0),
+        "bytes_in_s": transport.get("bytes_in", 0.0),
+        "bytes_out_s": transport.get("bytes_out", 0.0),
+        "credit_bytes": layers[window]["room_bytes"] if layers.get(window, {}).get("streams_out") else None,
+        "stalls": layers.get(window, {}).get("stalls", 0),
+        "suspicions": layers.get("detector", {}).get("suspicions", 0),
+        "drops": sum(layers.get(layer, {}).get(name, 0) for layer, names in DROPS.items() for name in names),
+    }
+
+
+def _table(url: str, rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    heads = ("member", "view", "in/s", "out/s", "MB in/s", "MB out/s", "credit", "stalls", "views")
+    table = Table(*heads, "flush ms last, p95, max", "suspicions", "drops", title=url, show_edge=False)
+    for row in rows:
+        flush = row["flush_ms"]
+        view = (
+            "–" if row["view"] is None else f"{row['view']} of {row['members']}{'' if row['primary'] else ', minority'}"
+        )
+        table.add_row(
+            f"{row['name']} {row['member']}",
+            view,
+            f"{row['messages_in_s']:,.0f}",
+            f"{row['messages_out_s']:,.0f}",
+            f"{row['bytes_in_s'] / 1e6:,.1f}",
+            f"{row['bytes_out_s'] / 1e6:,.1f}",
+            "–" if row["credit_bytes"] is None else f"{row['credit_bytes']:,}",
+            f"{row['stalls']:,}",
+            "–" if row["views"] is None else f"{row['views']:,}",
+            ", ".join(f"{flush[which]:,.1f}" for which in ("last", "p95", "max")) if flush else "–",
+            f"{row['suspicions']:,}",
+            f"{row['drops']:,}",
+        )
+    return table

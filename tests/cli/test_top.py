@@ -1,0 +1,83 @@
+"""``pluribus top`` on a live bus: what it prints is what its members did."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pluribus.cli.app import EXIT_BAD_INPUT, run
+from pluribus.cli.top import summary
+from pluribus.core.ids import MemberId
+from pluribus.runtime.survey import Answer
+from tests.harness import free_port
+
+TALKER = """
+import asyncio, sys, pluribus
+
+async def main() -> None:
+    url = sys.argv[1]
+    async with pluribus.connect(url, name="ann", stack="views") as ann:
+        async with pluribus.connect(url, name="bob", stack="views") as bob:
+            group, other = await ann.group("talk"), await bob.group("talk", own=False)
+            await group.wait_for(2)
+            print("ready", flush=True)
+            async def read(group: pluribus.Group) -> None:
+                async for message in group:
+                    pass
+            reading = [asyncio.create_task(read(each)) for each in (group, other)]
+            while True:
+                await group.send(b"hello")
+                await asyncio.sleep(0.005)
+
+pluribus.run(main())
+"""
+
+
+@pytest.fixture
+def talking():
+    url = f"multicast://top-{free_port()}"
+    command = [sys.executable, "-c", TALKER, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield url
+        finally:
+            process.kill()
+
+
+def test_one_object_tells_of_every_member(talking: str, capsys: pytest.CaptureFixture[str]):
+    assert run(["top", talking, "--every", "0.2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["url"] == talking
+    ann, bob = found["members"]
+    assert (ann["name"], bob["name"]) == ("ann", "bob")
+    for member in (ann, bob):
+        assert (member["members"], member["primary"], member["suspicions"], member["drops"]) == (2, True, 0, 0)
+        assert member["views"] >= 1 and member["view"] >= 1
+        assert member["flush_ms"]["last"] <= member["flush_ms"]["max"]
+        assert member["messages_in_s"] > 0
+        assert member["layers"].keys() >= {"transport", "detector", "reliable", "membership", "total", "groups"}
+        assert member["rates"]["transport"]["datagrams_in"] > 0
+    assert ann["messages_out_s"] > 0 and ann["credit_bytes"] > 0
+    assert bob["messages_out_s"] == 0
+
+
+def test_a_table_for_people(talking: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["top", talking, "--every", "0.2", "--times", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "ann" in printed and "bob" in printed and "flush ms" in printed
+
+
+def test_nobody_is_said_in_one_sentence(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PLURIBUS_URL", f"multicast://nobody-{free_port()}")
+    assert run(["top"]) == EXIT_BAD_INPUT
+    assert "nobody answers on multicast://nobody-" in capsys.readouterr().err
+
+
+def test_a_best_effort_member_has_no_view():
+    layers = {"transport": {"dropped": 2}, "window": {"lost": 3, "over": 1, "room_bytes": 0, "streams_out": 0}}
+    told = summary(Answer(MemberId(1), "ann", 1.0, layers), {"window": {"messages_in": 5.0}})
+    assert (told["view"], told["flush_ms"], told["credit_bytes"]) == (None, {}, None)
+    assert (told["drops"], told["messages_in_s"], told["messages_out_s"]) == (6, 5.0, 0.0)
