@@ -11,7 +11,16 @@ SEEDS_MAX = 200
 
 @contextmanager
 def released(mutant: type) -> Iterator[None]:
-    """Stacks are built with the mutant in place of the layer that it is one of."""
+    """Stacks are built with the mutant in place of the layer that it is one of, or of what it says that it replaces."""
+    if hasattr(mutant, "replaces"):
+        module, name = mutant.replaces
+        whole = getattr(module, name)
+        setattr(module, name, mutant)
+        try:
+            yield
+        finally:
+            setattr(module, name, whole)
+        return
     shipped = CATALOGUE[mutant.name]
     CATALOGUE[mutant.name] = mutant
     try:

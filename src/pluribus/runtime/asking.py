@@ -77,6 +77,8 @@ class Asker:
             async with asyncio.timeout(None if deadline is None else max(deadline - self._now(), 0.0)):
                 found = await over
         except TimeoutError:
+            if over.done() and not over.cancelled():  # in the same turn of the loop
+                return _found(over.result())
             missing = ", ".join(map(repr, sorted(pending.waiting))) or "a view"
             raise AnswersLate(
                 f"{len(pending.answers)} answers of {channel.name!r} came in {timeout:g} s, {missing} did not answer: "
@@ -85,9 +87,7 @@ class Asker:
             ) from None
         finally:
             asking.forget(word.question)
-        if isinstance(found, PluribusError):
-            raise found
-        return found
+        return _found(found)
 
     async def reply(self, message: Message, body: Any) -> None:
         question = _open_question(message)
@@ -138,6 +138,12 @@ def failure(question: int, error: BaseException) -> Answered:
 def _tell(over: asyncio.Future[Answers | PluribusError], found: Answers | PluribusError) -> None:
     if not over.done():
         over.set_result(found)
+
+
+def _found(found: Answers | PluribusError) -> Answers:
+    if isinstance(found, PluribusError):
+        raise found
+    return found
 
 
 def _open_question(message: Message) -> Question:

@@ -31,9 +31,9 @@ def scenario(name: str) -> Scenario:
     """The scenario of that name, or a sentence that lists those there are. ``module:NAME`` is one of your own."""
     if ":" in name:
         return _of_a_module(name)
-    from . import disk, flood, groups
+    from . import asks, disk, flood, groups
 
-    known = {found.name: found for found in (flood.FLOOD, disk.DISK, groups.GROUPS)}
+    known = {found.name: found for found in (flood.FLOOD, disk.DISK, groups.GROUPS, asks.ASKS)}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())
         raise BadInput(f"there is no scenario {name!r}: use {listed}; or module:NAME for one of your own")

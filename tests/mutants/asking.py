@@ -1,0 +1,83 @@
+"""Questions with one mistake each, such as a programmer makes. Campaigns of the scenario ``asks`` must find them."""
+
+from pluribus.group import asking, channel
+from pluribus.group.asking import Asking, Pending
+
+
+class Loyal(Asking):
+    """Goes on waiting for members that are gone."""
+
+    replaces = (channel, "Asking")
+
+    def members_changed(self, members, unsent):
+        super().members_changed({*members, *(m for p in self.pending.values() for m in p.asked)}, unsent)
+
+
+class Welcoming(Asking):
+    """Waits also for members that came after the question."""
+
+    replaces = (channel, "Asking")
+
+    def members_changed(self, members, unsent):
+        for pending in self.pending.values():
+            if pending.placed:
+                pending.asked |= frozenset(members)
+        super().members_changed(members, unsent)
+
+
+class Prompt(Asking):
+    """Takes the members of the moment for those who will deliver the question."""
+
+    replaces = (channel, "Asking")
+
+    def begin(self, question, *args):
+        pending = super().begin(question, *args)
+        pending.placed = True
+        return pending
+
+
+class Gullible(Asking):
+    """Takes the last answer of a member for its answer."""
+
+    replaces = (channel, "Asking")
+
+    def answered(self, sender, word):
+        pending = self.pending.get(word.question)
+        if pending is not None:
+            pending.answers.pop(sender, None)
+        super().answered(sender, word)
+
+
+class Populist(Pending):
+    """Counts a majority of those who are left."""
+
+    replaces = (asking, "Pending")
+    __slots__ = ()
+
+    @property
+    def need(self):
+        return len(self.asked - self.gone) // 2 + 1 if self.replies == "majority" else super().need
+
+
+class Tolerant(Pending):
+    """Counts errors as good answers."""
+
+    replaces = (asking, "Pending")
+    __slots__ = ()
+
+    def settle(self):
+        if self.replies != "all" and self.placed and len(self.answers) >= self.need:
+            self._done(self.so_far())
+            return True
+        return super().settle()
+
+
+FOUND = {
+    Loyal: (0, "waited in vain"),
+    Welcoming: (0, "waited in vain"),
+    Prompt: (2, "too few members"),
+    Gullible: (0, "is said to have answered"),
+    Populist: (0, "good answers"),
+    Tolerant: (0, "good answers"),
+}
+"""By mutant: the seed in which it is found, and words of the sentence that says so."""
