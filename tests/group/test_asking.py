@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pluribus.core.errors import BadInput, NoMembers, Overflow, PluribusError, Unanswered
+from pluribus.core.errors import BadInput, NoMembers, Overflow, PluribusError, Unanswered, Uncertain
 from pluribus.core.frame import Frame, Message
 from pluribus.core.limits import QUESTIONS_MAX
 from pluribus.group.asking import Answers, Asking, Question, checked_replies
@@ -167,6 +167,15 @@ def test_answers_that_do_not_decode_are_counted():
     asking.answered(1, Answered(7, GOOD, (99, b"")))
     asking.answered(1, Answered(7, GOOD, ("unheard of", b"\x01")))
     assert asking.malformed == 2 and [a.body.kind for a in over[0]] == ["unheard of"]
+
+
+def test_a_question_that_was_cut_off_is_uncertain():
+    asking, over = began()
+    asking.sent(7, 5, EVERYBODY)
+    asking.dropped([(2, 5), (ME, 4)])
+    assert not over
+    asking.dropped([(ME, 5)])
+    assert isinstance(over[0], Uncertain) and over[0].id == (ME, 5) and not asking.pending
 
 
 def test_only_those_named_are_expected():

@@ -28,9 +28,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ..core.errors import BadInput, MalformedFrame, NoMembers, Overflow, PluribusError, RemoteError, Unanswered
+from ..core.errors import (
+    BadInput,
+    MalformedFrame,
+    NoMembers,
+    Overflow,
+    PluribusError,
+    RemoteError,
+    Unanswered,
+    Uncertain,
+)
 from ..core.frame import Frame, Message
-from ..core.ids import MemberId
+from ..core.ids import MemberId, MessageId
 from ..core.limits import QUESTIONS_MAX
 from ..wire.questions import ABSENT, FAILED, Answered, unwrapped, words_of
 
@@ -274,6 +283,16 @@ class Asking:
     def place(self, question: int) -> None:
         """It goes to one member alone, who is there."""
         self.pending[question].placed = True
+
+    def dropped(self, ids: Collection[MessageId]) -> None:
+        """This member was cut off, and does not know what became of these messages of its own."""
+        lost = {number for sender, number in ids if sender == self._me}
+        for question, pending in [found for found in self.pending.items() if found[1].sent in lost]:
+            self.forget(question)
+            text = (
+                f"a question to {self._group!r} was under way when this member was cut off: ask again if that is safe"
+            )
+            pending.give_up(Uncertain(text, (self._me, pending.sent or 0)))
 
     def close(self, error: PluribusError) -> None:
         """The group is left: nobody will answer."""

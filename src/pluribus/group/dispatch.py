@@ -242,6 +242,7 @@ class Dispatch(Layer):
             channel = self.channels.get(event.group)
             if channel is not None and event.ids:
                 self.on_event(Uncertain(channel.name, event.ids))
+                channel.asking.dropped(event.ids)
         elif isinstance(event, Paused):
             self._paused.pop(event.group, None)
             if event.reason:

@@ -47,6 +47,10 @@ class Service:
         return self._channel.name
 
     def serve(self, served: object | None, names: Collection[str] | None, *, one_by_one: bool) -> None:
+        if served is not None and self._channel.state is not None:
+            raise BadInput(
+                f"group {self.group!r} has a state, for which calls do not wait: serve in a group without one"
+            )
         self._methods = {} if served is None else methods_of(served, names)
         self._at_once = 1 if one_by_one else CALLS_AT_ONCE_MAX
 

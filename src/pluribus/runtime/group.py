@@ -209,7 +209,8 @@ class Group:
         Those are asked who are in the view in which the question is delivered; this member too, if it hears itself.
         ``of`` names those who alone are to answer. ``all`` awaits whoever of them is still there. Raises ``NoMembers``
         as soon as there are too few members for so many answers, ``Unanswered`` when too many handlers failed, and
-        ``AnswersLate`` after ``timeout`` seconds; each has the ``answers`` that came. What ``send`` raises, too.
+        ``AnswersLate`` after ``timeout`` seconds; each has the ``answers`` that came. ``Uncertain``: this member was
+        cut off before a totally ordered question had its place. What ``send`` raises, too.
         """
         return await self._asker.ask(question, replies, timeout, to, of, parent)
 

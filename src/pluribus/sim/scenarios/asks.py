@@ -5,7 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ...core.errors import AnswersLate, Closed, NoMembers, NotPrimary, Overflow, PluribusError, Unanswered, Violation
+from ...core.errors import (
+    AnswersLate,
+    Closed,
+    Excluded,
+    NoMembers,
+    NotPrimary,
+    Overflow,
+    PluribusError,
+    Unanswered,
+    Uncertain,
+    Violation,
+)
 from ...core.frame import Frame, Message
 from ...core.ids import number_of
 from ...group.asking import Answer, Question
@@ -92,9 +103,13 @@ class Player:
         asyncio.create_task(self._read(group))  # noqa: RUF006 - it ends with the group
 
     async def _read(self, group: Group) -> None:
-        async for message in group:
-            if message.asks:
-                asyncio.create_task(self._answer(group, message))  # noqa: RUF006 - it ends by itself
+        while not group.closed:
+            try:
+                async for message in group:
+                    if message.asks:
+                        asyncio.create_task(self._answer(group, message))  # noqa: RUF006 - it ends by itself
+            except Excluded:
+                pass  # there are questions that this member never saw
 
     async def _answer(self, group: Group, message: Message) -> None:
         assert isinstance(message, Question)
@@ -143,8 +158,8 @@ class Player:
         except (NoMembers, Unanswered) as error:
             kinds = {NoMembers: NO_MEMBERS, AnswersLate: LATE, Unanswered: UNANSWERED}
             how, answers = kinds[type(error)], list(error.answers)
-        except (Closed, Overflow, NotPrimary):
-            how = CLOSED  # or never sent
+        except (Closed, Overflow, NotPrimary, Uncertain):
+            how = CLOSED  # or not sent, or perhaps
         for answer in answers:
             number = answer.body if answer.error is None else int(str(answer.error).split()[1])
             self._note("answer", body, id=(answer.sender, number), orphan=answer.error is not None)
