@@ -3,12 +3,17 @@
 import logging
 import sys
 
-from tests.mutants import asking, orders, views
+from tests.mutants import asking, orders, spread, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
 logging.disable(logging.CRITICAL)
-for mutant in {**orders.FOUND, **views.FOUND, **asking.FOUND}:
+SCENARIOS = {
+    **dict.fromkeys([*orders.FOUND, *views.FOUND], "groups"),
+    **dict.fromkeys(asking.FOUND, "asks"),
+    **dict.fromkeys(spread.FOUND, "spread"),
+}
+for mutant, scenario in SCENARIOS.items():
     if mutant.__name__ in sys.argv[1:] or not sys.argv[1:]:
-        found = hunt(mutant, scenario="asks" if mutant in asking.FOUND else "groups")
+        found = hunt(mutant, scenario=scenario)
         where = f"seed {found.seed}: {found.failure.splitlines()[-1]}" if found else f"not in {SEEDS_MAX} seeds"
         print(f"{mutant.__name__:<12} {where}", flush=True)

@@ -18,6 +18,7 @@ from .membership import Membership
 from .presence import Presence
 from .reliable import Reliable
 from .semantic import Semantic
+from .spread import Spread
 from .total import Total
 from .transport import Transport
 from .window import Window
@@ -41,6 +42,7 @@ CATALOGUE: dict[str, Callable[..., Layer]] = {
         Presence,
         Window,
         Detector,
+        Spread,
         Reliable,
         Membership,
         Causal,

@@ -38,7 +38,7 @@ def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None) 
     """Run one seed. Whatever goes wrong in it, a broken promise or a crash of our own code, is its failure."""
     played = scenario(name)
     members = Random(f"{seed}/members").randrange(played.members_min, played.members_max + 1)
-    world = World(members, seed, stack=played.stack, trace=trace)
+    world = World(members, seed, stack=played.stack_of(seed, members), trace=trace)
     history = History()
     checks: dict[str, int] = {}
     failure = ""

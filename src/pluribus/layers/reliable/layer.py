@@ -73,9 +73,11 @@ class Reliable(Streams):
             case Reach(upto, holders):
                 self._reach(upto, holders)
             case Receivers(group, members, starts):
+                self.tell_down(event)  # first: what is sent from now on spreads along the new list
                 self._set_receivers(group, frozenset(members), starts)
                 self._try_early()
             case Install():
+                self.tell_down(event)
                 self._install(event)
             case Watch(group, watched):
                 (self._watched.add if watched else self._watched.discard)(group)

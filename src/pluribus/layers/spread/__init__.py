@@ -1,0 +1,5 @@
+"""How a frame for everybody gets to everybody: one interface, several ways; ``layer`` chooses among them."""
+
+from .layer import Spread
+
+__all__ = ["Spread"]

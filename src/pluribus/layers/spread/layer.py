@@ -1,0 +1,182 @@
+"""Spread: how a frame that is for everybody gets to everybody. Order and reliability above do not know which way.
+
+Theory of operation
+-------------------
+Layers above send frames to all members of a group. The members come from the agreed view, in its order, as a list that
+all of them have (``lists``). This layer takes one of these ways:
+
+``multicast``  the engine's: one datagram that the medium brings to everybody, or one by one where it cannot.
+``unicast``    one by one, to the members of the group alone.
+``tree``       the doubling tree (``core.tree``): whoever has the message passes it on, and those who have it double at
+               every step; with ``k`` there are k + 1 times as many. Reliable in itself: see ``inheriting`` and the
+               design note on the tree.
+``pipeline``   a tree in which nobody sends more than ``degree`` copies: for long messages, which come in many frames.
+
+A frame goes up exactly as it went down at its sender, whatever way it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ...core.errors import BadStack
+from ...core.frame import Frame
+from ...core.ids import ALL
+from ...core.tree import AT_A_TIME_MAX, balanced, median
+from ...stack.events import Event, Gone, Install, Receivers, Suspected, Unsuspected
+from ...stack.layer import Layer
+from .inheriting import Tree
+from .lists import Listed, Lists
+from .words import (
+    Asked,
+    Closed,
+    Copy,
+    Done,
+    DonePlease,
+    Down,
+    Failed,
+    Holding,
+    Missing,
+    Submit,
+    Taken,
+    Up,
+    Working,
+)
+
+WAYS = ("multicast", "unicast", "tree", "pipeline")
+PROXIES = ("sender", "first")
+CONTROL = 0
+
+
+class Spread(Layer):
+    """how a message gets to all: multicast, one by one, a tree"""
+
+    name = "spread"
+    requires = frozenset({"datagrams"})
+    provides = frozenset({"spreading"})
+    headers = (
+        *(Copy, Down, Up, Working, Missing, Failed, Submit),
+        *(Taken, Asked, Holding, Closed, Done, DonePlease),
+    )
+
+    tree_type: ClassVar[type[Tree]] = Tree
+
+    def __init__(self, by: str = "multicast", k: int = 1, degree: int = 2, proxy: str = "sender") -> None:
+        if by not in WAYS:
+            raise BadStack(f"spread(by={by!r}) is no way to spread: use {', '.join(WAYS)}")
+        if proxy not in PROXIES:
+            raise BadStack(f"spread(proxy={proxy!r}) is nobody: use {' or '.join(PROXIES)}")
+        for name, value in (("k", k), ("degree", degree)):
+            if not 1 <= value <= AT_A_TIME_MAX:
+                raise BadStack(f"spread({name}={value!r}) is out of range: use 1 to {AT_A_TIME_MAX}")
+        self._by = by
+        self._first = proxy == "first"
+        self._shapes = {"tree": median(k), "pipeline": balanced(degree)}
+        self._lists = Lists(lambda: self.ports.clock.now())
+        self._tree = self.tree_type(self, self._lists)
+        self._handlers: dict[type, Callable[[Frame, Any], None]] = self._words()
+        self.ways: dict[str, int] = dict.fromkeys(WAYS, 0)
+
+    def _words(self) -> dict[type, Callable[[Frame, Any], None]]:
+        tree = self._tree
+        return {
+            Copy: self._copied,
+            Down: tree.came_down,
+            Up: lambda frame, word: tree.came_up(frame.sender, word),
+            Working: lambda frame, word: tree.working(frame.sender, word),
+            Missing: lambda frame, word: tree.missing(frame.sender, word),
+            Failed: lambda frame, word: tree.failed(word),
+            Submit: tree.submitted,
+            Taken: lambda frame, word: tree.taken(word),
+            Asked: lambda frame, word: tree.asked(frame.sender, word),
+            Holding: lambda frame, word: tree.holds(frame.sender, word),
+            Closed: lambda frame, word: tree.closed(frame.sender, word),
+            Done: lambda frame, word: tree.told_done(word),
+            DonePlease: lambda frame, word: tree.done_please(frame.sender, word),
+        }
+
+    # Frames
+
+    def down(self, frame: Frame) -> None:
+        if frame.to != ALL:
+            self.pass_down(frame)
+            return
+        listed = self._lists.of(frame.group)
+        if listed is None or self._by == "multicast":
+            self.ways["multicast"] += 1
+            self.pass_down(frame)
+            return
+        self.ways[self._by] += 1
+        if self._by == "unicast":
+            self._one_by_one(frame, listed)
+        else:
+            self._by_tree(frame, listed, self._shapes[self._by])
+
+    def _one_by_one(self, frame: Frame, listed: Listed) -> None:
+        frame.headers.append(Copy())
+        for member in listed.members:
+            if member != self.node.me:
+                copy = frame.copy()
+                copy.to = member
+                self.pass_down(copy)
+
+    def _copied(self, frame: Frame, word: Copy) -> None:
+        frame.headers.pop()
+        frame.to = ALL
+        self.pass_up(frame)
+
+    def _by_tree(self, frame: Frame, listed: Listed, shape: int) -> None:
+        """A member is the proxy of what it sends, unless the first of the list is everybody's; who is no member asks
+        one of them."""
+        me = self.node.me
+        if me not in listed.places:
+            self._tree.submit(frame, listed, shape, self.ports.random.randrange(len(listed)))
+            return
+        proxy = self._tree.first_living(listed) if self._first else listed.places[me]
+        if listed.members[proxy] == me:
+            self._tree.spread(frame, listed, shape)
+        else:
+            self._tree.submit(frame, listed, shape, proxy)
+
+    def up(self, frame: Frame) -> None:
+        header = frame.headers[-1] if frame.headers else None
+        handler = self._handlers.get(type(header))
+        if handler is None:
+            self.pass_up(frame)
+        else:
+            self._tree.heard(frame.sender)
+            handler(frame, header)
+
+    def settle(self) -> None:
+        self._tree.settle()
+
+    # Lists and the dead
+
+    def event_down(self, event: Event) -> None:
+        if isinstance(event, Install):
+            self._tree.reset()
+            self._lists.install(event.stamp, {CONTROL: event.members, **event.groups})
+            self._try_early()
+        elif isinstance(event, Receivers):
+            self._lists.change(event.group, event.members)
+            self._try_early()
+        self.tell_down(event)
+
+    def _try_early(self) -> None:
+        for frame in self._lists.take_early():
+            self.up(frame)
+
+    def event_up(self, event: Event) -> None:
+        if isinstance(event, Suspected):
+            self._tree.suspected(event.member)
+        elif isinstance(event, Unsuspected | Gone):
+            self._tree.unsuspected(event.member)
+        self.tell_up(event)
+
+    def stats(self) -> dict[str, Any]:
+        return {"by": self._by, **self.ways, **self._tree.stats()}
+
+    def validate(self) -> None:
+        self._lists.validate()
+        self._tree.validate()

@@ -1,0 +1,198 @@
+"""What a member knows of one proxy's messages on one list: who was given what, who has it, what can be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...core.frame import Frame
+from .lists import Listed
+
+ROOT = 0
+"""In place of a parent: nobody gave us this task but ourselves."""
+
+Range = tuple[int, int]
+"""A sub-list: the index of its first member, and how many there are."""
+
+StreamKey = tuple[int, int, int]
+"""List, index of the proxy, and the proxy's number of the stream."""
+
+
+class Task:
+    """A sub-list that this member answers for, and those in it that have not answered yet."""
+
+    __slots__ = ("due_at", "parent", "scope", "shape", "since", "skipped", "tries", "waiting")
+
+    def __init__(self, parent: int, scope: Range, shape: int, now: float) -> None:
+        self.parent = parent
+        self.scope = scope
+        self.shape = shape
+        self.since = now
+        self.due_at = 0.0
+        self.tries = 0
+        self.waiting: dict[int, Range] = {}
+        """By the index of a child: the part of the sub-list that it answers for."""
+        self.skipped: set[int] = set()
+        """Who could not be reached, as far as this member and its children know."""
+
+
+class Record:
+    """One message that is here, kept until everybody has it."""
+
+    __slots__ = ("frame", "origin", "submission", "tasks")
+
+    def __init__(self, frame: Frame, origin: int, submission: int) -> None:
+        self.frame = frame
+        self.origin = origin
+        self.submission = submission
+        self.tasks: dict[tuple[int, Range], Task] = {}
+
+
+class Stream:
+    """The messages of one proxy on one list. They are numbered without gaps and passed up in that order."""
+
+    __slots__ = (
+        "asked",
+        "asked_at",
+        "by",
+        "closed",
+        "complete",
+        "done",
+        "end",
+        "heard_at",
+        "key",
+        "last_shape",
+        "listed",
+        "next",
+        "orphan",
+        "parent",
+        "records",
+        "told_done",
+    )
+
+    def __init__(self, key: StreamKey, listed: Listed, now: float) -> None:
+        self.key = key
+        self.listed = listed
+        self.records: dict[int, Record] = {}
+        self.next = 0
+        """Everything before it was passed up. Of the proxy itself: everything before it was sent."""
+        self.done = 0
+        """Everything before it is everywhere, and forgotten."""
+        self.complete: set[int] = set()
+        """At the proxy: what is everywhere although something before it is not."""
+        self.told_done = 0
+        self.parent = 0
+        """Who gave us the latest message."""
+        self.heard_at = now
+        self.last_shape = 1
+        self.asked = 0
+        self.asked_at = 0.0
+        self.by = key[1]
+        """The proxy, or the heir to which this member has told what it holds: messages that somebody else sets on
+        their way after that are not taken any more."""
+        self.orphan = False
+        """Its proxy is taken for dead, and its heir has not settled it yet."""
+        self.closed = False
+        self.end = 0
+
+    @property
+    def proxy(self) -> int:
+        """The member that numbers its messages."""
+        return self.listed.members[self.key[1]]
+
+    def missing(self) -> list[int]:
+        """Numbers that must have been sent, because later ones were, and are not here."""
+        last = max(self.records, default=self.next - 1)
+        return [number for number in range(self.next, last) if number not in self.records]
+
+    def ahead(self) -> list[int]:
+        return sorted(number for number in self.records if number >= self.next)
+
+    def waiting(self) -> Iterator[tuple[int, Record, Task]]:
+        """Every task that somebody has not answered; a list, because answering changes it."""
+        return iter(
+            [
+                (number, record, task)
+                for number, record in self.records.items()
+                for task in record.tasks.values()
+                if task.waiting
+            ]
+        )
+
+    def forget(self, done: int) -> bool:
+        """Everybody has what is before ``done``. True if something there never came here: somebody took this member
+        for dead, and who needs the messages must get them another way."""
+        if done <= self.done:
+            return False
+        for number in [number for number in self.records if number < done]:
+            del self.records[number]
+        self.complete = {number for number in self.complete if number >= done}
+        self.done = done
+        jumped = self.next < done
+        self.next = max(self.next, done)
+        return jumped
+
+    def completed(self, number: int) -> bool:
+        """At the proxy: everybody has this message. True if that moved ``done``."""
+        self.complete.add(number)
+        done = self.done
+        while done in self.complete:
+            done += 1
+        if done == self.done:
+            return False
+        self.forget(done)
+        return True
+
+    def close(self, end: int) -> None:
+        self.closed = True
+        self.orphan = False
+        self.end = end
+        self.records.clear()
+        self.complete.clear()
+
+    def validate(self) -> None:
+        assert all(number >= self.done for number in self.records)
+        assert self.next >= self.done or self.closed
+        assert not (self.closed and self.records)
+        for record in self.records.values():
+            for (parent, scope), task in record.tasks.items():
+                assert (parent, scope) == (task.parent, task.scope)
+                assert not task.skipped & task.waiting.keys()
+
+
+class Submission:
+    """A frame that this member handed to a proxy, until it is known that everybody has it."""
+
+    __slots__ = ("due_at", "frame", "listed", "proxy", "tries")
+
+    def __init__(self, frame: Frame, listed: Listed, proxy: int) -> None:
+        self.frame = frame
+        self.listed = listed
+        self.proxy = proxy
+        self.tries = 0
+        self.due_at = 0.0
+
+
+class Seen:
+    """Which submissions of one origin were passed up: a message may come by two proxies if the first one failed."""
+
+    __slots__ = ("above", "floor")
+
+    def __init__(self) -> None:
+        self.floor = 1
+        self.above: set[int] = set()
+
+    def first_time(self, number: int) -> bool:
+        if number < self.floor or number in self.above:
+            return False
+        self.above.add(number)
+        while self.floor in self.above:
+            self.above.remove(self.floor)
+            self.floor += 1
+        if len(self.above) > SEEN_MAX:
+            self.floor = min(self.above) + 1
+            self.above = {other for other in self.above if other >= self.floor}
+        return True
+
+
+SEEN_MAX = 4_096
+"""Submissions of one origin between the first that never came and the last that did."""

@@ -1,0 +1,156 @@
+"""The words of spreading on the wire. Members are named by their index in the list along which the message goes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ...core.frame import Header, Number, Position
+from ...core.tree import SHAPE_MAX
+
+LIST_MEMBERS_MAX = 10_000
+NUMBERS_PER_WORD_MAX = 512
+HAVES_PER_WORD_MAX = 512
+
+Index = Annotated[int, msgspec.Meta(ge=0, lt=LIST_MEMBERS_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=LIST_MEMBERS_MAX)]
+Indices = Annotated[list[Index], msgspec.Meta(max_length=LIST_MEMBERS_MAX)]
+Shape = Annotated[int, msgspec.Meta(ge=0, le=SHAPE_MAX)]
+Numbers = Annotated[list[Position], msgspec.Meta(max_length=NUMBERS_PER_WORD_MAX)]
+
+
+class Copy(Header, tag=70):
+    """On a frame for everybody that goes to each of them by itself."""
+
+
+class Down(Header, tag=71):
+    """On a frame for everybody that goes down a tree: which message it is, and whom the addressee passes it on to."""
+
+    along: Number
+    proxy: Index
+    stream: Number
+    number: Position
+    origin: Number
+    """The member that the frame is from."""
+    submission: Number
+    """The number under which the origin handed it to a proxy; 0 if it is its own proxy."""
+    first: Index
+    count: Count
+    """The addressee's own sub-list; 0 says that it is a leaf."""
+    shape: Shape
+    by: Index
+    """Who sees to it that everybody gets the message: the proxy, or its heir."""
+    done: Position
+    """The permission to forget: every member has what is before this number."""
+    without: Indices
+    """Members that the sender takes for dead, in the addressee's sub-list."""
+
+
+class Have(msgspec.Struct, array_like=True):
+    """Everybody in a sub-list has so many messages of a stream, but for those that could not be reached."""
+
+    along: Number
+    proxy: Index
+    stream: Number
+    number: Position
+    messages: Count
+    first: Index
+    count: Count
+    skipped: Indices
+
+
+class Up(Header, tag=72):
+    """Acknowledgements, each summed over a sub-list, to who gave it."""
+
+    haves: Annotated[list[Have], msgspec.Meta(max_length=HAVES_PER_WORD_MAX)]
+
+
+class Working(Header, tag=73):
+    """Set your timer for these messages anew: a part of my sub-list is being recovered."""
+
+    along: Number
+    proxy: Index
+    stream: Number
+    numbers: Numbers
+
+
+class Missing(Header, tag=74):
+    """Messages that the sender of this knows of and does not have."""
+
+    along: Number
+    proxy: Index
+    stream: Number
+    numbers: Numbers
+
+
+class Failed(Header, tag=75):
+    """To a proxy: this member does not answer; leave it out."""
+
+    along: Number
+    member: Index
+
+
+class Submit(Header, tag=76):
+    """On a frame that a proxy is asked to spread."""
+
+    along: Number
+    number: Position
+    shape: Shape
+
+
+class Taken(Header, tag=77):
+    """Every member has what was submitted under this number."""
+
+    along: Number
+    number: Position
+
+
+class Asked(Header, tag=78):
+    """From the heir of a dead proxy: what do you hold of its stream?"""
+
+    along: Number
+    proxy: Index
+    stream: Number
+
+
+class Holding(Header, tag=79):
+    """To the heir: what the sender has, without a gap up to ``next`` and some messages after it. What is before
+    ``done`` everybody has. If it has closed the stream already, ``next`` is where."""
+
+    along: Number
+    proxy: Index
+    stream: Number
+    done: Position
+    next: Position
+    ahead: Numbers
+    closed: bool
+
+
+class Closed(Header, tag=80):
+    """From the heir: everybody has everything before ``end``, and nobody will get anything after it."""
+
+    along: Number
+    proxy: Index
+    stream: Number
+    end: Position
+
+
+class Done(Header, tag=81):
+    """The permission to forget by itself, when no next message comes to carry it."""
+
+    along: Number
+    proxy: Index
+    stream: Number
+    done: Position
+    first: Index
+    count: Count
+    shape: Shape
+
+
+class DonePlease(Header, tag=82):
+    """To the proxy: I still hold messages of this stream; does anybody need them?"""
+
+    along: Number
+    proxy: Index
+    stream: Number
