@@ -20,11 +20,11 @@ Shape = Annotated[int, msgspec.Meta(ge=0, le=SHAPE_MAX)]
 Numbers = Annotated[list[Position], msgspec.Meta(max_length=NUMBERS_PER_WORD_MAX)]
 
 
-class Copy(Header, tag=70):
+class Copy(Header, tag=100):
     """On a frame for everybody that goes to each of them by itself."""
 
 
-class Down(Header, tag=71):
+class Down(Header, tag=101):
     """On a frame for everybody that goes down a tree: which message it is, and whom the addressee passes it on to."""
 
     along: Number
@@ -60,13 +60,13 @@ class Have(msgspec.Struct, array_like=True):
     skipped: Indices
 
 
-class Up(Header, tag=72):
+class Up(Header, tag=102):
     """Acknowledgements, each summed over a sub-list, to who gave it."""
 
     haves: Annotated[list[Have], msgspec.Meta(max_length=HAVES_PER_WORD_MAX)]
 
 
-class Working(Header, tag=73):
+class Working(Header, tag=103):
     """Set your timer for these messages anew: a part of my sub-list is being recovered."""
 
     along: Number
@@ -75,7 +75,7 @@ class Working(Header, tag=73):
     numbers: Numbers
 
 
-class Missing(Header, tag=74):
+class Missing(Header, tag=104):
     """Messages that the sender of this knows of and does not have."""
 
     along: Number
@@ -84,14 +84,14 @@ class Missing(Header, tag=74):
     numbers: Numbers
 
 
-class Failed(Header, tag=75):
+class Failed(Header, tag=105):
     """To a proxy: this member does not answer; leave it out."""
 
     along: Number
     member: Index
 
 
-class Submit(Header, tag=76):
+class Submit(Header, tag=106):
     """On a frame that a proxy is asked to spread."""
 
     along: Number
@@ -99,14 +99,14 @@ class Submit(Header, tag=76):
     shape: Shape
 
 
-class Taken(Header, tag=77):
+class Taken(Header, tag=107):
     """Every member has what was submitted under this number."""
 
     along: Number
     number: Position
 
 
-class Asked(Header, tag=78):
+class Asked(Header, tag=108):
     """From the heir of a dead proxy: what do you hold of its stream?"""
 
     along: Number
@@ -114,7 +114,7 @@ class Asked(Header, tag=78):
     stream: Number
 
 
-class Holding(Header, tag=79):
+class Holding(Header, tag=109):
     """To the heir: what the sender has, without a gap up to ``next`` and some messages after it. What is before
     ``done`` everybody has. If it has closed the stream already, ``next`` is where."""
 
@@ -127,7 +127,7 @@ class Holding(Header, tag=79):
     closed: bool
 
 
-class Closed(Header, tag=80):
+class Closed(Header, tag=110):
     """From the heir: everybody has everything before ``end``, and nobody will get anything after it."""
 
     along: Number
@@ -136,7 +136,7 @@ class Closed(Header, tag=80):
     end: Position
 
 
-class Done(Header, tag=81):
+class Done(Header, tag=111):
     """The permission to forget by itself, when no next message comes to carry it."""
 
     along: Number
@@ -148,7 +148,7 @@ class Done(Header, tag=81):
     shape: Shape
 
 
-class DonePlease(Header, tag=82):
+class DonePlease(Header, tag=112):
     """To the proxy: I still hold messages of this stream; does anybody need them?"""
 
     along: Number
