@@ -35,16 +35,10 @@ def scenario(name: str) -> Scenario:
     """The scenario of that name, or a sentence that lists those there are. ``module:NAME`` is one of your own."""
     if ":" in name:
         return _of_a_module(name)
-<<<<<<< HEAD
-    from . import asks, disk, flood, groups
+    from . import asks, disk, flood, groups, spread, spread_views
 
-    known = {found.name: found for found in (flood.FLOOD, disk.DISK, groups.GROUPS, asks.ASKS)}
-=======
-    from . import disk, flood, groups, spread, spread_views
-
-    shipped = (flood.FLOOD, disk.DISK, groups.GROUPS, spread.SPREAD, spread_views.SPREAD_VIEWS)
+    shipped = (flood.FLOOD, disk.DISK, groups.GROUPS, asks.ASKS, spread.SPREAD, spread_views.SPREAD_VIEWS)
     known = {found.name: found for found in shipped}
->>>>>>> 45f2dc0 (Spread: one by one, the doubling tree with its recoveries, the pipelined tree; campaigns and mutants)
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())
         raise BadInput(f"there is no scenario {name!r}: use {listed}; or module:NAME for one of your own")
