@@ -121,7 +121,7 @@ class Lost(Reliable):
 
 FOUND = {
     Hurried: (1, "delivered"),
-    Deaf: (1, "never delivered"),
+    Deaf: (1, "never"),
     Frivolous: (112, "left view"),
     Absent: (3, "left view"),
     Double: (0, "after view"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pluribus.core.frame import Frame
+from pluribus.core.ids import number_of
 from pluribus.group.pieces import Pieces, piece_of
 from pluribus.sim.checkers import Checker
 from pluribus.sim.history import Happening, History
@@ -17,12 +18,13 @@ from pluribus.sim.world import World
 from pluribus.stack.events import Event, Members
 
 ABOVE = groups.VIEWS.partition("detector")[2]
+NUMBERS = {number_of(name) for name in groups.NAMES}
 SHORT_PATH = "fragment(path_bytes=620)"
 
 
 class Player(groups.Player):
     def _observe(self, what: Frame | Event) -> None:
-        if isinstance(what, Members) and what.group in self._names:
+        if isinstance(what, Members) and what.group in NUMBERS:
             pieces, members = self._pieces_of(what.group)
             joined = any(member not in members for member in what.members)
             pieces.keep_only(what.members, joined=joined)

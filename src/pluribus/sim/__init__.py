@@ -5,7 +5,8 @@ from . import checkers
 from .chaos import torment
 from .history import Happening, History
 from .network import Link
+from .observer import Observer
 from .scenarios import Scenario
 from .world import World, run, world
 
-__all__ = ["Happening", "History", "Link", "Scenario", "World", "checkers", "run", "torment", "world"]
+__all__ = ["Happening", "History", "Link", "Observer", "Scenario", "World", "checkers", "run", "torment", "world"]

@@ -6,15 +6,15 @@ import asyncio
 from contextlib import suppress
 
 from ...core.errors import Excluded, PluribusError, Violation
-from ...core.frame import Frame, Parents
-from ...core.ids import MessageId, number_of
+from ...core.frame import Frame
+from ...core.ids import MessageId
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
-from ...stack.events import Dropped, Event, Members, ViewChanged
-from ...wire.bodies import decode_bodies
+from ...stack.events import Event
 from ..chaos import torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
+from ..observer import Observer
 from ..orders import among, causal, semantic
 from ..totals import excluded, reported, safe, total
 from ..views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
@@ -41,39 +41,17 @@ class Player:
         self.groups: dict[str, Group] = {}
         self.calm = False
         self._count = 0
-        self._names = {number_of(name): name for name in NAMES}
+        self.observer = Observer(bus, NAMES, lambda: world.now, self._add)
         bus._dispatch.observe = self._observe
         self.task = asyncio.create_task(self._live())
 
     def _observe(self, what: Frame | Event) -> None:
-        """Everything that comes up, as it comes: what an application would see if it never waited."""
-        now, me = self.world.now, self.bus.me
-        if isinstance(what, Frame):
-            name = self._names.get(what.group)
-            if name is None:
-                return
-            bodies = decode_bodies(what.kind, what.bodies, what.count)
-            answers = next((header for header in what.headers if isinstance(header, Parents)), Parents([]))
-            for place, body in enumerate(bodies):
-                number = (what.sender, what.first + place)
-                parent, orphan = answers.of[place] if answers.of else None, place in answers.orphans
-                delivered = Happening(now, me, "deliver", name, number, body, parent=parent, orphan=orphan)
-                self.history.add(delivered)
-                self.world.note("deliver", self.bus.name, body)
-        elif isinstance(what, Members):
-            name = self._names.get(what.group)
-            if name is not None:
-                shown = Happening(now, me, "view", name, members=what.members, promises=what.promises)
-                self.history.add(shown)
-        elif isinstance(what, ViewChanged):
-            chain = (what.lineage, what.epoch)
-            view = (what.number, what.leader)
-            self.history.add(Happening(now, me, "bus", "", view, members=what.members, chain=chain))
-            if what.excluded:
-                self.history.add(Happening(now, me, "excluded", "", view))
-        elif isinstance(what, Dropped):
-            for dropped in what.ids:
-                self.history.add(Happening(now, me, "uncertain", self._names[what.group], dropped))
+        self.observer.see(what)
+
+    def _add(self, happening: Happening) -> None:
+        self.history.add(happening)
+        if happening.what == "deliver":
+            self.world.note("deliver", self.bus.name, happening.body)
 
     async def _live(self) -> None:
         random = self.world.random

@@ -1,0 +1,66 @@
+"""An observer of one member: what comes up to its groups, as it comes, written down for checkers.
+
+It sees what an application would see that never waits, and sees it between two views exactly where it belongs. Worlds
+use it, and so can real processes: what they write down is a history too, and the same checkers read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..core.frame import Frame, Parents
+from ..core.ids import number_of
+from ..runtime.bus import Bus
+from ..stack.events import Dropped, Event, Members, ViewChanged
+from ..wire.bodies import decode_bodies
+from .history import Happening
+
+
+class Observer:
+    """Watches the named groups of a bus, and its views. ``add`` is told of everything that happens."""
+
+    def __init__(
+        self, bus: Bus, groups: Iterable[str], now: Callable[[], float], add: Callable[[Happening], None]
+    ) -> None:
+        self._me = int(bus.me)
+        self._names = {number_of(name): name for name in groups}
+        self._now = now
+        self._add = add
+        bus._dispatch.observe = self.see
+
+    def see(self, what: Frame | Event) -> None:
+        match what:
+            case Frame():
+                self._delivered(what)
+            case Members(group, members, promises=promises) if group in self._names:
+                self._add(
+                    Happening(
+                        self._now(), self._me, "view", self._names[group], (0, 0), b"", members, promises=promises
+                    )
+                )
+            case ViewChanged():
+                self._entered(what)
+            case Dropped(group, ids) if group in self._names:
+                for dropped in ids:
+                    self._add(Happening(self._now(), self._me, "uncertain", self._names[group], dropped))
+            case _:
+                pass
+
+    def _delivered(self, frame: Frame) -> None:
+        name = self._names.get(frame.group)
+        if name is None:
+            return
+        bodies = decode_bodies(frame.kind, frame.bodies, frame.count)
+        answers = next((header for header in frame.headers if isinstance(header, Parents)), Parents([]))
+        for place, body in enumerate(bodies):
+            parent, orphan = answers.of[place] if answers.of else None, place in answers.orphans
+            number = (frame.sender, frame.first + place)
+            delivered = Happening(self._now(), self._me, "deliver", name, number, body, parent=parent, orphan=orphan)
+            self._add(delivered)
+
+    def _entered(self, view: ViewChanged) -> None:
+        number = (view.number, view.leader)
+        chain = (view.lineage, view.epoch)
+        self._add(Happening(self._now(), self._me, "bus", "", number, members=view.members, chain=chain))
+        if view.excluded:
+            self._add(Happening(self._now(), self._me, "excluded", "", number))
