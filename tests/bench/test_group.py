@@ -7,7 +7,7 @@ from pluribus.bench import namespaces
 from pluribus.bench.exchange import ALL, Case, Measured, Tick, body_of, exchange
 from pluribus.bench.group import SHARES, run
 from pluribus.cli import programs
-from pluribus.core.errors import Unavailable
+from pluribus.core.errors import BadInput, Unavailable
 
 
 def test_one_case_stands_beside_the_limit():
@@ -76,3 +76,14 @@ def test_without_the_right_to_make_namespaces_one_sentence_says_so(monkeypatch: 
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(Unavailable, match="install iproute2"), namespaces.pair():
         pass
+
+
+def test_a_sweep_is_a_curve(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pluribus.bench.group.exchange", lambda case: Measured(1_000.0 / case.members, 1.0, 2.0))
+    found = run(quick=True, sweep="members", senders="all")
+    (curve,) = found["curves"]
+    assert (curve["curve"], curve["x"], curve["unit"]) == ("fifo, all send", "members", "messages/s")
+    assert curve["points"][:3] == [[2.0, 500.0], [3.0, 333.333], [4.0, 250.0]]
+    assert len(found["results"]) == 3 * len(curve["points"])
+    with pytest.raises(BadInput, match="use members or size"):
+        run(quick=True, sweep="colour")

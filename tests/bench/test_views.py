@@ -6,8 +6,9 @@ import pytest
 
 from pluribus.bench import views
 from pluribus.bench.crew import Seen, crew
+from pluribus.bench.report import result
 from pluribus.bench.views import changes, rest, run, start
-from pluribus.core.errors import PluribusError
+from pluribus.core.errors import BadInput, PluribusError
 
 
 def quiet(text: str) -> None: ...
@@ -82,3 +83,14 @@ def test_the_bench_has_every_part(monkeypatch: pytest.MonkeyPatch):
     found = run(members=7)
     assert (found["bench"], found["results"], found["goals"]) == ("views", [], [])
     assert parts == [("changes", (7, 6)), ("start", (30, 3)), ("rest", (7, 20.0))]
+
+
+def test_a_sweep_is_a_curve(monkeypatch: pytest.MonkeyPatch):
+    def pretend(members: int, rounds: int, progress: object, rate: int) -> object:
+        return [result("join: senders blocked, p95", "ms", [members * 2.0]), result("sent", "messages/s", [rate])], []
+
+    monkeypatch.setattr(views, "changes", pretend)
+    (curve,) = run(sweep="members")["curves"]
+    assert curve["points"] == [[members, members * 2] for members in views.SWEEP]
+    with pytest.raises(BadInput, match="use members"):
+        run(sweep="size")

@@ -14,13 +14,15 @@ from typing import Any
 
 import msgspec
 
+from ..core.errors import BadInput
 from . import namespaces, versus
 from .engines import COUNTS, SIZES, batched, free_port
 from .exchange import ALL, ONE, SECONDS, Case, Measured, Place, exchange
-from .report import Goal, Result, at_least, report, result
+from .report import Curve, Goal, Result, at_least, report, result
 
 EVERY_ORDER = "all"
 NAMESPACES = "namespaces"
+SWEEPS = {"members": (2, 3, 4, 6, 8, 12), "size": (10, 100, 1_024, 4_096, 16_384, 50_000)}
 ORDERS = ("causal", "total", "safe", "semantic")
 SHARES = {"causal": 0.8, "total": 0.5, "safe": 0.3, "encrypted": 0.7}
 """Of FIFO's rate, at least."""
@@ -39,6 +41,7 @@ def run(
     typed: bool = False,
     network: str = "",
     peers: str = "",
+    sweep: str = "",
     progress: Progress = lambda text: None,
     **_: Any,
 ) -> dict[str, Any]:
@@ -47,6 +50,8 @@ def run(
         return versus.run(peers, quick=quick, progress=progress)
     runs, seconds = (1, 0.3) if quick else (3, SECONDS)
     case = Case("fifo" if order == EVERY_ORDER else order, size, members, senders, sealed, typed, seconds)
+    if sweep:
+        return swept(case, sweep, runs, progress)
     if order == EVERY_ORDER:
         return every_order(case, runs, progress)
     with _places(case, network) as (places, where):
@@ -97,6 +102,21 @@ def every_order(case: Case, runs: int, progress: Progress) -> dict[str, Any]:
                 what = f"{name}, {fifo.members} members, {'all send' if senders == ALL else 'one sends'}: share of fifo"
                 goals.append(at_least(what, statistics.median(shares[name]), SHARES[name]))
     return report("group", results, goals)
+
+
+def swept(case: Case, what: str, runs: int, progress: Progress) -> dict[str, Any]:
+    """The same case with more and more members, or larger and larger messages."""
+    if what not in SWEEPS:
+        raise BadInput(f"--sweep {what} is nothing that groups grow by: use {' or '.join(SWEEPS)}")
+    results: list[Result] = []
+    points: list[list[float]] = []
+    for value in SWEEPS[what]:
+        one = msgspec.structs.replace(case, **{what: value})
+        progress(f"{one}, {runs} runs")
+        results += _rows(str(one), [exchange(one) for _ in range(runs)])
+        points.append([float(value), results[-3].value])
+    curve = Curve(f"{case.order}, {'all send' if case.senders == ALL else 'one sends'}", what, "messages/s", points)
+    return report("group", results, [], [curve])
 
 
 def _rows(case: str, found: list[Measured]) -> list[Result]:

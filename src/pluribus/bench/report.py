@@ -30,6 +30,15 @@ class Goal(msgspec.Struct):
     met: bool
 
 
+class Curve(msgspec.Struct):
+    """How a value grows with a size: what ``--plot`` draws."""
+
+    curve: str
+    x: str
+    unit: str
+    points: list[list[float]]
+
+
 def result(case: str, unit: str, values: Sequence[float]) -> Result:
     return Result(
         case, round(statistics.median(values), 3), unit, round(min(values), 3), round(max(values), 3), len(values)
@@ -44,7 +53,9 @@ def at_most(goal: str, measured: float, wanted: float) -> Goal:
     return Goal(goal, round(measured, 3), wanted, measured <= wanted)
 
 
-def report(name: str, results: Sequence[Result], goals: Sequence[Goal]) -> dict[str, Any]:
+def report(name: str, results: Sequence[Result], goals: Sequence[Goal], curves: Sequence[Curve] = ()) -> dict[str, Any]:
+    """One object, as every bench prints it last; with ``curves`` if something was swept."""
+    swept = {"curves": [msgspec.to_builtins(row) for row in curves]} if curves else {}
     return {
         "bench": name,
         "environment": {
@@ -56,4 +67,5 @@ def report(name: str, results: Sequence[Result], goals: Sequence[Goal]) -> dict[
         },
         "results": [msgspec.to_builtins(row) for row in results],
         "goals": [msgspec.to_builtins(row) for row in goals],
+        **swept,
     }

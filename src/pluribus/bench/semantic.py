@@ -19,7 +19,7 @@ from ..engines.inproc import InprocEngine
 from ..layers.semantic import Semantic
 from ..stack.events import Members, ViewChanged
 from ..stack.layer import Node
-from .report import Goal, Result, at_most, report, result
+from .report import Curve, Goal, Result, at_most, report, result
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 CHUNK = 10_000
@@ -36,6 +36,7 @@ def run(*, quick: bool = False, progress: Callable[[str], None] = lambda text: N
     sizes = SIZES[:3] if quick else SIZES
     results: list[Result] = []
     goals: list[Goal] = []
+    curves: list[Curve] = []
     for name, make in CASES.items():
         costs = []
         for size in sizes:
@@ -45,9 +46,11 @@ def run(*, quick: bool = False, progress: Callable[[str], None] = lambda text: N
                 result(f"{name}, {size:,} messages", "ns/message", [cost_ns(make, size) for _ in range(repeats)])
             )
         results += costs
+        points = [[float(size), cost.value] for size, cost in zip(sizes, costs, strict=True)]
+        curves.append(Curve(name, "messages", "ns/message", points))
         ratio = costs[-1].value / costs[0].value
         goals.append(at_most(f"{name}: a message among {sizes[-1]:,} costs so many of one among 1,000", ratio, 2.0))
-    return report("semantic", results, goals)
+    return report("semantic", results, goals, curves)
 
 
 def cost_ns(make: Make, size: int) -> float:

@@ -17,13 +17,17 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+import msgspec
+
+from ..core.errors import BadInput
 from .crew import Crew, Member, crew
 from .engines import free_port, percentile
-from .report import Goal, Result, at_most, report, result
+from .report import Curve, Goal, Result, at_most, report, result
 
 RATE = 1_000
 """Messages a second of each member."""
 START_MEMBERS = 30
+SWEEP = (3, 6, 10, 15, 20)
 SETTLE_S = 1.0
 IDLE_S = 20.0
 BLOCKED_S, CRASH_S, START_S, IDLE_SHARE = 0.050, 2.0, 5.0, 0.01
@@ -35,9 +39,12 @@ def run(
     *,
     quick: bool = False,
     members: int = 10,
+    sweep: str = "",
     progress: Progress = lambda text: None,
     **_: Any,
 ) -> dict[str, Any]:
+    if sweep:
+        return swept(sweep, 1 if quick else 2, progress)
     rounds, idle_s, many = (1, 2.0, members) if quick else (6, IDLE_S, START_MEMBERS)
     parts: list[Part] = [
         changes(members, rounds, progress),
@@ -52,12 +59,26 @@ def run(
 Part = tuple[list[Result], list[Goal]]
 
 
-def changes(members: int, rounds: int, progress: Progress) -> Part:
+def swept(what: str, rounds: int, progress: Progress) -> dict[str, Any]:
+    """What a change costs with more and more members, who send less and less, together always the same."""
+    if what != "members":
+        raise BadInput(f"--sweep {what} is nothing that views grow by: use members")
+    results: list[Result] = []
+    blocked: list[list[float]] = []
+    for members in SWEEP:
+        rows, _ = changes(members, rounds, progress, RATE * SWEEP[0] // members)
+        every = [row for row in rows if row.case.endswith("blocked, p95")]
+        results += [msgspec.structs.replace(row, case=f"{members} members, {row.case}") for row in rows]
+        blocked.append([float(members), max(row.value for row in every)])
+    return report("views", results, [], [Curve("senders blocked, p95", "members", "ms", blocked)])
+
+
+def changes(members: int, rounds: int, progress: Progress, rate: int = RATE) -> Part:
     """Joins, and as many leaves and crashes; every other time it is the eldest who goes."""
     blocked: dict[str, list[float]] = {"join": [], "leave": [], "crash": []}
     took: dict[str, list[float]] = {"join": [], "leave": [], "crash": []}
     waits: list[float] = []
-    with crew(_url(), RATE) as team:
+    with crew(_url(), rate) as team:
         _gather(team, members)
         rates = _rates(team)
         for number in range(rounds * 2):

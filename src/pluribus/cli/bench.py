@@ -30,13 +30,14 @@ def command(
     typed: Annotated[bool, typer.Option("--typed", help="group: bodies are structs instead of bytes.")] = False,
     network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
     peers: Annotated[str, typer.Option(help="group: compare with these, as zmq or zmq-tcp,zenoh.")] = "",
+    sweep: Annotated[str, typer.Option(help="group: members or size; views: members: the same for more of it.")] = "",
     json: JsonFlag = False,
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
     measure = bench(name)
     wanted: dict[str, Any] = {"quick": quick, "frames": frames, "seed": seed, "order": order, "size": size}
     wanted |= {"members": members} if members is not None else {}
-    wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network, "peers": peers}
+    wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network, "peers": peers, "sweep": sweep}
     for option, choices in CHOICES.items():
         if wanted[option] not in choices:
             raise BadInput(f"--{option} {wanted[option]} is none of {', '.join(choices)}: choose one of them")
