@@ -34,7 +34,14 @@ class Kind(NamedTuple):
         return f"{self.url}{'&' if '?' in self.url else '?'}{option}"
 
 
-DATAGRAM_OPTIONS = {"": "", "-plain": "?driver=plain", "-short": "?path=1472"}
+DATAGRAM_OPTIONS = {
+    "": "",
+    "-plain": "?driver=plain",
+    "-short": "?path=1472",
+    "-trains": "?packet=1472",
+    "-trains-plain": "?packet=1472&driver=plain",
+    "-trains-tiny": "?packet=576",
+}
 KINDS = [
     "inproc",
     *(f"udp{variant}" for variant in DATAGRAM_OPTIONS),

@@ -36,7 +36,7 @@ def throw(datagrams: Sequence[bytes], *targets: tuple[str, int]) -> None:
                 sock.sendto(datagram, target)
 
 
-@pytest.mark.parametrize("options", ["", "?driver=plain", "?path=1472"])
+@pytest.mark.parametrize("options", ["", "?driver=plain", "?path=1472", "?packet=1472"])
 def test_udp_passes_up_whatever_comes(options: str, run: Run[None]) -> None:
     """A datagram socket has no strangers: telling frames from garbage is the codec's work."""
 
@@ -50,7 +50,7 @@ def test_udp_passes_up_whatever_comes(options: str, run: Run[None]) -> None:
     run(work())
 
 
-@pytest.mark.parametrize("options", ["", "?driver=plain", "?path=1472"])
+@pytest.mark.parametrize("options", ["", "?driver=plain", "?path=1472", "?packet=1472"])
 def test_multicast_passes_up_whatever_comes(options: str, run: Run[None]) -> None:
     async def work() -> None:
         async with ends(f"multicast://strangers-{free_port()}{options}", 2) as (one, other):

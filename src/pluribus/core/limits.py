@@ -51,6 +51,11 @@ ENGINE_QUEUE_BYTES_MAX = 8 << 20
 SOCKET_BUFFER_BYTES = 8 << 20
 """What is asked of the kernel; what it grants is in the engine's statistics."""
 DATAGRAMS_PER_WAKE_MAX = 32
+TRAINS_MAX = 64
+"""Long datagrams of which some segments are there, of all senders; and the bytes that they hold."""
+TRAIN_BYTES_MAX = 4 << 20
+TRAIN_SEGMENTS_MAX = 256
+"""A datagram of 60,000 bytes in the shortest packets that a path may have."""
 TCP_CONNECTIONS_MAX = 4_096
 SEGMENTS_MAX = 60
 """Datagrams in one segmented send; the kernel's bound is 64 (UDP_MAX_SEGMENTS) on older kernels."""

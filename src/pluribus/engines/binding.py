@@ -83,14 +83,25 @@ def bind_option(options: dict[str, str], url: BusUrl) -> Address | None:
     return parse_address(text, url.text) if text is not None else None
 
 
-def path_option(options: dict[str, str], url: BusUrl, host: str) -> int:
-    """``path=`` in bytes; unknown paths are taken for an Ethernet, the loopback interface carries whole datagrams."""
-    text = options.pop("path", None)
+def packet_option(options: dict[str, str], url: BusUrl, host: str) -> int:
+    """``packet=`` in bytes: what goes over the network in one piece. Unknown networks are taken for an Ethernet, the
+    loopback interface carries whole datagrams."""
+    default = PATH_BYTES_LOOPBACK if is_loopback(host) else PATH_BYTES_ETHERNET
+    return _size_option("packet", options, url) or default
+
+
+def path_option(options: dict[str, str], url: BusUrl) -> int | None:
+    """``path=`` in bytes: the longest datagram. If it is not given, the engine knows best."""
+    return _size_option("path", options, url)
+
+
+def _size_option(name: str, options: dict[str, str], url: BusUrl) -> int | None:
+    text = options.pop(name, None)
     if text is None:
-        return PATH_BYTES_LOOPBACK if is_loopback(host) else PATH_BYTES_ETHERNET
+        return None
     number = whole_number(text)
     if number is None or not 576 <= number <= PATH_BYTES_LOOPBACK:
-        raise BadUrl(f"{url.text!r}: path={text} is not a datagram size; use 576 to {PATH_BYTES_LOOPBACK} bytes")
+        raise BadUrl(f"{url.text!r}: {name}={text} is not a datagram size; use 576 to {PATH_BYTES_LOOPBACK} bytes")
     return number
 
 

@@ -5,6 +5,9 @@ writable again. Runs of equally long datagrams go out in one call where the kern
 and come in joined where it coalesces (UDP_GRO); both matter only on paths much shorter than 64 KiB, so ``segment``
 turns them on.
 
+Datagrams that are longer than a packet of the network go as trains of segments (``trains``), which the same two calls
+cut and join.
+
 Loops without ``add_reader`` (Windows' proactor) get ``PlainDriver``: the same promises through asyncio's transport.
 """
 
@@ -13,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from time import monotonic
 from typing import Any
 
@@ -30,6 +35,7 @@ from ..core.limits import (
     SOCKET_BUFFER_BYTES,
 )
 from ..core.ports import Address, Datagram, EngineStats
+from .trains import Cutter, Joiner
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +60,10 @@ class DatagramSocket:
         room: Callable[[], None],
         *,
         segment: bool = False,
+        packet_bytes: int = 0,
     ) -> None:
+        """``segment``: let the kernel cut and join. ``packet_bytes``: what is longer goes as a train; 0 if nothing
+        is."""
         self.sock = sock
         self.writable = True
         self._stats = stats
@@ -66,12 +75,54 @@ class DatagramSocket:
         self._loop = asyncio.get_running_loop()
         self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
         self._segment = segment and _turn_on_segmentation(sock)
-        self._loop.add_reader(sock.fileno(), self._read_joined if self._segment else self._read)
+        self._cutter = Cutter(packet_bytes, first_train()) if packet_bytes else None
+        self._joiner = Joiner() if packet_bytes else None
+        joined = self._segment or self._joiner is not None
+        self._loop.add_reader(sock.fileno(), self._read_joined if joined else self._read)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         if self._queue:
             self._enqueue(datagrams, to)
             return
+        if self._cutter is not None:
+            self._send_cut(datagrams, to, self._cutter)
+        else:
+            self._send_whole(datagrams, to)
+
+    def _send_cut(self, datagrams: Sequence[bytes], to: Address, cutter: Cutter) -> None:
+        """Those that fit a packet in runs, as ever; the others each as a train."""
+        start = 0
+        for at, datagram in enumerate(datagrams):
+            if cutter.whole(datagram):
+                continue
+            if start < at:
+                self._send_whole(datagrams[start:at], to)
+            start = at + 1
+            if self._queue:
+                self._enqueue(datagrams[at:], to)
+                return
+            try:
+                self._send_train(datagram, to, cutter)
+            except BlockingIOError:
+                self._enqueue(datagrams[at:], to)
+                return
+            except OSError as error:
+                self._failed(error, [datagram], to)
+        if start < len(datagrams):
+            self._send_whole(datagrams[start:] if start else datagrams, to)
+
+    def _send_train(self, datagram: bytes, to: Address, cutter: Cutter) -> None:
+        buffers = cutter.cut(datagram)
+        step = 2 * SEGMENTS_MAX if self._segment else 2
+        cutting = [(SOL_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(cutter.packet_bytes))] if self._segment else []
+        for at in range(0, len(buffers), step):
+            some = buffers[at : at + step]
+            self.sock.sendmsg(some, cutting if len(some) > 2 else [], 0, to)
+            self._stats.calls_out += 1
+        self._stats.datagrams_out += 1
+        self._stats.bytes_out += len(datagram)
+
+    def _send_whole(self, datagrams: Sequence[bytes], to: Address) -> None:
         sent = 0
         stats = self._stats
         if len(datagrams) == 1:
@@ -163,16 +214,18 @@ class DatagramSocket:
         while self._queue:
             datagram, to = self._queue[0]
             try:
-                self.sock.sendto(datagram, to)
+                if self._cutter is not None and not self._cutter.whole(datagram):
+                    self._send_train(datagram, to, self._cutter)
+                else:
+                    self.sock.sendto(datagram, to)
+                    self._stats.calls_out += 1
+                    self._stats.datagrams_out += 1
+                    self._stats.bytes_out += len(datagram)
             except BlockingIOError:
                 raise
             except OSError:
                 self._stats.errors += 1
                 self._stats.dropped += 1
-            else:
-                self._stats.calls_out += 1
-                self._stats.datagrams_out += 1
-                self._stats.bytes_out += len(datagram)
             self._queue.popleft()
             self._queued_bytes -= len(datagram)
 
@@ -200,15 +253,21 @@ class DatagramSocket:
     def _read_joined(self) -> None:
         got: list[Datagram] = []
         recvmsg = self.sock.recvmsg
+        woken_at, self._woken_at = self._woken_at, monotonic()
+        busy = self._woken_at - woken_at < BUSY_S
         try:
             for _ in range(DATAGRAMS_PER_WAKE_MAX):
                 data, ancillary, _flags, source = recvmsg(DATAGRAM_BYTES_MAX, _ANCILLARY_BYTES)
                 source = source[:2]
                 size = _coalesced_size(ancillary) or len(data)
-                if size >= len(data):
+                if self._joiner is not None:
+                    self._joiner.take(data, size, source, got)
+                elif size >= len(data):
                     got.append((data, source))
                 else:
                     got.extend((data[at : at + size], source) for at in range(0, len(data), size))
+                if not busy and len(data) < SMALL_BYTES:
+                    break
         except BlockingIOError:
             pass
         except OSError:
@@ -226,10 +285,18 @@ class DatagramSocket:
 class PlainDriver(asyncio.DatagramProtocol):
     """The same socket through asyncio's own transport, for loops that cannot watch a file descriptor."""
 
-    def __init__(self, stats: EngineStats, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        stats: EngineStats,
+        receive: Callable[[list[Datagram]], None],
+        room: Callable[[], None],
+        packet_bytes: int = 0,
+    ) -> None:
         self._stats = stats
         self._receive = receive
         self._room = room
+        self._cutter = Cutter(packet_bytes, first_train()) if packet_bytes else None
+        self._joiner = Joiner() if packet_bytes else None
         self._transport: asyncio.DatagramTransport | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.writable = True
@@ -241,9 +308,11 @@ class PlainDriver(asyncio.DatagramProtocol):
         stats: EngineStats,
         receive: Callable[[list[Datagram]], None],
         room: Callable[[], None],
+        packet_bytes: int = 0,
     ) -> PlainDriver:
         loop = asyncio.get_running_loop()
-        _transport, driver = await loop.create_datagram_endpoint(lambda: cls(stats, receive, room), sock=sock)
+        made = partial(cls, stats, receive, room, packet_bytes)
+        _transport, driver = await loop.create_datagram_endpoint(made, sock=sock)
         return driver
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
@@ -255,10 +324,19 @@ class PlainDriver(asyncio.DatagramProtocol):
             if transport.get_write_buffer_size() > ENGINE_QUEUE_BYTES_MAX:  # type: ignore[attr-defined]
                 self._stats.dropped += 1
                 continue
-            transport.sendto(datagram, to)
-            self._stats.calls_out += 1
+            self._send_one(datagram, to, transport)
             self._stats.datagrams_out += 1
             self._stats.bytes_out += len(datagram)
+
+    def _send_one(self, datagram: bytes, to: Address, transport: asyncio.DatagramTransport) -> None:
+        if self._cutter is None or self._cutter.whole(datagram):
+            transport.sendto(datagram, to)
+            self._stats.calls_out += 1
+            return
+        buffers = self._cutter.cut(datagram)
+        for at in range(0, len(buffers), 2):
+            transport.sendto(b"".join(buffers[at : at + 2]), to)
+            self._stats.calls_out += 1
 
     async def close(self) -> None:
         """The transport closes its socket in a later turn of the loop; only then is the port free again."""
@@ -274,9 +352,15 @@ class PlainDriver(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        self._stats.datagrams_in += 1
-        self._stats.bytes_in += len(data)
-        self._receive([(data, addr[:2])])
+        got: list[Datagram] = [(data, addr[:2])]
+        if self._joiner is not None:
+            got = []
+            self._joiner.take(data, len(data), addr[:2], got)
+        for whole, _ in got:
+            self._stats.datagrams_in += 1
+            self._stats.bytes_in += len(whole)
+        if got:
+            self._receive(got)
 
     def error_received(self, exc: Exception) -> None:
         self._stats.errors += 1
@@ -299,6 +383,19 @@ def ask_for_buffers(sock: socket.socket) -> int:
                 sock.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER_BYTES)
     # Linux doubles the request for its own book-keeping, and charges a datagram up to twice its length.
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 4
+
+
+@cache
+def kernel_segments() -> bool:
+    """Whether this machine's kernel cuts and joins datagrams; asked of a socket of its own."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        return _turn_on_segmentation(probe)
+    return False
+
+
+def first_train() -> int:
+    """By chance, so that a process that takes the port of another is not taken for it."""
+    return int.from_bytes(os.urandom(4), "big")
 
 
 def _turn_on_segmentation(sock: socket.socket) -> bool:

@@ -22,9 +22,9 @@ from hashlib import blake2b
 from ..core.errors import BadUrl, NoInterface, Unavailable
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl, whole_number
-from .binding import bound_socket, is_loopback, is_number, path_option
+from .binding import bound_socket, is_loopback, is_number, packet_option, path_option
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
-from .udp import check_sizes, drive, driver_option
+from .udp import check_sizes, drive, driver_option, longest
 
 PORT_FIRST, PORT_COUNT = 20_000, 10_000
 SO_ATTACH_FILTER = 26
@@ -34,9 +34,12 @@ class MulticastEngine:
     name = "multicast"
     broadcasts = True
 
-    def __init__(self, group: Address, interface: str, path_bytes: int, ttl: int, *, plain: bool = False) -> None:
+    def __init__(
+        self, group: Address, interface: str, sizes: tuple[int | None, int], ttl: int, *, plain: bool = False
+    ) -> None:
         self.group = group
-        self.path_bytes = path_bytes
+        self.path_bytes = longest(*sizes)
+        self._packet_bytes = sizes[1]
         self.buffer_bytes = 0
         self.address: Address = ("", 0)
         self.stats = EngineStats()
@@ -49,7 +52,8 @@ class MulticastEngine:
 
     @classmethod
     def from_url(cls, url: BusUrl, options: dict[str, str]) -> MulticastEngine:
-        """Options: ``interface=ADDRESS``, ``group=ADDRESS``, ``port=PORT``, ``ttl=HOPS``, ``path=``, ``driver=``."""
+        """Options: ``interface=ADDRESS``, ``group=ADDRESS``, ``port=PORT``, ``ttl=HOPS``, ``path=``, ``packet=``,
+        ``driver=``."""
         interface = options.pop("interface", "127.0.0.1")
         default_group, default_port = group_of(url.bus)
         group = options.pop("group", default_group)
@@ -60,8 +64,8 @@ class MulticastEngine:
             raise BadUrl(f"{url.text!r}: group={group} is no IPv4 multicast address; use one in 239.0.0.0/8") from None
         port = _number(options.pop("port", str(default_port)), "port", 1, 65_535, url)
         ttl = _number(options.pop("ttl", "0" if is_loopback(interface) else "1"), "ttl", 0, 255, url)
-        path_bytes = path_option(options, url, interface)
-        return cls((group, port), interface, path_bytes, ttl, plain=driver_option(options, url))
+        sizes = (path_option(options, url), packet_option(options, url, interface))
+        return cls((group, port), interface, sizes, ttl, plain=driver_option(options, url))
 
     @property
     def writable(self) -> bool:
@@ -86,9 +90,9 @@ class MulticastEngine:
         self.buffer_bytes = min(ask_for_buffers(direct), ask_for_buffers(shared))
         own_filtered = _refuse_own(shared, self.address)
         heard = receive if own_filtered else self._foreign
-        shape = {"plain": self._plain, "path_bytes": self.path_bytes}
-        self._direct = await drive(direct, self.stats, receive, room, **shape)  # type: ignore[arg-type]
-        self._shared = await drive(shared, self.stats, heard, room, **shape)  # type: ignore[arg-type]
+        sizes = (self.path_bytes, self._packet_bytes)
+        self._direct = await drive(direct, self.stats, receive, room, plain=self._plain, sizes=sizes)
+        self._shared = await drive(shared, self.stats, heard, room, plain=self._plain, sizes=sizes)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.path_bytes)

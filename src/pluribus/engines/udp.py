@@ -11,8 +11,8 @@ from ..core.errors import BadUrl, TooLarge, Unreachable
 from ..core.limits import PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
-from .binding import bind_by_url, bind_option, is_number, path_option
-from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
+from .binding import bind_by_url, bind_option, is_number, packet_option, path_option
+from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers, kernel_segments
 from .resolve import numeric
 
 
@@ -20,24 +20,27 @@ class UdpEngine:
     name = "udp"
     broadcasts = False
 
-    def __init__(self, url: BusUrl, bind: Address | None, path_bytes: int, *, plain: bool = False) -> None:
+    def __init__(
+        self, url: BusUrl, bind: Address | None, path_bytes: int | None, packet_bytes: int, *, plain: bool = False
+    ) -> None:
         self._url = url
         self._bind = bind
         self._plain = plain
+        self._packet_bytes = packet_bytes
         self._driver: DatagramSocket | PlainDriver | None = None
         self._seeds = url.hosts
         self._targets: tuple[Address, ...] = ()
         self.address: Address = ("", 0)
-        self.path_bytes = path_bytes
+        self.path_bytes = longest(path_bytes, packet_bytes)
         self.buffer_bytes = 0
         self.stats = EngineStats()
 
     @classmethod
     def from_url(cls, url: BusUrl, options: dict[str, str]) -> UdpEngine:
-        """Options: ``bind=HOST:PORT``, ``path=BYTES``, ``driver=fast|plain``."""
+        """Options: ``bind=HOST:PORT``, ``path=BYTES``, ``packet=BYTES``, ``driver=fast|plain``."""
         bind = bind_option(options, url)
-        path_bytes = path_option(options, url, bind[0] if bind else url.hosts[0][0])
-        return cls(url, bind, path_bytes, plain=driver_option(options, url))
+        packet_bytes = packet_option(options, url, bind[0] if bind else url.hosts[0][0])
+        return cls(url, bind, path_option(options, url), packet_bytes, plain=driver_option(options, url))
 
     @property
     def writable(self) -> bool:
@@ -53,7 +56,8 @@ class UdpEngine:
         self.buffer_bytes = ask_for_buffers(sock)
         self.address = sock.getsockname()[:2]
         self.set_peers(())
-        self._driver = await drive(sock, self.stats, receive, room, plain=self._plain, path_bytes=self.path_bytes)
+        sizes = (self.path_bytes, self._packet_bytes)
+        self._driver = await drive(sock, self.stats, receive, room, plain=self._plain, sizes=sizes)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.path_bytes)
@@ -83,9 +87,12 @@ async def drive(
     room: Callable[[], None],
     *,
     plain: bool,
-    path_bytes: int,
+    sizes: tuple[int, int],
 ) -> DatagramSocket | PlainDriver:
-    """The fast driver, or the plain one where it was asked for or the loop cannot watch a socket."""
+    """The fast driver, or the plain one where it was asked for or the loop cannot watch a socket. ``sizes`` are those
+    of the longest datagram and of a packet."""
+    path_bytes, packet_bytes = sizes
+    shorter = packet_bytes if packet_bytes < PATH_BYTES_LOOPBACK else 0  # else no datagram is longer than a packet
     if not plain:
         loop = asyncio.get_running_loop()
         try:
@@ -93,8 +100,16 @@ async def drive(
         except NotImplementedError:
             plain = True
     if plain:
-        return await PlainDriver.open(sock, stats, receive, room)
-    return DatagramSocket(sock, stats, receive, room, segment=path_bytes < PATH_BYTES_LOOPBACK // 4)
+        return await PlainDriver.open(sock, stats, receive, room, shorter)
+    segment = min(path_bytes, packet_bytes) < PATH_BYTES_LOOPBACK // 4
+    return DatagramSocket(sock, stats, receive, room, segment=segment, packet_bytes=shorter)
+
+
+def longest(path_bytes: int | None, packet_bytes: int) -> int:
+    """What was asked for; else long datagrams where the kernel cuts them into packets, and packets elsewhere."""
+    if path_bytes is not None:
+        return path_bytes
+    return PATH_BYTES_LOOPBACK if kernel_segments() else packet_bytes
 
 
 def check_sizes(datagrams: Sequence[bytes], path_bytes: int) -> None:
