@@ -11,6 +11,7 @@ from ..core.events import Excluded, Uncertain
 from ..core.frame import Frame, Header, Parents, Piece
 from ..core.ids import MemberId, checked_name, number_of
 from ..core.limits import FRAME_OVERHEAD_BYTES
+from ..core.ports import Clock
 from ..stack.events import (
     Blocked,
     Consumed,
@@ -55,6 +56,7 @@ class Dispatch(Layer):
         """Told of everything that is not about one channel's room."""
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
+        self._clock: Clock | None = None
         self._leaving: list[Channel] = []
         self._again: dict[int, tuple[Channel, JoinGroup]] = {}
         """Groups that are joined again before they could be left: that comes first."""
@@ -64,6 +66,15 @@ class Dispatch(Layer):
         self._scheduled = False
         self.unwanted = 0
         self.given_up = 0
+
+    @property
+    def clock(self) -> Clock:
+        """For those above the stack, whose time is no stimulus of it and must not be in its trace."""
+        return self._clock or self.ports.clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self._clock = clock
 
     def join(self, name: str, *, own: bool = True, promises: str = "none", state: State | None = None) -> Channel:
         """Become a member of a group; the channel is live at once, its view follows, and the state of the group if it
@@ -98,8 +109,8 @@ class Dispatch(Layer):
             consumed=lambda f: self.tell_down(Consumed(f.sender, f.group, f.to, 1, f.size)),
             say=lambda to, word: self.pass_down(Frame(sender=me, to=to, group=number, headers=[word])),
             run=self.stimulus,
-            after=self.after,
-            now=self.ports.clock.now,
+            after=lambda delay_s, call: self.clock.call_later(delay_s, lambda: self.stimulus(call)),
+            now=self.clock.now,
         )
 
     def _enter(self, channel: Channel, wish: JoinGroup) -> None:
@@ -299,6 +310,8 @@ class Dispatch(Layer):
     def validate(self) -> None:
         for channel in self.channels.values():
             channel.validate()
+            if channel.state is not None:
+                channel.state.validate()
 
     def _show(self, channel: Channel, event: Members) -> None:
         channel.members_changed(event.members, event.names, event.agreed)

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 
 from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Unreachable
 from ..core.ids import MemberId, checked_name, new_member_id
-from ..core.ports import Datagram, Engine, Ports
+from ..core.ports import Datagram, Engine, Ports, Random
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
+from ..group.log import StateMachine
 from ..group.notices import Notices
+from ..group.safelog import SafeLog
 from ..group.state import State
 from ..layers.transport import Transport
 from ..stack.events import Event, ForcePrimary, Inform, Inquired
@@ -30,6 +32,7 @@ from .events import Events, Listener, Watchers
 from .group import Group
 from .lateness import watch_loop
 from .objects import Objects
+from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .survey import report
 from .tracing import FORMAT, Beginning, TraceFile
@@ -43,6 +46,8 @@ STACKS = {"best-effort": BEST_EFFORT, "views": VIEWS}
 """Stacks by name, for ``connect(stack=)``."""
 JOIN_S = 30.0
 """A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
+
+M = TypeVar("M", bound=StateMachine)
 
 
 class Bus:
@@ -67,11 +72,14 @@ class Bus:
             layers.insert(-1, Trace(trace.write))
         self._engine = ports.engine
         self._now = ports.clock.now
+        self._random = ports.random
         self._stack = Stack(layers, ports, Node(int(self.me), name, url.bus))
         self._transport = _only(layers, Transport)
         self._dispatch = _only(layers, Dispatch)
+        self._dispatch.clock = ports.clock
         self._dispatch.cuts = any("reliability" in layer.provides for layer in layers)
         self._groups: dict[str, Group] = {}
+        self._replicas: dict[str, Replica[Any]] = {}
         self._closed = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
@@ -160,6 +168,26 @@ class Bus:
             group.serve(serve, one_by_one=one_by_one)
         return group.proxy(interface, timeout=timeout)
 
+    async def replica(self, name: str, machine: M) -> Replica[M]:
+        """Open a replicated state machine: every member that opens the name applies the same commands alike.
+
+        ``machine`` has ``apply(index, command) -> bytes``, ``snapshot() -> bytes`` and ``restore(bytes)``. Returns when
+        this member has the state; the first one's is empty. It lives in memory, in the primary, as long as one member
+        with the state does. Asking again with the same machine gives the same replica.
+        """
+        self._check_open()
+        if "total" not in self.orders:
+            raise BadInput("a replica needs total order: connect with stack='views'")
+        replica = self._replicas.get(name)
+        if replica is None:
+            log = SafeLog(f"replica/{checked_name(name, 'the replica')}", self._dispatch, new_number(self._random))
+            replica = Replica(name, log, machine, new_number(self._random), self._left_replica)
+            self._replicas[name] = replica
+        elif replica.machine is not machine:
+            raise GroupMismatch(f"replica {name!r} is open with another machine: close it first, or give the same")
+        await replica.ready()
+        return replica
+
     @property
     def members(self) -> dict[MemberId, str]:
         """Everybody on the bus now, by name; this member included."""
@@ -200,11 +228,15 @@ class Bus:
     def validate(self) -> None:
         """Assert the invariants of every layer; for tests and the simulator."""
         self._stack.validate()
+        for replica in self._replicas.values():
+            replica.validate()
 
     async def close(self) -> None:
         """Leave: groups are closed, what was sent is handed to the engine, the others are told."""
         if self._closed:
             return
+        for replica in list(self._replicas.values()):
+            await replica.close()
         for group in list(self._groups.values()):
             await group.close()
         self._closed = True
@@ -222,6 +254,8 @@ class Bus:
         self._watchers.end()
         for group in self._groups.values():
             group.abandon()
+        for replica in self._replicas.values():
+            replica.abandon()
 
     def _event(self, event: Event) -> None:
         if isinstance(event, Inquired):
@@ -236,6 +270,9 @@ class Bus:
     def _room(self) -> None:
         for channel in self._dispatch.channels.values():
             channel.on_room()
+
+    def _left_replica(self, replica: Replica[Any]) -> None:
+        self._replicas.pop(replica.name, None)
 
     def _left(self, group: Group) -> None:
         self._groups.pop(group.name, None)
@@ -324,6 +361,11 @@ async def opened(
             trace.close()
         raise
     return bus
+
+
+def new_number(random: Random) -> int:
+    """One that nobody else has drawn, for all that is likely."""
+    return random.getrandbits(62) + 1
 
 
 L = TypeVar("L", bound=Layer)

@@ -1,0 +1,304 @@
+"""The volatile log: the safe order of a group as a log port. It lives while the primary lives.
+
+Theory of operation
+-------------------
+A command is a message of a group in safe total order, so every member is handed the same commands in the same order;
+counted from the first, that is their index. Several commands that belong together are one message, a barrier is a
+message without a command. What this member sent comes back to it in its place of the order: then it is committed.
+
+The log reads its own group, as soon as something arrives and in slices, so that a busy log leaves the loop to others.
+Joiners get the state through state transfer (``state``); the index travels with it.
+
+*Certainty.* A member that passes from a primary to the next has delivered whatever it sent before. One that was cut off
+does not know what became of it: the primary may have gone on with it, so it is ``Uncertain``, and so is what a restored
+state holds already. What waits here and was not sent is kept until there is a primary again.
+
+*Generations.* If the last member that had the state is gone, a joiner begins with an empty log. It draws a number for
+that, which travels with the state: whoever compares two numbers knows whether the log in between is the same.
+
+Bounded: commands that wait or are under way by ``COMMANDS_MAX`` and ``COMMAND_BYTES_MAX``; then ``Overflow``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from ..core.errors import Closed, Overflow, PluribusError, TooLarge, Uncertain
+from ..core.limits import BODY_BYTES_MAX, TURN_S_MAX
+from ..wire.bodies import BYTES, Kind, encode_body
+from .channel import Channel
+from .dispatch import Dispatch
+from .log import Done
+from .pieces import Large
+from .state.line import Change, Seens
+from .state.words import Seen
+
+COMMANDS_MAX = 65_536
+COMMAND_BYTES_MAX = 256 << 20
+PROMISES = "total safe"
+
+
+class Saved(msgspec.Struct, array_like=True):
+    """The state of a log on its way to a joiner."""
+
+    generation: int
+    index: int
+    state: bytes
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Saved).decode
+
+
+class Submission(msgspec.Struct, eq=False):
+    """Commands that are to be ordered together; none is a barrier."""
+
+    kind: Kind
+    encoded: bytes
+    done: Done
+    barrier: bool = False
+    large: Large | None = None
+    offset: int = 0
+    """Where in the frame that brought it its first command was."""
+
+
+class SafeLog:
+    """One member's end of the log. ``start`` it when the call-backs are set."""
+
+    def __init__(self, name: str, dispatch: Dispatch, generation: int) -> None:
+        self.name = name
+        self.applied = 0
+        self.on_commit: Callable[[int, Sequence[bytes]], None] = lambda index, commands: None
+        self.on_snapshot: Callable[[], bytes] = bytes
+        self.on_restore: Callable[[int, bytes], None] = lambda index, state: None
+        self.on_ready: Callable[[], None] = lambda: None
+        """The state is here, again or for the first time, or the group has other members."""
+        self.generation = 0
+        self.malformed = 0
+        self._own_generation = generation
+        self._dispatch = dispatch
+        self._clock = dispatch.clock
+        self._waiting: deque[Submission] = deque()
+        self._sent: dict[int, Submission] = {}
+        self._bytes = 0
+        self._scheduled = False
+        self._pumping = False
+        self._closed = False
+        self._channel: Channel | None = None
+
+    def start(self) -> Channel:
+        channel = self._channel = self._dispatch.join(self.name, promises=PROMISES, state=self)
+        transfer = channel.state
+        assert transfer is not None, "joined with a state"
+        transfer.on_mark = self._passed_view
+        transfer.on_restored = self._passed_seen
+        channel.on_arrival = self._arrived
+        channel.on_room = self._pump
+        self._arrived()
+        return channel
+
+    @property
+    def ready(self) -> bool:
+        """Whether the state of the log is here, so that what is applied is not what was before the first command."""
+        return self.generation != 0
+
+    @property
+    def paused(self) -> str:
+        """Why nothing can be ordered now; empty if it can."""
+        return self._channel.paused if self._channel is not None else "is not joined yet"
+
+    def close(self) -> None:
+        """Leave the group. What is under way is uncertain, what waits is not sent."""
+        if self._closed or self._channel is None:
+            return
+        self._closed = True
+        self._dispatch.leave(self._channel)
+        sent, self._sent = self._sent, {}
+        waiting, self._waiting = self._waiting, deque()
+        for submission in sent.values():
+            submission.done(-1, Uncertain(f"the log {self.name!r} was closed before the answer: ask another member"))
+        for submission in waiting:
+            submission.done(-1, Closed(f"the log {self.name!r} was closed: open it again"))
+
+    # Submitting
+
+    def submit(self, command: bytes, done: Done) -> None:
+        self._submit(Submission(BYTES, command, done))
+
+    def submit_many(self, commands: Sequence[bytes], done: Done) -> None:
+        kind, encoded = encode_body(list(commands))
+        self._submit(Submission(kind, encoded, done))
+
+    def barrier(self, done: Done) -> None:
+        """One that has not been sent serves all that come before it is."""
+        last = self._waiting[-1] if self._waiting else None
+        if last is not None and last.barrier:
+            first = last.done
+
+            def both(index: int, error: PluribusError | None) -> None:
+                first(index, error)
+                done(index, error)
+
+            last.done = both
+            return
+        kind, encoded = encode_body(None)
+        self._submit(Submission(kind, encoded, done, barrier=True))
+
+    def withdraw(self, done: Done) -> bool:
+        """Take back what was submitted with this completion, if it has not been sent; it is then not called."""
+        for submission in self._waiting:
+            if submission.done is done and submission.large is None:
+                self._waiting.remove(submission)
+                self._bytes -= len(submission.encoded)
+                return True
+        return False
+
+    def _submit(self, submission: Submission) -> None:
+        if self._closed:
+            raise Closed(f"the log {self.name!r} is closed: open it again")
+        size = len(submission.encoded)
+        if size > BODY_BYTES_MAX:
+            raise TooLarge(f"a command of {size:,} bytes exceeds {BODY_BYTES_MAX:,}: split it")
+        waiting = len(self._waiting) + len(self._sent)
+        if waiting >= COMMANDS_MAX or (waiting and self._bytes + size > COMMAND_BYTES_MAX):
+            raise Overflow(f"{waiting:,} commands of {self._bytes:,} bytes wait in the log {self.name!r}: await some")
+        self._bytes += size
+        self._waiting.append(submission)
+        if not self._pumping:
+            self._pump()
+
+    def _pump(self) -> None:
+        """Send what waits while the window takes it."""
+        channel = self._channel
+        if channel is None or self._pumping or self._closed:
+            return
+        self._pumping = True
+        try:
+            while self._waiting and self._may_send(channel):
+                submission = self._waiting[0]
+                if not self._send(channel, submission):
+                    break
+                self._waiting.popleft()
+        finally:
+            self._pumping = False
+
+    def _may_send(self, channel: Channel) -> bool:
+        return not (channel.paused or channel.closed or self._dispatch.blocked) and (
+            self._dispatch.ports.engine.writable and channel.me in channel.view
+        )
+
+    def _send(self, channel: Channel, submission: Submission) -> bool:
+        out, encoded = channel.out, submission.encoded
+        if len(encoded) > out.longest:
+            return self._send_large(channel, submission)
+        if not out.fits(submission.kind, len(encoded)):
+            if not out.pending:
+                return False
+            self._dispatch.flush(channel)
+            if not out.fits(submission.kind, len(encoded)):
+                return False
+        first = not out.pending
+        self._sent[out.add(submission.kind, encoded)] = submission
+        if first:
+            self._dispatch.opened(channel)
+        return True
+
+    def _send_large(self, channel: Channel, submission: Submission) -> bool:
+        """As many pieces as the window takes; the others when there is room again."""
+        if submission.large is None:
+            submission.large = Large(submission.kind, submission.encoded, None)
+        large = submission.large
+        if channel.out.room <= 0 or not large.admitted(channel.out, channel.restarts):
+            return False
+        self._dispatch.stimulus(partial(large.send_some, channel.restarts))
+        if large.number is None:
+            self._clock.call_soon(self._pump)
+            return False
+        large.end()
+        self._sent[large.number] = submission
+        return True
+
+    # Reading
+
+    def _arrived(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.call_soon(self._read)
+
+    def _read(self) -> None:
+        """Apply what is in the inbox, for as long as a turn may last."""
+        self._scheduled = False
+        channel = self._channel
+        if channel is None or channel.closed:
+            return
+        transfer = channel.state
+        if transfer is not None and transfer.founded and not self.generation:
+            self.generation = self._own_generation
+        until = self._clock.now() + TURN_S_MAX
+        while channel.inbox:
+            sender = channel.inbox[0].sender
+            self._apply(sender, [(message.id[1], message.body) for message in channel.take()])
+            if channel.must_report:
+                self._dispatch.consumed(channel)
+            if channel.inbox and self._clock.now() > until:
+                self._arrived()
+                break
+        self.on_ready()
+
+    def _apply(self, sender: int, messages: list[tuple[int, object]]) -> None:
+        commands: list[bytes] = []
+        own: list[Submission] = []
+        mine = self._channel is not None and sender == self._channel.me
+        for number, body in messages:
+            submission = self._sent.pop(number, None) if mine else None
+            if submission is not None:
+                submission.offset = len(commands)
+                own.append(submission)
+            if isinstance(body, bytes):
+                commands.append(body)
+            elif isinstance(body, list) and all(isinstance(one, bytes) for one in body):
+                commands += body
+            elif body is not None:
+                self.malformed += 1
+        index = self.applied
+        self.applied += len(commands)
+        if commands:
+            self.on_commit(index, commands)
+        for submission in own:
+            self._bytes -= len(submission.encoded)
+            submission.done(self.applied if submission.barrier else index + submission.offset, None)
+
+    # State
+
+    def snapshot(self) -> bytes:
+        return _encode(Saved(self.generation, self.applied, self.on_snapshot()))
+
+    def restore(self, state: bytes) -> None:
+        saved = _decode(state)
+        self.generation = saved.generation
+        self.applied = saved.index
+        self.on_restore(saved.index, saved.state)
+
+    def _passed_view(self, change: Change) -> None:
+        """Who was cut off does not know what became of what it had sent."""
+        if not change.continues:
+            self._uncertain([number for number in self._sent if number < change.sent])
+
+    def _passed_seen(self, seens: Seens) -> None:
+        me = self._channel.me if self._channel is not None else 0
+        runs: list[Seen] = [run for run in seens.list() if run[0] == me]
+        self._uncertain([n for n in self._sent if any(first <= n < stop for _, first, stop in runs)])
+
+    def _uncertain(self, numbers: list[int]) -> None:
+        for number in numbers:
+            submission = self._sent.pop(number)
+            self._bytes -= len(submission.encoded)
+            submission.done(-1, Uncertain(f"the log {self.name!r} may hold it or not: this member was cut off"))
+
+    def validate(self) -> None:
+        assert self._bytes == sum(len(s.encoded) for s in [*self._sent.values(), *self._waiting])
+        assert len(self._sent) + len(self._waiting) <= COMMANDS_MAX

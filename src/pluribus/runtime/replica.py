@@ -1,0 +1,185 @@
+"""The application's hold on a replica: ``await call``, ``await read``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from ..core.errors import Closed, NotPrimary, Overflow, PluribusError, Uncertain
+from ..core.view import View
+from ..group import replica as core
+from ..group.channel import Channel
+from ..group.log import StateMachine
+from ..group.replica import CALLS_MAX, CallId
+from ..group.safelog import SafeLog
+
+M = TypeVar("M", bound=StateMachine)
+T = TypeVar("T")
+
+
+class Replica(Generic[M]):
+    """Made by ``bus.replica(name, machine)``. All members that open the name run the machine alike."""
+
+    def __init__(self, name: str, log: SafeLog, machine: M, session: int, left: Callable[[Replica[M]], None]) -> None:
+        self.name = name
+        self._log = log
+        self._core = core.Replica(name, log, machine, session)
+        self._left = left
+        self._waiters: list[asyncio.Future[None]] = []
+        self._room = asyncio.Semaphore(CALLS_MAX)
+        self._closed = False
+        log.on_ready = self._wake
+        self._channel: Channel = log.start()
+
+    @property
+    def machine(self) -> M:
+        """This member's own copy; reading it directly is a stale read, changing it breaks it."""
+        return self._core.machine
+
+    @property
+    def view(self) -> View:
+        """The members that have the replica open."""
+        return self._channel.view
+
+    @property
+    def applied(self) -> int:
+        """How many commands this member has applied."""
+        return self._core.applied
+
+    @property
+    def generation(self) -> int:
+        """Which life of the replica this is: another number means that all members that had the state were gone, and
+        it began anew."""
+        return self._core.generation
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def new_id(self) -> CallId:
+        """An identity for a call that has not been made yet, for callers that write it down first."""
+        return self._core.new_id()
+
+    async def ready(self) -> None:
+        """Returns when the state is here."""
+        while not self._log.ready:
+            await self._changed("before its state was there")
+
+    async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
+        """The first view with at least so many members."""
+        async with asyncio.timeout(timeout):
+            while len(self.view) < members:
+                await self._changed(f"while waiting for {members} members")
+        return self.view
+
+    async def _changed(self, when: str) -> None:
+        if self._closed:
+            raise Closed(f"the replica {self.name!r} was closed {when}")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    async def call(self, command: bytes, *, id: CallId | None = None, timeout: float | None = None) -> bytes:
+        """Have a command applied by every member, and return what the machine made of it here.
+
+        It is applied once, between the beginning and the end of this call. Outside a primary it waits. With ``timeout``
+        it raises after so many seconds: ``NotPrimary`` if it was never sent, else ``Uncertain``, whose ``id``, given to
+        another call, on any member, makes sure that it is applied once. With ``timeout=0`` it does not wait for a
+        primary, ``NotPrimary``, nor to be in one again, ``Uncertain``. ``Refused`` is an exception of the machine.
+        """
+        if timeout == 0 and self._log.paused:
+            raise NotPrimary(f"the replica {self.name!r} {self._log.paused}")
+        if timeout == 0 and self._room.locked():
+            raise Overflow(f"{CALLS_MAX:,} calls of {self.name!r} are under way: await some of them")
+        async with self._room:
+            future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+            def answer(result: bytes, error: PluribusError | None) -> None:
+                if future.done():
+                    return
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+            key = self._core.call(command, answer, id=id, repeat=timeout != 0)
+            try:
+                async with asyncio.timeout(timeout or None):
+                    return await future
+            except TimeoutError:
+                raise self._too_late(key, timeout) from None
+            except asyncio.CancelledError:
+                self._core.give_up(key)
+                raise
+
+    def _too_late(self, key: CallId, timeout: float | None) -> PluribusError:
+        if self._core.give_up(key):
+            return NotPrimary(f"the replica {self.name!r} {self._log.paused or 'could not send'} for {timeout:g} s")
+        error = Uncertain(f"no answer of the replica {self.name!r} in {timeout:g} s: call again with the same id")
+        error.id = key
+        return error
+
+    async def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
+        """What ``question`` finds in the machine, which it must not change.
+
+        Everything that was applied anywhere before this call is seen, unless ``stale=True``: then it is answered at
+        once from what this member has. Outside a primary it waits; with ``timeout`` it raises ``NotPrimary`` after so
+        long.
+        """
+        if not stale:
+            if timeout == 0 and self._log.paused:
+                raise NotPrimary(f"the replica {self.name!r} {self._log.paused}")
+            future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+            def fresh(error: PluribusError | None) -> None:
+                if future.done():
+                    return
+                if error is not None:
+                    future.set_exception(error)
+                    return
+                try:
+                    future.set_result(question(self._core.machine))
+                except Exception as failure:  # noqa: BLE001 - it is the asker's
+                    future.set_exception(failure)
+
+            self._core.read(fresh)
+            try:
+                async with asyncio.timeout(timeout or None):
+                    return await future
+            except TimeoutError:
+                raise NotPrimary(f"the replica {self.name!r} could not order a read in {timeout:g} s") from None
+        return question(self._core.machine)
+
+    async def close(self) -> None:
+        """Leave: calls that have no answer end as ``Uncertain``."""
+        if not self._closed:
+            self._log.close()
+            self._left(self)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """As a crash would leave it: closed, and nobody waits for it."""
+        self._closed = True
+        self._core.close()
+        self._wake()
+
+    def _wake(self) -> None:
+        woken, self._waiters = self._waiters, []
+        for waiter in woken:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def validate(self) -> None:
+        """Assert every invariant; for tests and the simulator."""
+        self._core.validate()
+        self._log.validate()
+
+    async def __aenter__(self) -> Replica[M]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
