@@ -49,6 +49,9 @@ CallId = tuple[int, int]
 Answer = Callable[[bytes, PluribusError | None], None]
 """Called once with the result of a call, or with the error in place of it."""
 
+Ready = Callable[[PluribusError | None], None]
+"""Called once when a read may be made, or with the reason why not."""
+
 M = TypeVar("M", bound=StateMachine)
 
 
@@ -81,6 +84,7 @@ class Replica(Generic[M]):
         self._unsettled: dict[int, int] = {}
         """Own sequences without a certain answer, in their order, with the generation of their first time. Those that
         ended as uncertain stay, as long as there is room: they may be asked for again."""
+        self._reads: dict[Ready, None] = {}
         self._closed = False
         self.repeated = 0
         port.on_commit = self._commit
@@ -181,21 +185,40 @@ class Replica(Generic[M]):
         if key[0] == self.session:
             self._unsettled.pop(key[1], None)
 
-    def read(self, ready: Callable[[PluribusError | None], None]) -> None:
+    def read(self, ready: Ready) -> None:
         """``ready`` is called when the state is not older than this call."""
 
         def done(index: int, error: PluribusError | None) -> None:
+            if ready not in self._reads:
+                return
             if isinstance(error, Uncertain) and not self._closed:
                 self._log.barrier(done)  # it changes nothing, so it may be repeated
             else:
+                del self._reads[ready]
                 ready(error)
 
-        self._log.barrier(done)
+        if len(self._reads) >= CALLS_MAX:
+            raise Overflow(f"{CALLS_MAX:,} reads of {self.name!r} are under way: await some of them")
+        self._reads[ready] = None
+        try:
+            self._log.barrier(done)
+        except PluribusError:
+            del self._reads[ready]
+            raise
+
+    def give_up_read(self, ready: Ready) -> None:
+        self._reads.pop(ready, None)
 
     def close(self) -> None:
         self._closed = True
-        for key in list(self._calls):
-            self._end(key, b"", _named(Uncertain(f"the replica {self.name!r} was closed before the answer"), key))
+        for key, call in list(self._calls.items()):
+            if self.give_up(key):
+                call.answer(b"", Closed(f"the replica {self.name!r} was closed before the call was sent"))
+            else:
+                call.answer(b"", _named(Uncertain(f"the replica {self.name!r} was closed before the answer"), key))
+        reads, self._reads = self._reads, {}
+        for ready in reads:
+            ready(Closed(f"the replica {self.name!r} was closed before it could be read"))
 
     # Applying
 

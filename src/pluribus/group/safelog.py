@@ -14,7 +14,9 @@ does not know what became of it: the primary may have gone on with it, so it is 
 state holds already. What waits here and was not sent is kept until there is a primary again.
 
 *Generations.* If the last member that had the state is gone, a joiner begins with an empty log. It draws a number for
-that, which travels with the state: whoever compares two numbers knows whether the log in between is the same.
+that, which travels with the state: whoever compares two numbers knows whether the log in between is the same. The
+number changes too when the log goes on in another chain of primaries (somebody forced one): those who are gone may have
+had more of it.
 
 Bounded: commands that wait or are under way by ``COMMANDS_MAX`` and ``COMMAND_BYTES_MAX``; then ``Overflow``.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from hashlib import blake2b
 
 import msgspec
 
@@ -96,6 +99,7 @@ class SafeLog:
         assert transfer is not None, "joined with a state"
         transfer.on_mark = self._passed_view
         transfer.on_restored = self._passed_seen
+        transfer.on_new_chain = self._new_chain
         channel.on_arrival = self._arrived
         channel.on_room = self._pump
         self._arrived()
@@ -196,10 +200,11 @@ class SafeLog:
         if len(encoded) > out.longest:
             return self._send_large(channel, submission)
         if not out.fits(submission.kind, len(encoded)):
-            if not out.pending:
-                return False
-            self._dispatch.flush(channel)
+            if out.pending:
+                self._dispatch.flush(channel)
             if not out.fits(submission.kind, len(encoded)):
+                if out.pending:  # within a stimulus, a batch is closed after it
+                    self._clock.call_soon(self._pump)
                 return False
         first = not out.pending
         self._sent[out.add(submission.kind, encoded)] = submission
@@ -282,6 +287,11 @@ class SafeLog:
         self.generation = saved.generation
         self.applied = saved.index
         self.on_restore(saved.index, saved.state)
+
+    def _new_chain(self, lineage: int) -> None:
+        """All who go on with the same state in the same chain make the same number."""
+        joined = self.generation.to_bytes(8, "big") + lineage.to_bytes(8, "big")
+        self.generation = int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1 or 1
 
     def _passed_view(self, change: Change) -> None:
         """Who was cut off does not know what became of what it had sent."""

@@ -29,6 +29,7 @@ class Replica(Generic[M]):
         self._left = left
         self._waiters: list[asyncio.Future[None]] = []
         self._room = asyncio.Semaphore(CALLS_MAX)
+        self._read_room = asyncio.Semaphore(CALLS_MAX)
         self._closed = False
         log.on_ready = self._wake
         self._channel: Channel = log.start()
@@ -144,20 +145,22 @@ class Replica(Generic[M]):
                 except Exception as failure:  # noqa: BLE001 - it is the asker's
                     future.set_exception(failure)
 
-            self._core.read(fresh)
             try:
-                async with asyncio.timeout(timeout or None):
+                async with self._read_room, asyncio.timeout(timeout or None):
+                    self._core.read(fresh)
                     return await future
             except TimeoutError:
                 raise NotPrimary(f"the replica {self.name!r} could not order a read in {timeout:g} s") from None
+            finally:
+                self._core.give_up_read(fresh)
         return question(self._core.machine)
 
     async def close(self) -> None:
-        """Leave: calls that have no answer end as ``Uncertain``."""
+        """Leave: calls that have no answer end as ``Uncertain``, or as ``Closed`` if they were never sent."""
         if not self._closed:
+            self.abandon()
             self._log.close()
             self._left(self)
-        self.abandon()
 
     def abandon(self) -> None:
         """As a crash would leave it: closed, and nobody waits for it."""

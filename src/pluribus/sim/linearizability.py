@@ -54,9 +54,10 @@ class Model(Protocol):
 
 
 class Register:
-    """A cell that can be read, written, compared and set, and added to; it begins empty."""
+    """A cell that can be read, written, compared and set, and added to; unless told otherwise it begins empty."""
 
-    initial: Hashable = None
+    def __init__(self, initial: Hashable = None) -> None:
+        self.initial = initial
 
     def step(self, state: Any, operation: Operation) -> tuple[Any, Hashable]:
         match operation.what, operation.arguments:
@@ -121,23 +122,30 @@ def _next(ops: Sequence[Operation], due: Sequence[int], done: int) -> Iterator[i
 def linearizable(history: History) -> int:
     """Every key of a replica is a linearizable register, in each of its lives.
 
-    A life ends when everybody who had the state is gone; ``answer`` says in which life an operation was answered. One
-    whose outcome is unknown may have happened in any.
+    A life ends when everybody who had the state is gone, or goes on as another with what somebody has (``reborn``);
+    ``answer`` says in which life an operation was answered. One whose outcome is unknown may have happened in any.
     """
     checks = 0
+    begins = {h.id[0]: dict(msgspec.msgpack.decode(h.body)[1]) for h in history.of("reborn")}
     for key, lives in sorted(_by_key(history).items()):
         unknown = lives.pop(None, [])
         for life, operations in sorted(lives.items(), key=lambda item: str(item[0])):
             checks += len(operations)
             last = max(op.ended for op in operations)
             open_then = [op for op in unknown if op.began <= last and op.what != "get"]
-            if explain([*operations, *open_then], Register()) is None:
-                raise Violation(f"nothing explains what {key!r} did: {_story(operations, open_then, life)}")
+            model = Register(begins.get(life or 0, {}).get(key))
+            if explain([*operations, *open_then], model) is None:
+                story = _story(operations, open_then, model)
+                raise Violation(f"nothing explains what {key!r} did in life {life} from {model.initial}: {story}")
     return checks
 
 
 def _by_key(history: History) -> dict[str, dict[int | None, list[Operation]]]:
-    """By key and life, the operations; under None those whose outcome is unknown."""
+    """By key and life, the operations; under None those whose outcome is unknown. One that was answered from a later
+    life than that in which it was applied belongs to the earlier: commands begin with the identity of their call."""
+    applied: dict[tuple[int, ...], set[int]] = {}
+    for h in history.of("apply"):
+        applied.setdefault(tuple(msgspec.msgpack.decode(h.body)[0]), set()).add(h.id[0])
     begun: dict[tuple[int, int], tuple[Happening, str, str, tuple[Any, ...]]] = {}
     found: dict[str, dict[int | None, list[Operation]]] = {}
     for h in history.happenings:
@@ -148,6 +156,8 @@ def _by_key(history: History) -> dict[str, dict[int | None, list[Operation]]]:
             began, what, key, given = begun.pop(h.id)
             if h.what == "answer":
                 life, result = msgspec.msgpack.decode(h.body)
+                lives = applied.get(h.id, {life})
+                life = life if life in lives else min(lives)
                 operation = Operation(what, given, began.at, h.at, result)
                 found.setdefault(key, {}).setdefault(life, []).append(operation)
     for began, what, key, given in begun.values():
@@ -155,19 +165,19 @@ def _by_key(history: History) -> dict[str, dict[int | None, list[Operation]]]:
     return found
 
 
-def _story(operations: Sequence[Operation], unknown: Sequence[Operation], life: int | None) -> str:
+def _story(operations: Sequence[Operation], unknown: Sequence[Operation], model: Model) -> str:
     """The shortest beginning that cannot be explained, its last few operations."""
     by_end = sorted(operations, key=lambda op: op.ended)
     low, high = 0, len(by_end)
     while low < high:  # a longer beginning of what cannot be explained cannot either
         middle = (low + high) // 2
         first = by_end[: middle + 1]
-        if explain([*first, *_cut(by_end[middle + 1 :], first[-1].ended), *unknown], Register()) is None:
+        if explain([*first, *_cut(by_end[middle + 1 :], first[-1].ended), *unknown], model) is None:
             high = middle
         else:
             low = middle + 1
     told = [f"{op.what}{op.arguments} {op.began:.4f}-{op.ended:.4f} -> {op.result}" for op in by_end[: low + 1][-6:]]
-    return f"life {life}, {len(operations)} operations and {len(unknown)} unknown, ... {'; '.join(told)}"
+    return f"{len(operations)} operations and {len(unknown)} unknown, ... {'; '.join(told)}"
 
 
 def _cut(later: Sequence[Operation], end: float) -> list[Operation]:

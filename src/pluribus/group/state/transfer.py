@@ -103,6 +103,9 @@ class Transfer:
         """Whether this member was the first, so that its own state is the group's."""
         self.on_mark: Callable[[Change], None] = lambda change: None
         """The reader has come to a new view."""
+        self.on_new_chain: Callable[[int], None] = lambda lineage: None
+        """The reader has come to where a state goes on in another chain of primaries than it comes from: somebody
+        forced one, or two that were founded apart have met. Others may have had more of it."""
         self.on_restored: Callable[[Seens], None] = lambda seens: None
         """The reader has restored a state, which holds these messages of its view."""
         self._lived = False
@@ -332,8 +335,11 @@ class Transfer:
 
     def _resolve(self) -> None:
         """Nobody has more: what this member has is the state of the group."""
+        lineage = self._view.lineage
         if not self.has:
             self.founded = True
+        elif self._ordered and self._version[0] != lineage:
+            self._inbox.append(Mark.of(lambda: self.on_new_chain(lineage)))
         self._have(self._hold)
 
     def _have(self, rest: Iterable[Frame]) -> None:

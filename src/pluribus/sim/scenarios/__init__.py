@@ -35,9 +35,10 @@ def scenario(name: str) -> Scenario:
     """The scenario of that name, or a sentence that lists those there are. ``module:NAME`` is one of your own."""
     if ":" in name:
         return _of_a_module(name)
-    from . import asks, disk, flood, groups, spread, spread_views
+    from . import asks, disk, flood, groups, replica, spread, spread_views
 
-    shipped = (flood.FLOOD, disk.DISK, groups.GROUPS, asks.ASKS, spread.SPREAD, spread_views.SPREAD_VIEWS)
+    views = (groups.GROUPS, asks.ASKS, replica.REPLICA)
+    shipped = (flood.FLOOD, disk.DISK, *views, spread.SPREAD, spread_views.SPREAD_VIEWS)
     known = {found.name: found for found in shipped}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())
