@@ -57,6 +57,8 @@ class Dispatch(Layer):
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._clock: Clock | None = None
+        self._primaries = ((0, 0), (0, 0))
+        """The last two primary views that this member was in."""
         self._leaving: list[Channel] = []
         self._again: dict[int, tuple[Channel, JoinGroup]] = {}
         """Groups that are joined again before they could be left: that comes first."""
@@ -249,6 +251,8 @@ class Dispatch(Layer):
                 self._show(channel, event)
         elif isinstance(event, ViewChanged):
             self.view = event
+            if event.primary:
+                self._primaries = (self._primaries[1], (event.number, event.leader))
         elif isinstance(event, Dropped):
             channel = self.channels.get(event.group)
             if channel is not None and event.ids:
@@ -321,9 +325,16 @@ class Dispatch(Layer):
     def _change(self, channel: Channel, event: Members) -> Change:
         view = self.view
         name = (view.number, view.leader)
-        point = view.number << 16 | view.leader & 0xFFFF
         continues = view.continues or channel.bus_view == name
         channel.bus_view = name
-        sent = channel.out.first
-        chain = {"lineage": view.lineage, "epoch": view.epoch}
-        return Change(point, event.members, primary=view.primary, continues=continues, sent=sent, **chain)
+        return Change(
+            view.number << 16 | view.leader & 0xFFFF,
+            event.members,
+            primary=view.primary,
+            continues=continues,
+            lineage=view.lineage,
+            epoch=view.epoch,
+            sent=channel.out.first,
+            view=name,
+            after=None if view.excluded else self._primaries[0],
+        )

@@ -268,6 +268,4 @@ class Replica(Generic[M]):
 
 def _named(error: PluribusError, key: CallId) -> PluribusError:
     """An uncertain call can be asked for again by its identity."""
-    if isinstance(error, Uncertain):
-        error.id = key
-    return error
+    return Uncertain(str(error), key) if isinstance(error, Uncertain) else error

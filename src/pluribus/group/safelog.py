@@ -15,8 +15,8 @@ state holds already. What waits here and was not sent is kept until there is a p
 
 *Generations.* If the last member that had the state is gone, a joiner begins with an empty log. It draws a number for
 that, which travels with the state: whoever compares two numbers knows whether the log in between is the same. The
-number changes too when the log goes on in another chain of primaries (somebody forced one): those who are gone may have
-had more of it.
+number changes too when the log goes on with the state of an older primary, or of another chain (somebody forced one):
+those who are gone may have had more of it.
 
 Bounded: commands that wait or are under way by ``COMMANDS_MAX`` and ``COMMAND_BYTES_MAX``; then ``Overflow``.
 """
@@ -99,7 +99,7 @@ class SafeLog:
         assert transfer is not None, "joined with a state"
         transfer.on_mark = self._passed_view
         transfer.on_restored = self._passed_seen
-        transfer.on_new_chain = self._new_chain
+        transfer.on_older = self._go_on_older
         channel.on_arrival = self._arrived
         channel.on_room = self._pump
         self._arrived()
@@ -288,9 +288,9 @@ class SafeLog:
         self.applied = saved.index
         self.on_restore(saved.index, saved.state)
 
-    def _new_chain(self, lineage: int) -> None:
-        """All who go on with the same state in the same chain make the same number."""
-        joined = self.generation.to_bytes(8, "big") + lineage.to_bytes(8, "big")
+    def _go_on_older(self, change: Change) -> None:
+        """All who go on with the same state in the same view make the same number."""
+        joined = b"".join(number.to_bytes(8, "big") for number in (self.generation, change.lineage, change.point))
         self.generation = int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1 or 1
 
     def _passed_view(self, change: Change) -> None:

@@ -118,9 +118,7 @@ class Replica(Generic[M]):
     def _too_late(self, key: CallId, timeout: float | None) -> PluribusError:
         if self._core.give_up(key):
             return NotPrimary(f"the replica {self.name!r} {self._log.paused or 'could not send'} for {timeout:g} s")
-        error = Uncertain(f"no answer of the replica {self.name!r} in {timeout:g} s: call again with the same id")
-        error.id = key
-        return error
+        return Uncertain(f"no answer of the replica {self.name!r} in {timeout:g} s: call again with the same id", key)
 
     async def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
         """What ``question`` finds in the machine, which it must not change.

@@ -18,7 +18,7 @@ _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 class Change:
     """A view of the group, as far as it concerns its state."""
 
-    __slots__ = ("continues", "epoch", "lineage", "members", "point", "primary", "sent")
+    __slots__ = ("after", "continues", "epoch", "lineage", "members", "point", "primary", "sent", "view")
 
     def __init__(
         self,
@@ -30,6 +30,8 @@ class Change:
         lineage: int = 0,
         epoch: int = 0,
         sent: int = 0,
+        view: tuple[int, int] = (0, 0),
+        after: tuple[int, int] | None = None,
     ) -> None:
         self.point = point
         self.members = members
@@ -40,6 +42,10 @@ class Change:
         self.epoch = epoch
         self.sent = sent
         """The number of this member's next message: what is below was sent in earlier views."""
+        self.view = view
+        """Of the bus."""
+        self.after = after
+        """Of a primary: the primary before it, if this member was in that."""
 
 
 NO_CHANGE = Change(-1, (), primary=False, continues=False)

@@ -103,13 +103,14 @@ class Transfer:
         """Whether this member was the first, so that its own state is the group's."""
         self.on_mark: Callable[[Change], None] = lambda change: None
         """The reader has come to a new view."""
-        self.on_new_chain: Callable[[int], None] = lambda lineage: None
-        """The reader has come to where a state goes on in another chain of primaries than it comes from: somebody
-        forced one, or two that were founded apart have met. Others may have had more of it."""
+        self.on_older: Callable[[Change], None] = lambda change: None
+        """The reader has come to where an ordered group goes on with the state of an older primary than the last, or of
+        another chain: whoever had more is gone, or was left behind by a primary that somebody forced."""
         self.on_restored: Callable[[Seens], None] = lambda seens: None
         """The reader has restored a state, which holds these messages of its view."""
         self._lived = False
         self._version: tuple[int, int, int, int] = (0, 0, 0, 0)
+        self._version_view = (0, 0)
         self._since = 0
         self._count = 0
         self._view = Change(0, (), primary=False, continues=False)
@@ -169,6 +170,7 @@ class Transfer:
         if continues and self.ready:
             self._rank = (SURE,)
             self._version = (change.lineage, change.epoch, change.point, 0)
+            self._version_view = change.view
             self._put(self._mark(change))
             return
         if not continues or not self.holding:
@@ -335,11 +337,11 @@ class Transfer:
 
     def _resolve(self) -> None:
         """Nobody has more: what this member has is the state of the group."""
-        lineage = self._view.lineage
+        view = self._view
         if not self.has:
             self.founded = True
-        elif self._ordered and self._version[0] != lineage:
-            self._inbox.append(Mark.of(lambda: self.on_new_chain(lineage)))
+        elif self._ordered and (self._version[0], self._version_view) != (view.lineage, view.after):
+            self._inbox.append(Mark.of(lambda: self.on_older(view)))
         self._have(self._hold)
 
     def _have(self, rest: Iterable[Frame]) -> None:
@@ -347,6 +349,7 @@ class Transfer:
         self.has = True
         self.holding = False
         self._version = (view.lineage, view.epoch, view.point, self._count)
+        self._version_view = view.view
         self._inbox.extend(rest)
         self._hold.clear()
         self._held_bytes = 0
