@@ -20,6 +20,7 @@ from .group.asking import Answer, Answers
 from .group.calls import exposed
 from .runtime.bus import Bus, connect
 from .runtime.group import Group
+from .runtime.replica import Replica
 from .runtime.running import run
 from .wire.bodies import Opaque, register
 
@@ -34,6 +35,7 @@ __all__ = [
     "Message",
     "Opaque",
     "PluribusError",
+    "Replica",
     "View",
     "__version__",
     "connect",

@@ -155,7 +155,7 @@ class SafeLog:
     def withdraw(self, done: Done) -> bool:
         """Take back what was submitted with this completion, if it has not been sent; it is then not called."""
         for submission in self._waiting:
-            if submission.done is done and submission.large is None:
+            if submission.done == done and submission.large is None:
                 self._waiting.remove(submission)
                 self._bytes -= len(submission.encoded)
                 return True

@@ -218,7 +218,8 @@ class Total(Layer):
     def event_up(self, event: Event) -> None:
         match event:
             case Stable(sender, group, upto):
-                self._stable[(sender, group)] = upto
+                # Of its own stream a member hears twice: what it knows, and what its frame said when it was sent.
+                self._stable[(sender, group)] = max(upto, self._stable.get((sender, group), 0))
                 if self._queue:
                     self._deliver()
                 return

@@ -36,6 +36,7 @@ from ..core.ids import MemberId, MessageId
 from ..core.view import View
 from . import bus as real_bus
 from . import group as real_group
+from . import replica as real_replica
 from .background import Background, background
 
 
@@ -127,6 +128,10 @@ class Bus(Face):
     def objects(self, name: str, interface: type | None = None, **options: Any) -> Objects:
         """Join an object group; ``options`` are those of ``pluribus.Bus.objects``."""
         return Objects(self._thread.call(self._real.objects, name, interface, **options), self._thread)
+
+    def replica(self, name: str, machine: Any) -> Replica:
+        """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop."""
+        return Replica(self._thread.call(self._real.replica, name, machine), self._thread)
 
     def stats(self) -> dict[str, dict[str, Any]]:
         return self._thread.ask(self._real.stats)
@@ -298,6 +303,28 @@ class Objects:
 
     def __repr__(self) -> str:
         return f"<synchronous {self._real!r}>"
+
+
+class Replica(Face):
+    """A replica of a synchronous bus: call and read. See ``pluribus.runtime.replica.Replica``."""
+
+    _real: real_replica.Replica[Any]
+
+    @property
+    def name(self) -> str:
+        return self._real.name
+
+    def call(self, command: bytes, **options: Any) -> bytes:
+        """Have a command applied by every member, and return what the machine made of it here."""
+        return self._thread.call(self._real.call, command, **options)
+
+    def read(self, question: Callable[[Any], T], **options: Any) -> T:
+        """What ``question`` finds in the machine; it runs on the background loop."""
+
+        async def reading() -> T:
+            return await self._real.read(question, **options)
+
+        return self._thread.call(reading)
 
 
 def connect(url: str | None = None, *, name: str | None = None, **options: Any) -> Bus:

@@ -1,0 +1,181 @@
+"""Replicas as applications use them: on a real loop, in worlds, and without a loop."""
+
+import asyncio
+import threading
+
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Refused, Uncertain
+from pluribus.runtime.bus import VIEWS
+from tests.harness import new_bus, on_a_loop
+
+
+class Ledger:
+    """Accounts by name; a command is "name amount"."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, int] = {}
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        name, amount = command.decode().split()
+        total = self.accounts.get(name, 0) + int(amount)
+        if total < 0:
+            raise ValueError(f"{name} has not that much")
+        self.accounts[name] = total
+        return str(total).encode()
+
+    def snapshot(self) -> bytes:
+        return "\n".join(f"{name} {amount}" for name, amount in sorted(self.accounts.items())).encode()
+
+    def restore(self, state: bytes) -> None:
+        rows = [line.split() for line in state.decode().splitlines()]
+        self.accounts = {name: int(amount) for name, amount in rows}
+
+
+def balance(name: str):
+    return lambda ledger: ledger.accounts.get(name, 0)
+
+
+@on_a_loop
+async def test_calls_reads_and_joiners():
+    url = new_bus()
+    async with pluribus.connect(url, name="ann", stack="views") as ann:
+        one = await ann.replica("ledger", Ledger())
+        assert await one.call(b"ann 5") == b"5"
+        async with pluribus.connect(url, name="bob", stack="views") as bob:
+            other = await bob.replica("ledger", Ledger())
+            assert other.machine.accounts == {"ann": 5}
+            assert await other.call(b"ann 2") == b"7"
+            assert await one.read(balance("ann")) == 7
+            assert await one.read(balance("ann"), stale=True) == 7
+            with pytest.raises(Refused, match="has not that much"):
+                await other.call(b"ann -50")
+            await asyncio.gather(*[(one, other)[n % 2].call(b"ann 1") for n in range(2_000)])
+            assert await other.read(balance("ann")) == 2_007
+            assert other.applied == one.applied and other.generation == one.generation
+            assert len((await one.wait_for(2)).members) == 2
+
+
+@on_a_loop
+async def test_asking_again_gives_the_same_and_another_machine_is_refused():
+    async with pluribus.connect(new_bus(), stack="views") as bus:
+        ledger = Ledger()
+        replica = await bus.replica("ledger", ledger)
+        assert await bus.replica("ledger", ledger) is replica
+        with pytest.raises(GroupMismatch, match="another machine"):
+            await bus.replica("ledger", Ledger())
+        await replica.close()
+        assert replica.closed
+        with pytest.raises(Closed):
+            await replica.call(b"ann 1")
+        assert (await bus.replica("ledger", Ledger())).machine.accounts == {}
+
+
+@on_a_loop
+async def test_a_replica_needs_views():
+    async with pluribus.connect(new_bus()) as bus:
+        with pytest.raises(BadInput, match="total order"):
+            await bus.replica("ledger", Ledger())
+
+
+def test_outside_a_primary_calls_wait_or_raise():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=1, stack=VIEWS) as world:
+            replicas = [await bus.replica("ledger", Ledger()) for bus in world.buses]
+            await replicas[0].call(b"ann 5")
+            world.partition([0], [1, 2])
+            await asyncio.sleep(10)
+            for question in (replicas[0].call(b"ann 1", timeout=0), replicas[0].read(balance("ann"), timeout=0)):
+                with pytest.raises(NotPrimary, match="primary"):
+                    await question
+            with pytest.raises(NotPrimary, match="for 2 s"):
+                await replicas[0].call(b"ann 1", timeout=2)
+            assert await replicas[0].read(balance("ann"), stale=True) == 5
+            waiting = asyncio.create_task(replicas[0].call(b"ann 10"))
+            reading = asyncio.create_task(replicas[0].read(balance("ann")))
+            assert await replicas[1].call(b"ann 100") == b"105"
+            assert not waiting.done() and not reading.done()
+            world.heal()
+            assert await waiting == b"115"
+            assert await reading in (105, 115)
+            world.validate()
+
+    pluribus.sim.run(main())
+
+
+def test_a_call_that_is_cut_off_is_uncertain_and_safe_to_repeat():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=2, stack=VIEWS) as world:
+            replicas = [await bus.replica("ledger", Ledger()) for bus in world.buses]
+            await replicas[0].call(b"ann 5")
+            world.partition([0], [1, 2])
+            with pytest.raises(Uncertain, match="same id") as caught:
+                await replicas[0].call(b"ann 1", timeout=0.05)
+            with pytest.raises(Uncertain):
+                await replicas[0].call(b"ann 1", id=caught.value.id, timeout=0)
+            world.heal()
+            assert await replicas[0].call(b"ann 1", id=caught.value.id) == b"6"
+            assert await replicas[0].call(b"ann 1", id=caught.value.id) == b"6"
+            assert await replicas[2].call(b"ann 1", id=caught.value.id) == b"6", "from anywhere"
+            assert await replicas[1].read(balance("ann")) == 6
+
+    pluribus.sim.run(main())
+
+
+def test_an_identity_that_is_written_down_first():
+    async def main() -> None:
+        async with pluribus.sim.world(members=1, seed=3, stack=VIEWS) as world:
+            replica = await world.buses[0].replica("ledger", Ledger())
+            written = replica.new_id()
+            assert await replica.call(b"ann 1") == b"1"
+            assert await replica.call(b"ann 1", id=written) == b"2"
+            assert await replica.call(b"ann 1", id=written) == b"2"
+
+    pluribus.sim.run(main())
+
+
+def test_closing_ends_calls():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=4, stack=VIEWS) as world:
+            replicas = [await bus.replica("ledger", Ledger()) for bus in world.buses]
+            world.partition([0], [1, 2])
+            sent = asyncio.create_task(replicas[0].call(b"ann 1"))
+            read = asyncio.create_task(replicas[0].read(balance("ann")))
+            await asyncio.sleep(0.01)
+            await replicas[0].close()
+            with pytest.raises(Uncertain):
+                await sent
+            with pytest.raises(Closed):
+                await read
+
+    pluribus.sim.run(main())
+
+
+def test_after_everybody_with_the_state_is_gone_it_begins_anew():
+    async def main() -> None:
+        async with pluribus.sim.world(members=2, seed=5, stack=VIEWS) as world:
+            first = await world.buses[0].replica("ledger", Ledger())
+            await first.call(b"ann 5")
+            life = first.generation
+            await first.close()
+            second = await world.buses[1].replica("ledger", Ledger())
+            assert second.generation not in (0, life) and second.machine.accounts == {}
+
+    pluribus.sim.run(main())
+
+
+def test_without_a_loop():
+    url = new_bus()
+    with pluribus.sync.connect(url, name="ann", stack="views") as bus:
+        with bus.replica("ledger", Ledger()) as replica:
+            assert replica.call(b"ann 5") == b"5"
+            threads = [threading.Thread(target=replica.call, args=(b"ann 1",)) for _ in range(10)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert replica.read(balance("ann")) == 15
+            assert replica.read(balance("ann"), stale=True) == 15
+            assert replica.applied == 11 and replica.name == "ledger"
+        assert replica.closed
