@@ -185,7 +185,7 @@ FOUND = {
     Remembering: (4, "which its sender had delivered"),
     Impatient: (0, "before its parent"),
     Oblivious: (5, "as an orphan, after its parent"),
-    Discreet: (5, "before its parent"),
+    Discreet: (7, "before its parent"),
     Severe: (5, "never delivered its own"),
     Misplaced: (0, "with another body"),
     Forgetful: (0, "as an orphan, after its parent"),

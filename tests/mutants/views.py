@@ -111,26 +111,17 @@ class Polite(Membership):
         super()._show_view(view, **flags | {"excluded": False})
 
 
-class Lost(Reliable):
-    """Forgets where it was in a stream of somebody who was out of sight."""
-
-    def _admit(self, key, first, stable=0):
-        self._departed.clear()
-        return super()._admit(key, first)
-
-
 FOUND = {
     Hurried: (1, "delivered"),
     Deaf: (1, "never"),
-    Frivolous: (112, "left view"),
-    Absent: (3, "left view"),
+    Frivolous: (10, "left view"),
+    Absent: (2, "left view"),
     Double: (0, "after view"),
-    Vain: (1, "no majority"),
+    Vain: (1, "two primaries"),
     Selfish: (1, "where"),
     Trusting: (19, "where"),
     Proud: (1, "where"),
     Tactful: (1, "never learned"),
     Polite: (1, "was not told"),
-    Lost: (139, "never learned"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -2,16 +2,30 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from pluribus.core.errors import BadInput, Violation
 from pluribus.sim import campaign as campaigns
 from pluribus.sim import scenarios
-from pluribus.sim.campaign import CHECKS_MIN, SEEDS_FOR_MINIMA, STRIKES_MIN, Outcome, campaign, play_seed, weaknesses
+from pluribus.sim.campaign import (
+    CHECKS_MIN,
+    SEEDS_FOR_MINIMA,
+    STRIKES_MIN,
+    Outcome,
+    campaign,
+    matrix_of,
+    play_seed,
+    weaknesses,
+)
 from pluribus.sim.history import Happening
 from pluribus.sim.scenarios import Scenario, scenario
+from pluribus.sim.scenarios.groups import MEDIA
 
-REPORT = {"scenario", "seeds", "violations", "failures", "reasons", "checkers", "faults", "weak", "events", "seconds"}
+REPORT = {
+    *("scenario", "seeds", "violations", "failures", "reasons", "checkers", "faults", "weak", "events", "seconds"),
+    *("matrix", "seeds_with_views_changed_in_flight"),
+}
 
 
 @pytest.mark.parametrize("name", ["flood", "disk"])
@@ -94,12 +108,42 @@ def test_the_number_of_members_follows_from_the_seed_and_stays_in_its_bounds(mon
 
 def test_a_long_campaign_that_checked_or_struck_too_little_is_weak():
     enough = Counter({"even": CHECKS_MIN}), Counter({"thunder": STRIKES_MIN})
-    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA, *enough) == []
     few_checks, few_strikes = Counter({"even": CHECKS_MIN - 1}), Counter({"thunder": STRIKES_MIN - 1})
-    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA, few_checks, enough[1]) == ["even made 9999 checks of 10000"]
-    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA, enough[0], few_strikes) == ["thunder struck 99 times of 100"]
-    assert len(weaknesses(UNEVEN, SEEDS_FOR_MINIMA, Counter(), Counter())) == 2
-    assert weaknesses(UNEVEN, SEEDS_FOR_MINIMA - 1, Counter(), Counter()) == [], "a short one is only a sample"
+
+    def weak(checks: Counter[str], faults: Counter[str], seeds: int = SEEDS_FOR_MINIMA) -> list[str]:
+        return weaknesses(UNEVEN, seeds, checks, faults, {}, 0)
+
+    assert weak(*enough) == []
+    assert weak(few_checks, enough[1]) == ["even made 9999 checks of 10000"]
+    assert weak(enough[0], few_strikes) == ["thunder struck 99 times of 100"]
+    assert len(weak(Counter(), Counter())) == 2
+    assert weak(Counter(), Counter(), SEEDS_FOR_MINIMA - 1) == [], "a short one is only a sample"
+
+
+def test_a_long_campaign_of_views_needs_every_cell_and_changes_while_messages_fly():
+    viewed = msgspec.structs.replace(UNEVEN, checkers={}, faults=(), promises=("fifo", "total"), media=MEDIA[:2])
+    cells = matrix_of(viewed)
+    assert cells == ["broadcast 60000, fifo", "broadcast 60000, total", "unicast 60000, fifo", "unicast 60000, total"]
+
+    def weak(matrix: dict[str, int], flying: int, seeds: int = SEEDS_FOR_MINIMA) -> list[str]:
+        return weaknesses(viewed, seeds, Counter(), Counter(), matrix, flying)
+
+    everywhere = dict.fromkeys(cells, 1)
+    assert weak(everywhere, 100) == []
+    assert weak(everywhere, 99) == [
+        "views changed while messages were under way in 99 of 200 seeds, which is under half"
+    ]
+    assert weak(everywhere | {cells[2]: 0}, 100) == ["no seed ran unicast 60000, fifo"]
+    assert weak({}, 0, SEEDS_FOR_MINIMA - 1) == []
+
+
+def test_a_sample_of_groups_tells_which_cells_of_the_matrix_ran():
+    found = campaign("groups", range(4))
+    assert list(found["matrix"]) == matrix_of(scenario("groups")) and len(found["matrix"]) == 20
+    for medium in MEDIA:
+        ran = [cell for cell, seeds in found["matrix"].items() if seeds and cell.startswith(str(medium))]
+        assert 1 <= len(ran) <= 2, "a seed has two groups, and its number says on what engine"
+    assert found["seeds_with_views_changed_in_flight"] >= 3
 
 
 def test_an_unknown_scenario_is_refused_with_the_list():

@@ -9,20 +9,21 @@ import pytest
 from pluribus.core.errors import BadInput
 from pluribus.sim.disk import at_once
 from pluribus.sim.kernel import Kernel
-from pluribus.sim.network import Link, Network, faulty_link
+from pluribus.sim.network import Link, Medium, Network, faulty_link
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 MANY = 4_000
 PERFECT = Link(latency_s=0.001, jitter_s=0.0)
+BROADCAST = Medium()
 
 
 class Wire:
     """Three hosts on a network; what each received, with the time."""
 
-    def __init__(self, link: Link = PERFECT, seed: int = 1) -> None:
+    def __init__(self, link: Link = PERFECT, seed: int = 1, medium: Medium = BROADCAST) -> None:
         self.kernel = Kernel()
         self.notes: list[tuple[str, str, bytes]] = []
-        self.network = Network(self.kernel, Random(seed), lambda *note: self.notes.append(note))
+        self.network = Network(self.kernel, Random(seed), lambda *note: self.notes.append(note), medium)
         self.network.link = link
         self.got: dict[str, list[tuple[float, bytes, str]]] = {"a": [], "b": [], "c": []}
         self.engines = {}
@@ -196,3 +197,17 @@ def test_chance_makes_links_within_the_severity():
     assert max(link.loss for link in links) <= 0.1
     assert max(link.loss for link in links) > 0.08
     assert len({link.bandwidth_bytes_s for link in links}) == 3
+
+
+def test_without_broadcast_only_known_places_and_peers_are_reached():
+    wire = Wire(medium=Medium(broadcasts=False, path_bytes=620))
+    wire.network.places = (A, B)
+    engine = wire.engines["a"]
+    assert (engine.broadcasts, engine.path_bytes) == (False, 620)
+    engine.send_all([b"to the places"])
+    wire.run()
+    assert (wire.bodies("a"), wire.bodies("b"), wire.bodies("c")) == ([], [b"to the places"], [])
+    engine.set_peers([B, C])
+    engine.send_all([b"to all that are known"])
+    wire.run()
+    assert wire.bodies("b")[1:] == wire.bodies("c") == [b"to all that are known"], "each once"

@@ -4,9 +4,21 @@ application in it."""
 from . import checkers
 from .chaos import torment
 from .history import Happening, History
-from .network import Link
+from .network import Link, Medium
 from .observer import Observer
 from .scenarios import Scenario
 from .world import World, run, world
 
-__all__ = ["Happening", "History", "Link", "Observer", "Scenario", "World", "checkers", "run", "torment", "world"]
+__all__ = [
+    "Happening",
+    "History",
+    "Link",
+    "Medium",
+    "Observer",
+    "Scenario",
+    "World",
+    "checkers",
+    "run",
+    "torment",
+    "world",
+]

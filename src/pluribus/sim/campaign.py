@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,9 @@ import msgspec
 
 from ..core.errors import PluribusError
 from .history import History
+from .network import Medium
 from .scenarios import Scenario, scenario
+from .views import changed_in_flight
 from .world import World, run
 
 CHECKS_MIN = 10_000
@@ -32,13 +34,18 @@ class Outcome(msgspec.Struct):
     checks: dict[str, int]
     faults: dict[str, int]
     failure: str = ""
+    flying: int = 0
+    """Views that were entered while messages were under way."""
+    cells: tuple[str, ...] = ()
+    """Of the scenario's matrix."""
 
 
 def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None) -> Outcome:
     """Run one seed. Whatever goes wrong in it, a broken promise or a crash of our own code, is its failure."""
     played = scenario(name)
     members = Random(f"{seed}/members").randrange(played.members_min, played.members_max + 1)
-    world = World(members, seed, stack=played.stack_of(seed, members), trace=trace)
+    medium = played.media[seed % len(played.media)]
+    world = World(members, seed, stack=played.stack_of(seed, members), medium=medium, trace=trace)
     history = History()
     checks: dict[str, int] = {}
     failure = ""
@@ -55,7 +62,19 @@ def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None) 
         failure = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - our own bug is as much a failure of the seed as a violation
         failure = traceback.format_exc()
-    return Outcome(seed, world.trace_hash, world.kernel.events, checks, dict(world.faults), failure)
+    promised = {h.promises for h in history.of("view")} & set(played.promises)
+    cells = tuple(sorted(cell_of(medium, promises) for promises in promised))
+    flying = changed_in_flight(history)
+    return Outcome(seed, world.trace_hash, world.kernel.events, checks, dict(world.faults), failure, flying, cells)
+
+
+def cell_of(medium: Medium, promises: str) -> str:
+    return f"{medium}, {promises}"
+
+
+def matrix_of(played: Scenario) -> list[str]:
+    """Every medium with everything that groups are promised on it."""
+    return [cell_of(medium, promises) for medium in played.media for promises in played.promises]
 
 
 def campaign(
@@ -66,13 +85,16 @@ def campaign(
     started = perf_counter()
     checks: Counter[str] = Counter(dict.fromkeys(played.checkers, 0))
     faults: Counter[str] = Counter(dict.fromkeys(played.faults, 0))
+    matrix: Counter[str] = Counter(dict.fromkeys(matrix_of(played), 0))
     failures: list[Outcome] = []
-    events = count = 0
+    events = count = flying = 0
     for outcome in _outcomes(name, list(seeds), jobs):
         count += 1
         events += outcome.events
         checks.update(outcome.checks)
         faults.update(outcome.faults)
+        matrix.update(outcome.cells)
+        flying += outcome.flying > 0
         if outcome.failure:
             failures.append(outcome)
         if progress is not None:
@@ -86,13 +108,22 @@ def campaign(
         "reasons": {str(outcome.seed): outcome.failure for outcome in failures[:20]},
         "checkers": dict(checks),
         "faults": dict(sorted(faults.items())),
-        "weak": weaknesses(played, count, checks, faults),
+        "matrix": dict(matrix),
+        "seeds_with_views_changed_in_flight": flying,
+        "weak": weaknesses(played, count, checks, faults, matrix, flying),
         "events": events,
         "seconds": round(perf_counter() - started, 3),
     }
 
 
-def weaknesses(played: Scenario, seeds: int, checks: Counter[str], faults: Counter[str]) -> list[str]:
+def weaknesses(
+    played: Scenario,
+    seeds: int,
+    checks: Counter[str],
+    faults: Counter[str],
+    matrix: Mapping[str, int],
+    flying: int,
+) -> list[str]:
     """Why a long campaign proves too little; a short one is only a sample."""
     if seeds < SEEDS_FOR_MINIMA:
         return []
@@ -102,6 +133,9 @@ def weaknesses(played: Scenario, seeds: int, checks: Counter[str], faults: Count
     weak += [
         f"{name} struck {faults[name]} times of {STRIKES_MIN}" for name in played.faults if faults[name] < STRIKES_MIN
     ]
+    weak += [f"no seed ran {cell}" for cell in matrix_of(played) if not matrix.get(cell)]
+    if played.promises and 2 * flying < seeds:
+        weak.append(f"views changed while messages were under way in {flying} of {seeds} seeds, which is under half")
     return weak
 
 

@@ -48,5 +48,22 @@ class History:
     def of(self, what: str) -> Iterator[Happening]:
         return (happening for happening in self.happenings if happening.what == what)
 
+    def sends_first(self) -> None:
+        """Put every send before its sender's own delivery. A large message comes back while its last piece is sent, and
+        a call that returns late is written down late; it was sent before it was delivered all the same."""
+        sends = {(h.group, h.id): h for h in self.of("send")}
+        placed: set[tuple[str, MessageId]] = set()
+        ordered: list[Happening] = []
+        for h in self.happenings:
+            key = (h.group, h.id)
+            if h.what == "send" or (h.what == "deliver" and h.member == h.id[0] and key in sends):
+                if key not in placed:
+                    placed.add(key)
+                    ordered.append(sends[key])
+                if h.what == "send":
+                    continue
+            ordered.append(h)
+        self.happenings = ordered
+
     def __len__(self) -> int:
         return len(self.happenings)

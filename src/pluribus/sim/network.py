@@ -42,10 +42,30 @@ class Link(msgspec.Struct, frozen=True):
                 raise BadInput(f"{name}={getattr(self, name)} of a link cannot be: use 0 or more")
 
 
+class Medium(msgspec.Struct, frozen=True):
+    """What engine the hosts have: one send reaches everybody, or each is sent to by itself; and how long a datagram may
+    be. Without broadcast, hosts know the first two of the world from the beginning and learn of the others."""
+
+    broadcasts: bool = True
+    path_bytes: int = PATH_BYTES_LOOPBACK
+
+    def __str__(self) -> str:
+        return f"{'broadcast' if self.broadcasts else 'unicast'} {self.path_bytes}"
+
+
 class Network:
     """Who reaches whom, and how well."""
 
-    def __init__(self, kernel: Kernel, random: Random, note: Callable[[str, str, bytes], None]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        random: Random,
+        note: Callable[[str, str, bytes], None],
+        medium: Medium = Medium(),  # noqa: B008 - it is frozen
+    ) -> None:
+        self.medium = medium
+        self.places: tuple[Address, ...] = ()
+        """Where a host without broadcast looks for others."""
         self._kernel = kernel
         self._random = random
         self._note = note
@@ -140,7 +160,6 @@ class SimEngine:
     """The engine port on the simulated network."""
 
     name = "sim"
-    broadcasts = True
     writable = True
 
     def __init__(self, network: Network, address: Address, gate: Callable[[Callable[[], None]], None]) -> None:
@@ -148,7 +167,9 @@ class SimEngine:
         self._gate = gate
         self._receive: Callable[[list[Datagram]], None] | None = None
         self.address = address
-        self.path_bytes = PATH_BYTES_LOOPBACK
+        self.broadcasts = network.medium.broadcasts
+        self.path_bytes = network.medium.path_bytes
+        self._peers: tuple[Address, ...] = ()
         self.buffer_bytes = 4 << 20
         self.stats = EngineStats()
 
@@ -164,11 +185,16 @@ class SimEngine:
             self._network.carry(self.address, to, datagram)
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
-        for other in self._network.others(self.address):
+        others = self._network.others(self.address) if self.broadcasts else self._targets()
+        for other in others:
             self.send(datagrams, other)
 
+    def _targets(self) -> list[Address]:
+        known = dict.fromkeys((*self._network.places, *self._peers))
+        return [address for address in known if address != self.address]
+
     def set_peers(self, peers: Sequence[Address]) -> None:
-        """The simulated medium reaches everybody."""
+        self._peers = tuple(peers)
 
     def arrive(self, datagram: Datagram) -> None:
         self.stats.datagrams_in += 1

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from ..core.frame import Frame, Parents
 from ..core.ids import number_of
+from ..group.pieces import Pieces, piece_of
 from ..runtime.bus import Bus
 from ..stack.events import Dropped, Event, Members, ViewChanged
 from ..wire.bodies import decode_bodies
@@ -26,18 +27,16 @@ class Observer:
         self._names = {number_of(name): name for name in groups}
         self._now = now
         self._add = add
+        self._pieces: dict[int, Pieces] = {}
+        self._members: dict[int, tuple[int, ...]] = {}
         bus._dispatch.observe = self.see
 
     def see(self, what: Frame | Event) -> None:
         match what:
             case Frame():
                 self._delivered(what)
-            case Members(group, members, promises=promises) if group in self._names:
-                self._add(
-                    Happening(
-                        self._now(), self._me, "view", self._names[group], (0, 0), b"", members, promises=promises
-                    )
-                )
+            case Members(group) if group in self._names:
+                self._regrouped(what)
             case ViewChanged():
                 self._entered(what)
             case Dropped(group, ids) if group in self._names:
@@ -46,10 +45,24 @@ class Observer:
             case _:
                 pass
 
+    def _regrouped(self, group: Members) -> None:
+        number, members, name = group.group, group.members, self._names[group.group]
+        before = self._members.get(number, ())
+        self._members[number] = members
+        self._pieces_of(number).keep_only(members, joined=any(member not in before for member in members))
+        self._add(Happening(self._now(), self._me, "view", name, members=members, promises=group.promises))
+
+    def _pieces_of(self, group: int) -> Pieces:
+        """A message in pieces is put together as every channel does, also for a group that was just left."""
+        return self._pieces.setdefault(group, Pieces())
+
     def _delivered(self, frame: Frame) -> None:
         name = self._names.get(frame.group)
         if name is None:
             return
+        piece = piece_of(frame) if frame.headers else None
+        if piece is not None:
+            frame = self._pieces_of(frame.group).take(frame, piece)
         bodies = decode_bodies(frame.kind, frame.bodies, frame.count)
         answers = next((header for header in frame.headers if isinstance(header, Parents)), Parents([]))
         for place, body in enumerate(bodies):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 
 from ..core.errors import Violation
 from ..core.ids import MemberId, MessageId
@@ -160,3 +162,14 @@ def validity(history: History) -> int:
             if (h.member, h.group, h.id) not in own:
                 raise Violation(f"{MemberId(h.member)!r} never delivered its own {h.id} of {h.group!r}")
     return checks
+
+
+def changed_in_flight(history: History) -> int:
+    """How many times a member entered a view while messages were under way: sent before, delivered somewhere later. Not
+    a promise; a campaign in which that hardly happens proves nothing about views."""
+    ends: dict[tuple[str, MessageId], float] = {(h.group, h.id): h.at for h in history.of("deliver")}
+    sends = sorted((h.at, ends.get((h.group, h.id), h.at)) for h in history.of("send"))
+    begun = [at for at, _ in sends]
+    latest = list(accumulate((end for _, end in sends), max))
+    entered = [bisect_left(begun, h.at) for h in history.of("bus")]
+    return sum(at > 0 and latest[at - 1] > h.at for at, h in zip(entered, history.of("bus"), strict=True))

@@ -29,7 +29,7 @@ from ..runtime.bus import BEST_EFFORT, Bus
 from .host import Host
 from .kernel import Kernel
 from .loop import VirtualTime
-from .network import Link, Network
+from .network import Link, Medium, Network
 
 T = TypeVar("T")
 SIMULATED = BusUrl("sim", "world", (), {}, "sim://world")
@@ -44,6 +44,7 @@ class World:
         seed: int,
         *,
         stack: str = BEST_EFFORT,
+        medium: Medium = Medium(),  # noqa: B008 - it is frozen
         trace: Callable[[str], None] | None = None,
     ) -> None:
         if members < 0:
@@ -52,12 +53,13 @@ class World:
         self.kernel = Kernel()
         self.random = Random(f"{seed}/world")
         """For the test itself; hosts and network have their own."""
-        self.network = Network(self.kernel, Random(f"{seed}/network"), self.note)
+        self.network = Network(self.kernel, Random(f"{seed}/network"), self.note, medium)
         self.stack = stack
         self._trace = trace
         self._hash = blake2b(digest_size=16)
         self._time = VirtualTime(self.kernel)
         self.hosts = [self._new_host(f"m{number}") for number in range(members)]
+        self.network.places = tuple(host.address for host in self.hosts[:2])
 
     @property
     def now(self) -> float:
@@ -188,10 +190,16 @@ class World:
 
 
 def world(
-    members: int = 3, seed: int = 0, *, stack: str = BEST_EFFORT, trace: Callable[[str], None] | None = None
+    members: int = 3,
+    seed: int = 0,
+    *,
+    stack: str = BEST_EFFORT,
+    medium: Medium = Medium(),  # noqa: B008 - it is frozen
+    trace: Callable[[str], None] | None = None,
 ) -> World:
-    """A world for ``async with``. ``trace`` is called with a line for everything that happens."""
-    return World(members, seed, stack=stack, trace=trace)
+    """A world for ``async with``. ``medium`` is the kind of engine that its hosts have. ``trace`` is called with a line
+    for everything that happens."""
+    return World(members, seed, stack=stack, medium=medium, trace=trace)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -10,6 +10,7 @@ import msgspec
 from ...core.errors import BadInput
 from ..checkers import Checker
 from ..history import History
+from ..network import Medium
 from ..world import World
 
 
@@ -26,6 +27,11 @@ class Scenario(msgspec.Struct, frozen=True):
     """Faults that a campaign of this scenario must have struck."""
     members_min: int = 2
     members_max: int = 6
+    media: tuple[Medium, ...] = (Medium(),)
+    """Seeds take them in turn."""
+    promises: tuple[str, ...] = ()
+    """What groups of this scenario are promised, on each of the media: the cells of its matrix. A campaign of such a
+    scenario must also have changed views while messages were under way."""
 
     def stack_of(self, seed: int, members: int) -> str:
         return self.stack if isinstance(self.stack, str) else self.stack(seed, members)

@@ -8,12 +8,14 @@ from contextlib import suppress
 from ...core.errors import Excluded, PluribusError, Violation
 from ...core.frame import Frame
 from ...core.ids import MessageId
+from ...core.limits import PATH_BYTES_LOOPBACK
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ...stack.events import Event
 from ..chaos import torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
+from ..network import Medium
 from ..observer import Observer
 from ..orders import among, causal, semantic
 from ..totals import excluded, reported, safe, total
@@ -26,8 +28,17 @@ TORMENT_S = 20.0
 CALM_S = 30.0
 """Within it all survivors must be in one view, and every message delivered or reported."""
 LAST_ROUNDS = 20
+PATH_BYTES_SHORT = 620
+"""So short that many messages go in pieces."""
 PROMISES = ("fifo", "causal", "semantic", "total", "total safe")
 """Each seed gives each name one of them."""
+
+
+MEDIA = tuple(
+    Medium(broadcasts=broadcasts, path_bytes=path_bytes)
+    for path_bytes in (PATH_BYTES_LOOPBACK, PATH_BYTES_SHORT)
+    for broadcasts in (True, False)
+)
 
 
 class Player:
@@ -134,6 +145,7 @@ async def play(world: World, history: History) -> None:
         for player in players.values():
             await player.send_one(NAMES[0])
     await asyncio.sleep(2)
+    history.sends_first()
     world.validate()
     for player in players.values():
         faulty = player.bus.stats()["transport"]["faulty"]
@@ -167,4 +179,6 @@ GROUPS = Scenario(
         *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
         *("pause", "drift", "partition", "heal", "cut"),
     ),
+    media=MEDIA,
+    promises=PROMISES,
 )
