@@ -119,7 +119,7 @@ class Unseeing(Tree):
     """Never asks for what it misses: the timers will see to it."""
 
     def _mind_gaps(self, stream, now):
-        pass
+        return float("inf")
 
     def _expired(self, stream, number, record, task, now):
         task.due_at = now + 1.0
@@ -142,14 +142,14 @@ FOUND = {
         Easygoing: (5, "never delivered"),
         Talkative: (1, "a second time"),
         Forgetful: (2, "a second time"),
-        Selfish: (2, "never delivered"),
-        Rash: (26, "never delivered"),
+        Selfish: (2, "still holds"),
+        Rash: (5, "never delivered"),
         Disinherited: (1, "still holds"),
         Modest: (14, "never delivered"),
         Hoarding: (0, "still holds"),
         Resigned: (2, "never delivered"),
         Unseeing: (0, "never delivered"),
-        Blunt: (70, "never delivered"),
+        Blunt: (128, "never delivered"),
     }.items()
 }
 """By mutant: the first seed that finds it, and a part of the sentence."""

@@ -1,7 +1,9 @@
-"""Two network namespaces joined by a virtual cable of 1,500 bytes: a network between two hosts, on one machine.
+"""Networks between hosts on one machine: namespaces joined by virtual cables of 1,500 bytes.
 
-Made with ``ip`` and removed again whatever happens. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN; without them
-``Unavailable`` says so.
+``pair`` is two hosts and a cable. ``bridged`` is many hosts on a switch, each of its lines shaped to a rate.
+
+Made with ``ip`` and ``tc`` and removed again whatever happens. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN;
+without them ``Unavailable`` says so.
 """
 
 from __future__ import annotations
@@ -17,6 +19,13 @@ from ..core.errors import Unavailable
 MTU_BYTES = 1_500
 CLONE_NEWNET = 0x4000_0000
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
+NETWORK = "10.213.78"
+BURST_BYTES = 4_000
+"""What a shaped line lets through at once after a pause: two packets. More would flatter those who send little."""
+BURST_OF_SWITCH_BYTES = 32_000
+"""What comes out of the switch was shaped on its way in; here the shape bounds only what several send to one."""
+QUEUE_BYTES = 64 << 20
+"""No line drops anything: a sender is held up by its own socket."""
 
 
 @contextmanager
@@ -40,6 +49,38 @@ def pair() -> Iterator[list[tuple[str, str]]]:
             _ip("netns", "delete", name)
 
 
+@contextmanager
+def bridged(hosts: int, mbit_s: int) -> Iterator[list[tuple[str, str]]]:
+    """Name and address of each host. Both directions of every line to the switch carry so many megabits a second."""
+    switch = f"pluribus-{os.getpid()}-switch"
+    names = [f"pluribus-{os.getpid()}-{host}" for host in range(hosts)]
+    made: list[str] = []
+    try:
+        for name in (switch, *names):
+            _ip("netns", "add", name)
+            made.append(name)
+        _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+        _ip("-n", switch, "link", "set", "bridge", "mtu", str(MTU_BYTES), "up")
+        for host, name in enumerate(names):
+            port = f"port{host}"
+            _ip("link", "add", "line", "netns", name, "type", "veth", "peer", "name", port, "netns", switch)
+            _ip("-n", switch, "link", "set", port, "mtu", str(MTU_BYTES), "master", "bridge", "up")
+            _ip("-n", name, "address", "add", f"{NETWORK}.{host + 1}/24", "dev", "line")
+            _ip("-n", name, "link", "set", "line", "mtu", str(MTU_BYTES), "up")
+            _ip("-n", name, "link", "set", "lo", "up")
+            _shape(name, "line", mbit_s, BURST_BYTES)
+            _shape(switch, port, mbit_s, BURST_OF_SWITCH_BYTES)
+        yield [(name, f"{NETWORK}.{host + 1}") for host, name in enumerate(names)]
+    finally:
+        for name in made:
+            _ip("netns", "delete", name)
+
+
+def _shape(namespace: str, device: str, mbit_s: int, burst_bytes: int) -> None:
+    shape = ["tbf", "rate", f"{mbit_s}mbit", "burst", str(burst_bytes), "limit", str(QUEUE_BYTES)]
+    _run("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *shape)
+
+
 def enter(name: str) -> None:
     """Put this process into a namespace; for a process with one thread that has no sockets yet."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -49,10 +90,14 @@ def enter(name: str) -> None:
 
 
 def _ip(*arguments: str) -> None:
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
     try:
-        subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+        subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError:
-        raise Unavailable("network namespaces need the program ip: install iproute2") from None
+        raise Unavailable(f"network namespaces need the program {command[0]}: install iproute2") from None
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or "").strip() or f"ip ended with {error.returncode}"
+        said = (error.stderr or "").strip() or f"{command[0]} ended with {error.returncode}"
         raise Unavailable(f"a network namespace cannot be made ({said}): run as root, outside of a container") from None

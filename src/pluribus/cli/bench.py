@@ -21,7 +21,10 @@ def command(
     frames: Annotated[int, typer.Option(help="fuzz: how many frames.", min=1)] = 1_000_000,
     seed: Annotated[int, typer.Option(help="fuzz: the seed.")] = 0,
     order: Annotated[str, typer.Option(help="group: fifo, causal, total, safe, semantic; all compares them.")] = "fifo",
-    size: Annotated[int, typer.Option(help="group: bytes of a message.", min=1, max=50_000)] = 100,
+    size: Annotated[
+        int | None, typer.Option(help="group, tree: bytes of a message (100; 20,480).", min=1, max=1 << 20)
+    ] = None,
+    hosts: Annotated[int, typer.Option(help="tree: how many, each a network namespace.", min=2, max=200)] = 16,
     members: Annotated[
         int | None, typer.Option(help="group: how many, senders included (2); views: how many (10).", min=2, max=50)
     ] = None,
@@ -35,8 +38,8 @@ def command(
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
     measure = bench(name)
-    wanted: dict[str, Any] = {"quick": quick, "frames": frames, "seed": seed, "order": order, "size": size}
-    wanted |= {"members": members} if members is not None else {}
+    wanted: dict[str, Any] = {"quick": quick, "frames": frames, "seed": seed, "order": order, "hosts": hosts}
+    wanted |= {option: value for option, value in (("size", size), ("members", members)) if value is not None}
     wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network, "peers": peers, "sweep": sweep}
     for option, choices in CHOICES.items():
         if wanted[option] not in choices:

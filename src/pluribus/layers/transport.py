@@ -24,7 +24,7 @@ from ..core.frame import Frame, Refused
 from ..core.ids import ALL, MemberId
 from ..core.limits import LOGGED_PEERS_MAX, REFUSALS_PER_S_MAX, STRANGERS_MAX
 from ..core.ports import Address, Datagram
-from ..stack.events import Addresses, Event, Refuse, TooLong
+from ..stack.events import Addresses, Event, Hurry, Refuse, TooLong
 from ..stack.layer import Layer
 
 log = logging.getLogger(__name__)
@@ -127,6 +127,8 @@ class Transport(Layer):
             self.ports.engine.set_peers(list(event.addresses.values()))
         elif isinstance(event, Refuse):
             self._refuse(event.member, event.reason)
+        elif isinstance(event, Hurry):
+            self.settle()
 
     def _refuse(self, member: int, reason: int) -> None:
         now = self.ports.clock.now()

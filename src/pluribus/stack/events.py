@@ -220,6 +220,10 @@ class Rekey(Event, frozen=True):
     members: tuple[int, ...]
 
 
+class Hurry(Event, frozen=True):
+    """Down: somebody far away waits for what was just handed down; send it before anything else is done."""
+
+
 class Refuse(Event, frozen=True):
     """Down: let somebody whose frames are not accepted know why, in clear, because there is no other way."""
 

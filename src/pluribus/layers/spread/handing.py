@@ -9,6 +9,7 @@ from ...core.frame import Frame, Header
 from ...core.ids import ALL
 from ...core.ports import Timer
 from ...core.tree import parts, steps
+from ...stack.events import Hurry
 from ...stack.layer import Layer
 from .lists import Listed, Lists
 from .streams import ROOT, Range, Record, Seen, Stream, StreamKey, Task
@@ -18,7 +19,18 @@ PATIENCE_S = 0.05
 """How long a member waits for the acknowledgement of a leaf, …"""
 PATIENCE_STEP_S = 0.03
 """… and how much longer for each step that its sub-list needs."""
-TICK_S = 0.01
+ACK_S = 0.01
+"""Acknowledgements wait so long for company: nobody waits for them but memory, and messages come first."""
+HAVES_WAITING_MAX = 64
+HOLD_S = 2.0
+"""After so long, who still holds messages asks whether it must."""
+SLACK_S = 1e-6
+NEVER = float("inf")
+GAP_S = 0.005
+"""A message that is missing may only have been overtaken."""
+HURRY_BYTES = 4_096
+"""A frame of so many bytes is passed on at once; smaller ones leave together at the end of the stimulus."""
+HURRY = Hurry()
 STREAMS_MAX = 4_096
 SEEN_ORIGINS_MAX = 10_000
 
@@ -39,6 +51,7 @@ class Handing:
         self._silent: dict[int, float] = {}
         self._measured_s: dict[int, float] = {}
         self._timer: Timer | None = None
+        self._wakes_at = NEVER
         self.spread_frames = 0
         self.handed_down = 0
         self.sent_again = 0
@@ -96,8 +109,14 @@ class Handing:
         """Answer for a sub-list: give the message to some of it, and wait for them."""
         task = record.tasks[(parent, scope)] = Task(parent, scope, shape, self._now())
         task.due_at = task.since + self._patience_s(scope[1])
+        if not scope[1]:
+            self._answered(stream, number, record, task)  # a leaf has nobody to wait for
+            return
         self._hand_out(stream, number, record, task, scope, set(without))
-        self._tick_later()
+        if task.waiting:
+            if record.frame.size >= HURRY_BYTES:
+                self._layer.tell_down(HURRY)
+            self._wake_at(task.due_at)
 
     def _hand_out(
         self, stream: Stream, number: int, record: Record, task: Task, scope: Range, without: set[int]
@@ -191,7 +210,7 @@ class Handing:
         else:
             self._acknowledge(parent, stream, down.number, scope, known.skipped)
         self._go_on(stream)
-        self._tick_later()
+        self._wake_at(stream.heard_at + (HOLD_S if down.number < stream.next else GAP_S))
 
     def _stream(self, listed: Listed, proxy: int, number: int) -> Stream | None:
         key = (listed.identity, proxy, number)
@@ -242,7 +261,9 @@ class Handing:
             self._acknowledge(task.parent, stream, number, task.scope, task.skipped)
 
     def _acknowledge(self, parent: int, stream: Stream, number: int, scope: Range, skipped: set[int]) -> None:
-        """With others at the end of the stimulus; neighbours become one."""
+        """With others, a little later; neighbours become one."""
+        if not self._haves:
+            self._wake_at(self._now() + ACK_S)
         haves = self._haves.setdefault(parent, [])
         last = haves[-1] if haves else None
         if (
@@ -258,11 +279,17 @@ class Handing:
             haves.append(Have(*stream.key, number, 1, *scope, sorted(skipped)))
 
     def settle(self) -> None:
-        if self._haves:
-            waiting, self._haves = self._haves, {}
-            for parent, haves in waiting.items():
-                for at in range(0, len(haves), HAVES_PER_WORD_MAX):
-                    self._say(parent, Up(haves[at : at + HAVES_PER_WORD_MAX]))
+        for parent in [parent for parent, haves in self._haves.items() if len(haves) >= HAVES_WAITING_MAX]:
+            self._say_haves(parent, self._haves.pop(parent))
+
+    def _say_all_haves(self) -> None:
+        waiting, self._haves = self._haves, {}
+        for parent, haves in waiting.items():
+            self._say_haves(parent, haves)
+
+    def _say_haves(self, parent: int, haves: list[Have]) -> None:
+        for at in range(0, len(haves), HAVES_PER_WORD_MAX):
+            self._say(parent, Up(haves[at : at + HAVES_PER_WORD_MAX]))
 
     def came_up(self, member: int, up: Up) -> None:
         for have in up.haves:
@@ -307,9 +334,13 @@ class Handing:
         known_s = self._measured_s.get(level, 0.0)
         self._measured_s[level] = known_s + (took_s - known_s) * (0.5 if took_s > known_s else 0.1)
 
-    def _tick_later(self) -> None:
-        if self._timer is None:
-            self._timer = self._layer.after(TICK_S, self._tick)
+    def _wake_at(self, when: float) -> None:
+        """Look at everything again, no later than then."""
+        if when < self._wakes_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wakes_at = when
+            self._timer = self._layer.after(max(when - self._now(), 0.0), self._tick)
 
     # What recovering adds
 

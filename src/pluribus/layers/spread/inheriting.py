@@ -25,7 +25,7 @@ from ...core.frame import Frame
 from ...stack.layer import Layer
 from .handing import STREAMS_MAX
 from .lists import Listed, Lists
-from .recovering import Recovering
+from .recovering import LOOK_S, Recovering
 from .streams import ROOT, Stream, StreamKey
 from .words import NUMBERS_PER_WORD_MAX, Asked, Closed, Holding, Missing
 
@@ -130,7 +130,7 @@ class Tree(Recovering):
         elif estate is not None:
             estate.answers[listed.places[member]] = word
             self._settle_estate(stream, estate, self._now())
-        self._tick_later()
+        self._wake_at(self._now() + LOOK_S)
 
     def _settle_estate(self, stream: Stream, estate: Estate, now: float) -> None:
         listed = stream.listed

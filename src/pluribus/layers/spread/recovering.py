@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.frame import Frame
 from ...core.tree import parts
 from ...stack.layer import Layer
-from .handing import Handing
+from .handing import GAP_S, HOLD_S, NEVER, SLACK_S, Handing
 from .lists import Listed, Lists
 from .streams import ROOT, Record, Stream, Submission, Task
 from .words import (
@@ -25,13 +25,12 @@ TRIES_MAX = 3
 RETRY_S_MAX = 1.0
 SILENT_S = 3.0
 """How long it is gone round, unless it is heard before."""
-GAP_S = 0.005
 GAP_S_MAX = 0.3
 MISSING_AT_ONCE = 64
 FORGET_S = 0.2
 """After so long without a next message, the permission to forget goes by itself."""
-HOLD_S = 2.0
-"""After so long, who still holds messages asks whether it must."""
+LOOK_S = 0.05
+"""How often what a dead proxy left is looked after."""
 SUBMIT_S = 0.3
 FINISHED_MAX = 4_096
 
@@ -54,37 +53,44 @@ class Recovering(Handing):
 
     def _tick(self) -> None:
         self._timer = None
-        now = self._now()
+        self._wakes_at = NEVER
+        now = self._now() + SLACK_S
         for member in [member for member, until in self._silent.items() if until <= now]:
             del self._silent[member]
-        busy = False
+        self._say_all_haves()
+        following = NEVER
         for stream in list(self._streams.values()):
-            busy = self._look_at(stream, now) or busy
+            following = min(following, self._look_at(stream, now))
         for number, submission in list(self._submissions.items()):
             if submission.due_at <= now:
                 self._submit_again(number, submission)
-        if busy or self._submissions:
-            self._tick_later()
+            following = min(following, submission.due_at)
+        self._wake_at(following)
 
-    def _look_at(self, stream: Stream, now: float) -> bool:
-        """Whatever is due; whether there will be more to look at."""
+    def _look_at(self, stream: Stream, now: float) -> float:
+        """Do whatever is due; when to look again."""
         if stream.closed:
-            return False
+            return NEVER
+        following = NEVER
         for number, record, task in stream.waiting():
             if task.due_at <= now:
                 self._expired(stream, number, record, task, now)
+            if task.waiting:
+                following = min(following, task.due_at)
         if stream.proxy == self._me:
-            if stream.told_done < stream.done and now - stream.heard_at >= FORGET_S:
-                self._tell_done(stream)
-            return bool(stream.records) or stream.told_done < stream.done
-        if stream.orphan:
+            if stream.told_done < stream.done:
+                following = min(following, stream.heard_at + FORGET_S)
+                if stream.heard_at + FORGET_S <= now:
+                    self._tell_done(stream)
+        elif stream.orphan:
             self._look_after(stream, now)
-            return True
-        self._mind_gaps(stream, now)
-        if stream.records and now - stream.heard_at >= HOLD_S:
-            stream.heard_at = now
-            self._say(stream.proxy, DonePlease(*stream.key))
-        return bool(stream.records)
+            following = min(following, now + LOOK_S)
+        elif stream.records:
+            following = min(following, self._mind_gaps(stream, now), stream.heard_at + HOLD_S)
+            if stream.heard_at + HOLD_S <= now:
+                stream.heard_at = now
+                self._say(stream.proxy, DonePlease(*stream.key))
+        return following
 
     def _expired(self, stream: Stream, number: int, record: Record, task: Task, now: float) -> None:
         """Somebody did not answer in time. Tell who waits for us to wait longer; then ask again, or go round it."""
@@ -174,7 +180,7 @@ class Recovering(Handing):
         for number, submission in list(self._submissions.items()):
             if submission.listed.members[submission.proxy] == member:
                 self._submit_again(number, submission)
-        self._tick_later()
+        self._wake_at(now + LOOK_S)
 
     def unsuspected(self, member: int) -> None:
         self._suspected.discard(member)
@@ -186,18 +192,19 @@ class Recovering(Handing):
 
     # Gaps
 
-    def _mind_gaps(self, stream: Stream, now: float) -> None:
-        """A later message is here and an earlier one is not: ask who gave us the later one."""
+    def _mind_gaps(self, stream: Stream, now: float) -> float:
+        """A later message is here and an earlier one is not: ask who gave us the later one. When to look again."""
         missing = stream.missing()
-        if not missing or now < stream.asked_at:
-            return
+        if not missing:
+            return NEVER
+        if now < stream.asked_at:
+            return stream.asked_at
         stream.asked += 1
         stream.asked_at = now + min(GAP_S * 2**stream.asked, GAP_S_MAX)
-        if stream.asked == 1:
-            return  # it may only have been overtaken
         self.gaps += 1
         whom = stream.parent if stream.asked % 4 else stream.proxy
         self._say(whom, Missing(*stream.key, missing[:MISSING_AT_ONCE]))
+        return stream.asked_at
 
     def missing(self, member: int, word: Missing) -> None:
         stream = self._streams.get((word.along, word.proxy, word.stream))
@@ -228,7 +235,7 @@ class Recovering(Handing):
             self._finished[(record.origin, record.submission)] = None
             self._say(record.origin, Taken(stream.key[0], record.submission))
         stream.completed(number)
-        self._tick_later()
+        self._wake_at(stream.heard_at + FORGET_S)
 
     def _tell_done(self, stream: Stream) -> None:
         stream.told_done = stream.done
@@ -264,7 +271,7 @@ class Recovering(Handing):
         frame.headers.append(Submit(listed.identity, self._submitted, shape))
         submission = self._submissions[self._submitted] = Submission(frame, listed, proxy)
         self._submit(submission)
-        self._tick_later()
+        self._wake_at(submission.due_at)
 
     def _submit(self, submission: Submission) -> None:
         submission.due_at = self._now() + max(SUBMIT_S, self._patience_s(len(submission.listed))) * 2 ** min(

@@ -1,0 +1,149 @@
+"""``pluribus bench tree``: the source's experiment again, on as many network namespaces as it had hosts.
+
+Every host is a process in a namespace of its own, joined by a bridge; each line carries 100 Mbit/s in either direction.
+One member sends a message to all; it takes until the last of them has read it, by the machine's one clock. One by one
+is no straw man: it streams, and waits for no acknowledgement between one copy and the next, so what it costs is its
+line. The tree's ceiling at 16 hosts is therefore 15 copies on that line against 4, the pipelined tree's 15 against 2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+import pluribus
+
+from ..runtime.bus import VIEWS
+from . import namespaces
+from .processes import Role, Together, measure
+from .report import Goal, Result, at_least, report, result
+
+GROUP = "bench"
+LARGE_BYTES = 1 << 20
+MBIT_S = 100
+PORT = 7_700
+ONE_BY_ONE = "one by one"
+PIPELINED = "pipelined tree of degree 2"
+WAYS = {
+    ONE_BY_ONE: "by='unicast'",
+    **{f"tree, k = {k}": f"by='tree', k={k}" for k in (1, 2, 3, 4)},
+    PIPELINED: "by='pipeline'",
+}
+TREE_RATIO, PIPELINED_RATIO = 3.3, 5.0
+PAPER_BYTES, PAPER_HOSTS = 20_480, 16
+JOIN_S = 40.0
+PAUSE_S = 0.12
+"""Between two messages: what the one before left to be said has been said."""
+CALM = "detector(beat_s=1.0, silence_s=5.0)"
+"""Sixteen members that beat one by one to each other keep two cores busy; they need not, for this."""
+
+
+class Plan(msgspec.Struct):
+    """What every host does: for each way, so many rounds of messages of each size."""
+
+    hosts: int
+    ways: dict[str, str]
+    rounds: dict[int, int]
+    path_bytes: int = 32_768
+
+
+def run(
+    *,
+    quick: bool = False,
+    hosts: int = PAPER_HOSTS,
+    size: int = PAPER_BYTES,
+    progress: Callable[[str], None] = lambda text: None,
+    **_: Any,
+) -> dict[str, Any]:
+    """Milliseconds until all have a message, by every way; and how many times faster than one by one."""
+    rounds = {size: 5 if quick else 30}
+    if size != LARGE_BYTES:
+        rounds[LARGE_BYTES] = 1 if quick else 4
+    plan = Plan(hosts, WAYS, rounds)
+    took: dict[tuple[str, int], list[float]] = {}
+    for attempt in range(1 if quick else 2):
+        progress(f"{hosts} hosts, pass {attempt + 1}")
+        for key, values in _one_pass(plan).items():
+            took.setdefault(key, []).extend(values)
+    return report("tree", *_rows(plan, took))
+
+
+def _rows(plan: Plan, took: dict[tuple[str, int], list[float]]) -> tuple[list[Result], list[Goal]]:
+    rows: list[Result] = []
+    goals: list[Goal] = []
+    for bytes_ in plan.rounds:
+        plain = statistics.median(took[(ONE_BY_ONE, bytes_)])
+        for way in plan.ways:
+            values = took[(way, bytes_)]
+            rows.append(result(f"{way}, {plan.hosts} hosts, {bytes_:,} B", "ms", values))
+            if way != ONE_BY_ONE:
+                ratio = plain / statistics.median(values)
+                rows.append(result(f"{way}, {bytes_:,} B: times faster than one by one", "ratio", [ratio]))
+                if plan.hosts == PAPER_HOSTS and (way, bytes_) == ("tree, k = 1", PAPER_BYTES):
+                    goals.append(at_least("tree, 16 hosts, 20 KB: times faster than one by one", ratio, TREE_RATIO))
+                if plan.hosts == PAPER_HOSTS and (way, bytes_) == (PIPELINED, LARGE_BYTES):
+                    what = "pipelined tree, 16 hosts, 1 MB: times faster than one by one"
+                    goals.append(at_least(what, ratio, PIPELINED_RATIO))
+    return rows, goals
+
+
+def _one_pass(plan: Plan) -> dict[tuple[str, int], list[float]]:
+    """By way and size: milliseconds from ``send`` until the last member had read it, a value a round."""
+    with namespaces.bridged(plan.hosts, MBIT_S) as places:
+        seed = places[0][1]
+        roles: list[Role] = [(_host, (plan, host, name, address, seed)) for host, (name, address) in enumerate(places)]
+        answers: list[dict[tuple[str, int], list[float]]] = measure(roles, plan.hosts, 600)
+    took: dict[tuple[str, int], list[float]] = {}
+    for key in answers[0]:
+        by_round = zip(*(answer[key] for answer in answers), strict=True)
+        took[key] = [(max(times) - min(times)) * 1e3 for times in by_round]
+    return took
+
+
+def _host(together: Together, plan: Plan, host: int, namespace: str, address: str, seed: str) -> None:
+    """One host. Answers, by way and size, when it sent each message (the first host) or had read it (the others)."""
+    namespaces.enter(namespace)
+    pluribus.run(_rounds(together, plan, host, address, seed))
+
+
+async def _rounds(together: Together, plan: Plan, host: int, address: str, seed: str) -> None:
+    found: dict[tuple[str, int], list[float]] = {}
+    for number, (way, options) in enumerate(plan.ways.items()):
+        port = PORT + number
+        where = "" if host == 0 else f"&bind={address}:{port}"
+        url = f"udp://{seed}:{port}/tree-{number}?path={plan.path_bytes}{where}"
+        async with pluribus.connect(url, name=f"host-{host}", stack=stack_with(options)) as bus:
+            group = await bus.group(GROUP, own=host != 0)
+            await group.wait_for(plan.hosts, timeout=JOIN_S)
+            for size, rounds in plan.rounds.items():
+                times = found[(way, size)] = []
+                for _ in range(rounds):
+                    await asyncio.to_thread(together.wait)
+                    times.append(await _send(group, size) if host == 0 else await _read(group))
+            await asyncio.to_thread(together.wait)
+    together.answer(found)
+
+
+async def _send(group: pluribus.Group, size: int) -> float:
+    await asyncio.sleep(PAUSE_S)
+    body = bytes(size)
+    sent_at = monotonic()
+    await group.send(body)
+    return sent_at
+
+
+async def _read(group: pluribus.Group) -> float:
+    await group.receive()
+    return monotonic()
+
+
+def stack_with(options: str) -> str:
+    """Agreed views, with one way to spread."""
+    parts = [CALM if part == "detector" else part for part in VIEWS.split(" | ") if not part.startswith("spread")]
+    parts.insert(parts.index("reliable"), f"spread({options})")
+    return " | ".join(parts)
