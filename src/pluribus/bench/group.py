@@ -1,20 +1,21 @@
 """``pluribus bench group``: reliable groups on agreed views, in every order.
 
-Three measurements under one name. By itself it takes one case beside the batched limit. ``--order all`` compares the
-orders and encryption with FIFO. ``--peers`` compares with other systems (``versus``). Each alternates with what it is
-compared with, so that both see the same machine.
+Several measurements under one name. By itself it takes one case beside the batched limit. ``--order all`` compares the
+orders and encryption with FIFO, ``--network namespaces`` a network of 1,500-byte packets with the loopback interface,
+``--peers`` other systems with ours (``versus``). Each alternates with what it is compared with, so that both see the
+same machine.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from ..core.errors import BadInput
+from ..core.limits import PATH_BYTES_ETHERNET
 from . import namespaces, versus
 from .engines import COUNTS, SIZES, batched, free_port
 from .exchange import ALL, ONE, SECONDS, Case, Measured, Place, exchange
@@ -23,6 +24,7 @@ from .report import Curve, Goal, Result, at_least, report, result
 EVERY_ORDER = "all"
 NAMESPACES = "namespaces"
 SWEEPS = {"members": (2, 3, 4, 6, 8, 12), "size": (10, 100, 1_024, 4_096, 16_384, 50_000)}
+PACKETS = {"1,500-byte packets": "", "1,500-byte packets, one a datagram": f"&path={PATH_BYTES_ETHERNET}"}
 ORDERS = ("causal", "total", "safe", "semantic")
 SHARES = {"causal": 0.8, "total": 0.5, "safe": 0.3, "encrypted": 0.7}
 """Of FIFO's rate, at least."""
@@ -54,11 +56,12 @@ def run(
         return swept(case, sweep, runs, progress)
     if order == EVERY_ORDER:
         return every_order(case, runs, progress)
-    with _places(case, network) as (places, where):
-        return one_case(case, runs, progress, places, where)
+    if network == NAMESPACES:
+        return over_packets(case, runs, progress)
+    return one_case(case, runs, progress)
 
 
-def one_case(case: Case, runs: int, progress: Progress, places: list[Place] | None, where: str) -> dict[str, Any]:
+def one_case(case: Case, runs: int, progress: Progress) -> dict[str, Any]:
     """Beside the batched limit of one sender and one receiver, which has no identities, views or repair."""
     limits, found = [], []
     count = COUNTS[min(SIZES, key=lambda known: abs(known - case.size))] // (2 if case.seconds >= 1 else 10)
@@ -66,13 +69,33 @@ def one_case(case: Case, runs: int, progress: Progress, places: list[Place] | No
         progress(f"run {attempt + 1} of {runs}: the batched limit")
         limits.append(batched(count, case.size))
         progress(f"run {attempt + 1} of {runs}: {case}")
-        found.append(exchange(case, places))
-    results = [*_rows(f"{case}{where}", found), result(f"batched limit, {case.size} B", "messages/s", limits)]
+        found.append(exchange(case))
+    results = [*_rows(str(case), found), result(f"batched limit, {case.size} B", "messages/s", limits)]
     goals: list[Goal] = []
-    if not where and case == Case(seconds=case.seconds):
+    if case == Case(seconds=case.seconds):
         ratio = statistics.median(measured.rate for measured in found) / statistics.median(limits)
         goals.append(at_least("fifo, 100 B, two processes: share of the batched limit", ratio, 0.5))
     return report("group", results, goals)
+
+
+def over_packets(case: Case, runs: int, progress: Progress) -> dict[str, Any]:
+    """Members by turns in two network namespaces, with packets of 1,500 bytes between them, beside the loopback
+    interface; with datagrams of many packets, as by default, and of one."""
+    found: dict[str, list[Measured]] = {ways: [] for ways in ("loopback", *PACKETS)}
+    for attempt in range(runs):
+        progress(f"run {attempt + 1} of {runs}: {case}, loopback")
+        found["loopback"].append(exchange(case))
+        for ways, options in PACKETS.items():
+            progress(f"run {attempt + 1} of {runs}: {case}, {ways}")
+            with namespaces.pair() as pair:
+                bus = f"bench-{free_port()}"
+                sides = [Place(f"multicast://{bus}?interface={address}{options}", name) for name, address in pair]
+                found[ways].append(exchange(case, [sides[index % 2] for index in range(case.members)]))
+    results = [row for ways, measured in found.items() for row in _rows(f"{case}, {ways}", measured)]
+    for ways in PACKETS:
+        shares = [one.rate / other.rate for one, other in zip(found[ways], found["loopback"], strict=True)]
+        results.append(result(f"{case}, {ways}: share of loopback", "ratio", shares))
+    return report("group", results, [])
 
 
 def every_order(case: Case, runs: int, progress: Progress) -> dict[str, Any]:
@@ -126,15 +149,3 @@ def _rows(case: str, found: list[Measured]) -> list[Result]:
         result(f"{case}: sender", "µs a message", [measured.sender_us for measured in found]),
         result(f"{case}: receiver", "µs a message", [measured.receiver_us for measured in found]),
     ]
-
-
-@contextmanager
-def _places(case: Case, network: str) -> Iterator[tuple[list[Place] | None, str]]:
-    """Where the members are: on this machine's loopback interface, or by turns in two network namespaces."""
-    if network != NAMESPACES:
-        yield None, ""
-        return
-    with namespaces.pair() as pair:
-        bus = f"bench-{free_port()}"
-        sides = [Place(f"multicast://{bus}?interface={address}", name) for name, address in pair]
-        yield [sides[index % 2] for index in range(case.members)], ", over 1,500-byte packets"
