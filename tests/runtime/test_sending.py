@@ -2,7 +2,11 @@
 
 import asyncio
 import dataclasses
+from contextlib import suppress
+from random import Random
+from typing import Any
 
+import msgspec
 import pytest
 
 import pluribus
@@ -10,6 +14,17 @@ from pluribus.core.errors import BadBody, BadInput, Closed, Overflow, TooLarge
 from tests.harness import eventually, new_bus, on_a_loop, two_in_a_group
 
 BODY = bytes(10_000)
+
+
+@pluribus.register
+class Tick(msgspec.Struct):
+    symbol: str
+    at: int
+
+
+@pluribus.register
+class Tock(msgspec.Struct):
+    at: Any
 
 
 async def full(group: pluribus.Group, **options: object) -> int:
@@ -161,6 +176,54 @@ async def test_every_kind_of_body_arrives_in_the_order_of_sending():
         for body in bodies:
             await one.send(body)
         assert [(await other.receive(5)).body for _ in bodies] == bodies
+
+
+@on_a_loop
+async def test_bodies_of_mixed_types_in_one_turn_arrive_as_they_were_sent():
+    """Runs of one type are appended in a hurry; whatever interrupts a run must not get into it."""
+    random = Random(1)
+    made = {
+        bytes: lambda at: bytes([at % 256]) * random.randrange(200),
+        str: lambda at: f"text {at}",
+        dict: lambda at: {"at": at},
+        list: lambda at: [at, "of a list"],
+        Tick: lambda at: Tick(f"symbol {at}", at),
+        Tock: lambda at: Tock(at),
+    }
+    async with two_in_a_group(own=False) as (one, other):
+        sent = []
+        while len(sent) < 3_000:
+            make = made[random.choice(list(made))]
+            for _ in range(random.randrange(1, 40)):
+                sent.append((body := make(len(sent)), await one.send(body)))
+        got = []
+        while len(got) < len(sent):
+            got += await other.receive_many(timeout=5)
+        assert [(message.body, message.id) for message in got] == sent
+        assert [type(message.body) for message in got] == [type(body) for body, _ in sent]
+
+
+@on_a_loop
+async def test_a_typed_body_that_cannot_travel_is_refused_within_a_run_too():
+    async with two_in_a_group(own=False) as (one, other):
+        await one.send(Tock(1))
+        await one.send(Tock(2))
+        with pytest.raises(BadBody, match="cannot travel"):
+            await one.send(Tock(object()))
+        await one.send(Tock(3))
+        assert [(await other.receive(5)).body for _ in range(3)] == [Tock(1), Tock(2), Tock(3)]
+
+
+@on_a_loop
+async def test_typed_bodies_wait_for_room_like_all_others():
+    async with two_in_a_group(own=False) as (one, other):
+        count = 0
+        with suppress(Overflow):
+            while count < 10_000:
+                await one.send(Tick("x" * 1_000, count), timeout=0)
+                count += 1
+        assert 10 < count < 10_000
+        assert [(await other.receive(5)).body.at for _ in range(count)] == list(range(count))
 
 
 @on_a_loop

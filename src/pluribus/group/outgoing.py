@@ -39,6 +39,7 @@ class Outgoing:
         "_paused",
         "_sender",
         "_size_before",
+        "_typed_before",
         "abandoned",
         "append",
         "batched",
@@ -54,6 +55,8 @@ class Outgoing:
         "pending",
         "room",
         "to",
+        "typed",
+        "typed_left",
     )
 
     def __init__(
@@ -100,7 +103,7 @@ class Outgoing:
     @property
     def size(self) -> int:
         """What the open batch weighs with the most that encoding adds."""
-        return self._size_before + self._left_before - self.left
+        return self._size_before + self._left_before - self.left + self._typed_before - self.typed_left
 
     def _begin_batch(self) -> None:
         """An empty batch. Its first body is added by ``add``, which knows that somebody must close it."""
@@ -109,14 +112,18 @@ class Outgoing:
         self.ids = zip(repeat(self.me), count(self.first))
         self._size_before = 0
         self.left = self._left_before = -1
+        self.typed: type | None = None
+        self.typed_left = self._typed_before = -1
 
     def _set_left(self) -> None:
         """``left`` is how many bytes a sender in a hurry may still append by itself, at most a frame's, so that no body
-        that fits it is too long; below 0 it must come through ``add``: the batch is empty, of another kind, or full."""
+        that fits it is too long; below 0 it must come through ``add``: the batch is empty, of another kind, or full.
+        ``typed_left`` is the same for encoded bodies of the type ``typed``, if the batch is of that."""
         size = self.size
-        hurry = bool(self.pending) and self.kind == BYTES and self.room > size
+        left = min(self.room - size, self._path) if self.pending and self.room > size else -1
         self._size_before = size
-        self.left = self._left_before = min(self.room - size, self._path) if hurry else -1
+        self.left = self._left_before = left if self.kind == BYTES else -1
+        self.typed_left = self._typed_before = left if self.typed is not None else -1
 
     def fits(self, kind: Kind, size: int) -> bool:
         """Whether a body may join the open batch. An empty one takes any body while the window is open at all: a window
@@ -137,9 +144,11 @@ class Outgoing:
                 "does not cut messages, choose one that does or send it in parts"
             )
 
-    def add(self, kind: Kind, encoded: bytes, parent: MessageId | None = None) -> int:
-        """Append a body that fits; its sequence number. ``parent`` is the message that it answers."""
+    def add(self, kind: Kind, encoded: bytes, parent: MessageId | None = None, typed: type | None = None) -> int:
+        """Append a body that fits; its sequence number. ``parent`` is the message that it answers. ``typed`` is a type
+        all of whose instances are of this kind."""
         self.kind = kind
+        self.typed = typed
         self.pending.append(encoded)
         self._size_before += len(encoded) + BODY_OVERHEAD_BYTES
         _, number = next(self.ids)

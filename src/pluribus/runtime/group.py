@@ -24,7 +24,7 @@ from ..group.channel import Channel
 from ..group.dispatch import Dispatch
 from ..group.outgoing import Outgoing
 from ..group.pieces import Large
-from ..wire.bodies import BYTES, Kind, check_size, encode_body
+from ..wire.bodies import BYTES, Kind, check_size, encode_body, encode_quickly
 from .asking import ANSWER_S, Asker
 from .calls import Service
 from .objects import Objects
@@ -105,15 +105,23 @@ class Group:
         view. With ``timeout`` it raises ``Overflow`` or ``NotPrimary`` instead of waiting longer; the message was then
         not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once.
         """
-        if to is None and parent is None and type(body) is bytes:
+        if to is None and parent is None:
             out = self._out
-            left = out.left - len(body)
-            if left > _FAST_OVERHEAD_BYTES:
-                out.left = left - _FAST_OVERHEAD_BYTES
-                out.append(body)
-                return next(out.ids)
-            if len(body) <= out.longest and self._dispatch.send_alone(self._channel, body):
-                return (out.me, out.first - 1)
+            if type(body) is bytes:
+                left = out.left - len(body)
+                if left > _FAST_OVERHEAD_BYTES:
+                    out.left = left - _FAST_OVERHEAD_BYTES
+                    out.append(body)
+                    return next(out.ids)
+                if len(body) <= out.longest and self._dispatch.send_alone(self._channel, body):
+                    return (out.me, out.first - 1)
+            elif type(body) is out.typed:
+                encoded = encode_quickly(body)
+                left = out.typed_left - len(encoded)
+                if left > _FAST_OVERHEAD_BYTES:
+                    out.typed_left = left - _FAST_OVERHEAD_BYTES
+                    out.append(encoded)
+                    return next(out.ids)
         return await self._send(body, ALL if to is None else to, parent, timeout)
 
     async def _send(self, body: Any, to: int, parent: MessageId | None, timeout: float | None) -> MessageId:
@@ -128,7 +136,7 @@ class Group:
         if not (quiet and dispatch.ports.engine.writable and out.fits(kind, len(encoded))):
             out = await self._admitted(kind, len(encoded), to, deadline)
         first = not out.pending
-        number = out.add(kind, encoded, parent)
+        number = out.add(kind, encoded, parent, None if kind == BYTES else type(body))
         if first:
             self._opened(channel)
         return (out.me, number)

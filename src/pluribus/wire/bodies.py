@@ -101,6 +101,14 @@ def encode_body(body: object) -> tuple[Kind, bytes]:
         raise BadBody(f"a {what} cannot travel ({error}): send bytes, text, data or a registered type") from None
 
 
+def encode_quickly(body: object) -> bytes:
+    """The bytes of a body whose kind is known; ``BadBody`` as ``encode_body``."""
+    try:
+        return _encode(body)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return encode_body(body)[1]  # which says what is wrong
+
+
 def join_bodies(kind: Kind, encoded: list[bytes]) -> list[bytes] | msgspec.Raw:
     """The ``bodies`` of a frame from the bodies of one kind."""
     if kind == BYTES:
