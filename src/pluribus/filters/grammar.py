@@ -402,8 +402,8 @@ class _Taking:
         if len(names) > FILTER_STEPS_MAX:
             self.refuse(syntax, f"the path has {len(names)} names", f"use {FILTER_STEPS_MAX} or fewer")
         for name in names:
-            if not name or not name.isprintable() or '"' in name:
-                self.refuse(syntax, f"{name!r} is no name of a field", "use printable characters and no double quotes")
+            if not name or not name.isprintable() or '"' in name or "\\" in name:
+                self.refuse(syntax, f"{name!r} is no name of a field", 'use what is printable and no " or \\')
         return tuple(names)
 
     def field(self, path: tuple[str, ...], at: exp.Expr, via: tuple[tuple[str, int], ...] = ()) -> Field:

@@ -103,6 +103,22 @@ def double(number: float) -> float:
         return math.copysign(math.inf, number)
 
 
+def beside_double(operator: str, number: float) -> tuple[str, float]:
+    """A comparison with a constant that says the same of every double, with a constant that is one.
+
+    ``x > 2**53 + 1`` is ``x > 2**53`` for doubles. No double is equal to that constant; ``= NaN`` is how that is said,
+    as a comparison that holds for none and is unknown for none but null; ``<> NaN`` likewise holds for all.
+    """
+    rounded = double(number)
+    if rounded == number:
+        return operator, rounded
+    if operator in ("<", "<="):
+        return ("<=" if rounded < number else "<"), rounded
+    if operator in (">", ">="):
+        return (">=" if rounded > number else ">"), rounded
+    return operator, NAN
+
+
 def divide(dividend: float, divisor: float) -> float:
     return dividend / divisor if divisor else NAN
 
