@@ -150,6 +150,18 @@ def test_hostile_numbers_raise_in_no_database(sqlite, postgres):
             assert truths(connection.execute(query, (*clause.parameters, stored(event)))) == [parse(words).truth(event)]
 
 
+def test_times_and_places_out_of_range_raise_in_no_database(postgres):
+    for words in ("YEAR(t) = 1", "WEEKDAY(t) > 1", "DISTANCE(t, t, 0, 0) > 1", "DISTANCE(0, 0, t, t) > 1"):
+        clause = where(parse(words).tree, "postgres", document="body")
+        for time in (1e12, -1e12, 1e29, -62_135_596_801, 91, 180.5):
+            query = f"SELECT {clause.text} FROM (SELECT %s::jsonb AS body) AS row"
+            expected = parse(words).truth({"t": time})
+            assert truths(postgres.execute(query, (*clause.parameters, stored({"t": time})))) == [expected], (
+                words,
+                time,
+            )
+
+
 def test_what_cannot_be_written_is_refused():
     with pytest.raises(BadInput, match="no dialect 'oracle'"):
         where(parse("a = 1").tree, "oracle")

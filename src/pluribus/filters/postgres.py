@@ -138,23 +138,26 @@ class PostgresWriter(Writer):
                 return self._distance(arguments)
         return self._calendar(node.name, arguments[0])
 
+    # Subqueries name what is used more than once. PostgreSQL may compute their answer before it looks at the condition,
+    # if it knows the values when it plans; so what could fail is kept in its domain, and the condition is a CASE.
+
     def _distance(self, arguments: list[str]) -> str:
-        """A subquery names the four numbers, and has no row (hence null) if one is no place on earth."""
         north, east = (f"power(sin(radians(b.{axis} - a.{axis}) / 2), 2)" for axis in ("lat", "lon"))
         square = f"{north} + cos(radians(a.lat)) * cos(radians(b.lat)) * {east}"
-        metres = f"2 * {EARTH_RADIUS_M!r}::float8 * asin(least(1, sqrt({square})))"
+        metres = f"2 * {EARTH_RADIUS_M!r}::float8 * asin(least(1, sqrt(greatest(0, {square}))))"
         places = ", ".join(
             f"(SELECT {lat} AS lat, {lon} AS lon) AS {name}"
             for name, lat, lon in (("a", *arguments[:2]), ("b", *arguments[2:]))
         )
         on_earth = " AND ".join(f"{name}.lat BETWEEN -90 AND 90 AND {name}.lon BETWEEN -180 AND 180" for name in "ab")
-        return f"(SELECT {metres} FROM {places} WHERE {on_earth})"  # noqa: S608 - text of ours and placeholders
+        return f"(SELECT CASE WHEN {on_earth} THEN {metres} END FROM {places})"  # noqa: S608 - text of ours only
 
     def _calendar(self, part: str, seconds: str) -> str:
-        moment = "timestamp 'epoch' + floor(a.t) * interval '1 second'"
+        second = f"least(greatest(floor(a.t), {SECONDS_MIN}), {SECONDS_MAX})"
+        moment = f"timestamp 'epoch' + {second} * interval '1 second'"
         found = f"extract({_PARTS.get(part, part.lower())} FROM {moment})::float8"
         known = f"a.t BETWEEN {SECONDS_MIN} AND {SECONDS_MAX}"
-        return f"(SELECT {found} FROM (SELECT {seconds} AS t) AS a WHERE {known})"  # noqa: S608 - as above
+        return f"(SELECT CASE WHEN {known} THEN {found} END FROM (SELECT {seconds} AS t) AS a)"  # noqa: S608
 
     def bind_double(self, value: float) -> str:
         return f"{self.bind(None if value != value else float(value))}::float8"
