@@ -127,7 +127,9 @@ def compute(node, event):
 
 def operand(child, event):
     value = evaluate(child, event)
-    if value is None or abs(value) > HUGE:
+    if value is None or not isinstance(child, Field | Constant):
+        return value
+    if abs(value) > HUGE:
         return None
     return float(value) if abs(value) * HUGE >= 1 else 0.0
 

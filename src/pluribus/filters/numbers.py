@@ -5,7 +5,7 @@ would. *Computing* is done in doubles (IEEE 754 binary64), under three rules tha
 everywhere. PostgreSQL refuses a query in which a product overflows or underflows, and a filter must never fail on an
 event:
 
-1. An operand beyond 1e30 is unknown; one nearer to zero than 1e-30 is zero.
+1. A field or constant beyond 1e30 is unknown as an operand; one nearer to zero than 1e-30 is zero.
 2. A number divided by zero is unknown.
 3. At most six factors are multiplied or divided (``FACTORS_MAX``); more are refused when the filter is parsed.
 
