@@ -30,21 +30,21 @@ class Kind(Enum):
         return self.name
 
 
-class Constant(msgspec.Struct, frozen=True):
+class Constant(msgspec.Struct, frozen=True, gc=False):
     """Whole numbers are ``int`` however they were written, so ``1e3`` and ``1000`` are one constant."""
 
     value: Scalar
     kind: Kind
 
 
-class Parameter(msgspec.Struct, frozen=True):
+class Parameter(msgspec.Struct, frozen=True, gc=False):
     """A constant that is still to come: ``:name``. Only templates have them."""
 
     name: str
     kind: Kind = Kind.ANY
 
 
-class Field(msgspec.Struct, frozen=True):
+class Field(msgspec.Struct, frozen=True, gc=False):
     """A value of the event: ``a.b.c``.
 
     ``via`` are functions that choose *which* event's field is meant, the outermost first, each with its number:
@@ -57,56 +57,56 @@ class Field(msgspec.Struct, frozen=True):
     via: tuple[tuple[str, int], ...] = ()
 
 
-class Arithmetic(msgspec.Struct, frozen=True):
+class Arithmetic(msgspec.Struct, frozen=True, gc=False):
     operator: str
     """One of ``+ - * /``."""
     left: Value
     right: Value
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     name: str
     arguments: tuple[Value, ...]
 
 
-class Compare(msgspec.Struct, frozen=True):
+class Compare(msgspec.Struct, frozen=True, gc=False):
     operator: str
     """One of ``= <> < <= > >=``."""
     left: Node
     right: Node
 
 
-class In(msgspec.Struct, frozen=True):
+class In(msgspec.Struct, frozen=True, gc=False):
     operand: Value
     values: tuple[Constant | Parameter, ...]
 
 
-class Like(msgspec.Struct, frozen=True):
+class Like(msgspec.Struct, frozen=True, gc=False):
     operand: Value
     pattern: Constant | Parameter
     escape: str = ""
 
 
-class IsNull(msgspec.Struct, frozen=True):
+class IsNull(msgspec.Struct, frozen=True, gc=False):
     """Of a field: whether it is missing or null, whatever kind it is of. Of anything else: whether it is unknown."""
 
     operand: Node
 
 
-class IsTruth(msgspec.Struct, frozen=True):
+class IsTruth(msgspec.Struct, frozen=True, gc=False):
     operand: Node
     value: bool
 
 
-class And(msgspec.Struct, frozen=True):
+class And(msgspec.Struct, frozen=True, gc=False):
     terms: tuple[Node, ...]
 
 
-class Or(msgspec.Struct, frozen=True):
+class Or(msgspec.Struct, frozen=True, gc=False):
     terms: tuple[Node, ...]
 
 
-class Not(msgspec.Struct, frozen=True):
+class Not(msgspec.Struct, frozen=True, gc=False):
     term: Node
 
 
