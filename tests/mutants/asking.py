@@ -2,6 +2,8 @@
 
 from pluribus.group import asking, channel
 from pluribus.group.asking import Asking, Pending
+from pluribus.layers.reliable import streams
+from pluribus.layers.reliable.confirming import Confirming
 
 
 class Loyal(Asking):
@@ -72,12 +74,27 @@ class Tolerant(Pending):
         return super().settle()
 
 
+class Boastful(Confirming):
+    """Tells that everybody has what somebody has."""
+
+    replaces = (streams, "Confirming")
+    __slots__ = ()
+
+    def look(self, outgoing, members):
+        for key in self.wanted:
+            out = outgoing.get(key)
+            if out is not None and len(out.acked) > 1:
+                out.stable = max(out.stable, sorted(out.acked.values())[-2])
+        return super().look(outgoing, members)
+
+
 FOUND = {
     Loyal: (0, "waited in vain"),
-    Welcoming: (0, "waited in vain"),
-    Prompt: (2, "too few members"),
+    Welcoming: (2, "waited in vain"),
+    Prompt: (2, "who was there"),
     Gullible: (0, "is said to have answered"),
     Populist: (0, "good answers"),
     Tolerant: (0, "good answers"),
+    Boastful: (11, "has not delivered"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -27,6 +27,7 @@
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
     ├── Uncertain                 it may have happened or not: ask again with the same id
+    ├── Undelivered               the bus was closed before everybody had what was sent
     ├── Refused                   another member, or this one, said no, and why
     ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
     └── SimulationError           a world was misused, or a promise was broken in it
@@ -165,6 +166,10 @@ class Uncertain(PluribusError):
     def __init__(self, text: str, id: tuple[int, int] = (0, 0)) -> None:
         super().__init__(text)
         self.id = id
+
+
+class Undelivered(PluribusError):
+    pass
 
 
 class Refused(PluribusError):

@@ -272,6 +272,13 @@ class Asking:
                 pending.asked = self._expected(members, pending.of)
             self._settle(question, pending)
 
+    def left(self, members: Collection[int]) -> None:
+        """These are back, and have not heard what was asked while they were away."""
+        for question, pending in list(self.pending.items()):
+            if pending.placed:
+                pending.gone |= pending.asked.intersection(members)
+                self._settle(question, pending)
+
     def sent(self, question: int, number: int, members: Collection[int]) -> None:
         """The question was admitted as this message."""
         pending = self.pending.get(question)

@@ -9,11 +9,13 @@ from typing import Any
 from ..core.errors import PluribusError
 from ..core.events import Excluded, Uncertain
 from ..core.frame import Frame, Header, Parents, Piece
-from ..core.ids import MemberId, checked_name, number_of
+from ..core.ids import ALL, MemberId, checked_name, number_of
 from ..core.limits import FRAME_OVERHEAD_BYTES
 from ..core.ports import Clock
 from ..stack.events import (
     Blocked,
+    Confirm,
+    Confirmed,
     Consumed,
     Credit,
     Dropped,
@@ -22,10 +24,12 @@ from ..stack.events import (
     LeaveGroup,
     Members,
     Paused,
+    Unconfirmed,
     ViewChanged,
 )
 from ..stack.layer import Layer
 from .channel import Channel, Numbers
+from .confirmations import Confirmations, Stream, Told
 from .state import WORDS, State, Transfer
 from .state.line import Change, Held, Mark
 from .state.transfer import PLAIN
@@ -54,6 +58,7 @@ class Dispatch(Layer):
         """Whether the stack is reliable, so that messages larger than a frame may go in pieces."""
         self.on_event: Callable[[Event], None] = lambda event: None
         """Told of everything that is not about one channel's room."""
+        self.confirmations = Confirmations()
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._clock: Clock | None = None
@@ -194,6 +199,22 @@ class Dispatch(Layer):
         if not self.blocked:
             self.stimulus(channel.close_batches)
 
+    def unsent(self) -> list[Unconfirmed]:
+        """What gathered and is not on its way, because a window is full, the view changes, or there is no primary."""
+        return [
+            Unconfirmed(channel.number, int(to), stream.end, len(stream.pending))
+            for channel in (*self.channels.values(), *self._leaving)
+            for to, stream in ((ALL, channel.out), *channel.direct.items())
+            if stream.pending
+        ]
+
+    def confirm(self, stream: Stream, upto: int, told: Told) -> Callable[[], None]:
+        """Have somebody told when every receiver has this member's stream up to here; the returned function takes that
+        back."""
+        forget = self.confirmations.wait(stream, upto, told)
+        self.stimulus(lambda: self.tell_down(Confirm(*stream, upto)))
+        return forget
+
     def consumed(self, channel: Channel) -> None:
         self.stimulus(channel.report_consumed)
 
@@ -249,15 +270,20 @@ class Dispatch(Layer):
             channel = self.channels.get(event.group)
             if channel is not None:
                 self._show(channel, event)
+        elif isinstance(event, Confirmed):
+            self.confirmations.confirmed((event.group, event.to), event.upto)
         elif isinstance(event, ViewChanged):
             self.view = event
             if event.primary:
                 self._primaries = (self._primaries[1], (event.number, event.leader))
+            if event.sides:
+                self._merged(event.sides)
         elif isinstance(event, Dropped):
             channel = self.channels.get(event.group)
             if channel is not None and event.ids:
                 self.on_event(Uncertain(channel.name, event.ids))
                 channel.asking.dropped(event.ids)
+                self.confirmations.dropped(event.group, event.ids)
         elif isinstance(event, Paused):
             self._paused.pop(event.group, None)
             if event.reason:
@@ -276,6 +302,16 @@ class Dispatch(Layer):
             self.on_event(event)
             if isinstance(event, ViewChanged) and event.excluded:
                 self._exclude()
+
+    def _merged(self, sides: tuple[tuple[int, ...], ...]) -> None:
+        """Who comes from another view may have been a member of this one, and away without our notice: what was sent
+        there did not reach it, and nothing is sent again."""
+        away = {member for side in sides if self.node.me not in side for member in side}
+        for channel in self.channels.values():
+            missing = away.intersection(channel.view.members)
+            if missing:
+                channel.asking.left(missing)
+                self.confirmations.uncertain(channel.number)
 
     def _exclude(self) -> None:
         """What was totally ordered meanwhile is missing here."""
@@ -319,6 +355,7 @@ class Dispatch(Layer):
 
     def _show(self, channel: Channel, event: Members) -> None:
         channel.members_changed(event.members, event.names, event.agreed)
+        self.confirmations.members_changed(event.group, event.members)
         if channel.state is not None:
             channel.state.changed(self._change(channel, event))
 

@@ -9,8 +9,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Unreachable
+from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Undelivered, Unreachable
 from ..core.ids import MemberId, checked_name, new_member_id
+from ..core.limits import DRAIN_S
 from ..core.ports import Datagram, Engine, Ports, Random
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
@@ -20,6 +21,7 @@ from ..group.log import StateMachine
 from ..group.notices import Notices
 from ..group.safelog import SafeLog
 from ..group.state import State
+from ..layers.reliable import Reliable
 from ..layers.transport import Transport
 from ..stack.events import Event, ForcePrimary, Inform, Inquired
 from ..stack.layer import Layer, Node
@@ -34,6 +36,7 @@ from .lateness import watch_loop
 from .objects import Objects
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
+from .stability import drain
 from .survey import report
 from .tracing import FORMAT, Beginning, TraceFile
 
@@ -80,7 +83,7 @@ class Bus:
         self._dispatch.cuts = any("reliability" in layer.provides for layer in layers)
         self._groups: dict[str, Group] = {}
         self._replicas: dict[str, Replica[Any]] = {}
-        self._closed = False
+        self._closed = self._closing = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
         self._dispatch.on_event = self._event
@@ -231,10 +234,23 @@ class Bus:
         for replica in self._replicas.values():
             replica.validate()
 
-    async def close(self) -> None:
-        """Leave: groups are closed, what was sent is handed to the engine, the others are told."""
-        if self._closed:
+    async def close(self, timeout: float = DRAIN_S) -> None:
+        """Leave, when everybody has what was sent; on a stack without reliability, when the engine has it.
+
+        ``Undelivered`` says that ``timeout`` seconds were not enough, or that this member was cut off; the bus is
+        closed all the same. With ``timeout=0`` nothing is waited for, and nothing raised.
+        """
+        if self._closing:
             return
+        self._closing = True
+        try:
+            reliable = self._stack.find(Reliable)
+            if timeout > 0 and isinstance(reliable, Reliable):
+                await drain(self._dispatch, reliable, timeout)
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
         for replica in list(self._replicas.values()):
             await replica.close()
         for group in list(self._groups.values()):
@@ -249,7 +265,7 @@ class Bus:
 
     def abandon(self) -> None:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
-        self._closed = True
+        self._closed = self._closing = True
         self._stack.abandon()
         self._watchers.end()
         for group in self._groups.values():
@@ -287,7 +303,16 @@ class Bus:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._closed_after(error)
+
+    async def _closed_after(self, error: BaseException | None) -> None:
+        """Leaving because of an error: that one counts, whatever was not delivered."""
+        try:
+            await self.close()
+        except Undelivered as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))
 
 
 class connect:
@@ -328,7 +353,7 @@ class connect:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._bus is not None:
-            await self._bus.close()
+            await self._bus._closed_after(error)
 
     async def _connect(self) -> Bus:
         url = parse_url(self._url)

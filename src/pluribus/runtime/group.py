@@ -28,6 +28,7 @@ from ..wire.bodies import BYTES, Kind, check_size, encode_body, encode_quickly
 from .asking import ANSWER_S, Asker
 from .calls import Service
 from .objects import Objects
+from .stability import Stability
 
 RECEIVE_MANY = 4_096
 """Messages that ``receive_many`` takes at most, unless told otherwise."""
@@ -51,6 +52,7 @@ class Group:
         "_rooms",
         "_service",
         "_since",
+        "_stability",
         "_view_waiters",
     )
 
@@ -69,6 +71,7 @@ class Group:
         self._now = now  # not the stack's clock: how an application spends its time is no stimulus of the protocols
         self._since = 0.0
         self._asker = Asker(channel, self._send, now)
+        self._stability = Stability(channel, dispatch, now)
         self._service = Service(channel, self._asker, lambda: dispatch.consumed(channel))
         channel.on_arrival = lambda: _wake(self._arrivals)
         channel.on_room = lambda: _wake(self._rooms)
@@ -97,15 +100,18 @@ class Group:
         to: int | None = None,
         parent: MessageId | None = None,
         timeout: float | None = None,
+        wait: str | None = None,
     ) -> MessageId:
-        """Send to every member, or to one; return the message's identity once the window has admitted it.
+        """Send to every member, or to one; return the message's identity once the window has admitted it, or, with
+        ``wait="stable"``, once every member that it is for has it.
 
         ``parent`` is the message that this one answers; receivers see it, and semantic order delivers it first.
         Waits while a receiver's window is full, and in a totally ordered group while this member is not in the primary
         view. With ``timeout`` it raises ``Overflow`` or ``NotPrimary`` instead of waiting longer; the message was then
-        not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once.
+        not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once. ``Uncertain`` says that it was
+        sent, and that not everybody is known to have it.
         """
-        if to is None and parent is None:
+        if to is None and parent is None and wait is None:
             out = self._out
             if type(body) is bytes:
                 left = out.left - len(body)
@@ -122,7 +128,12 @@ class Group:
                     out.typed_left = left - _FAST_OVERHEAD_BYTES
                     out.append(encoded)
                     return next(out.ids)
-        return await self._send(body, ALL if to is None else to, parent, timeout)
+        if wait is None:
+            return await self._send(body, ALL if to is None else to, parent, timeout)
+        self._stability.check(wait)
+        deadline = None if timeout is None else self._now() + timeout
+        message = await self._send(body, ALL if to is None else to, parent, timeout)
+        return await self._stability.confirmed(message, ALL if to is None else to, deadline)
 
     async def _send(self, body: Any, to: int, parent: MessageId | None, timeout: float | None) -> MessageId:
         channel = self._channel
@@ -188,9 +199,12 @@ class Group:
                 self._since = self._now()
 
     async def send_many(
-        self, bodies: Sequence[Any], *, to: int | None = None, timeout: float | None = None
+        self, bodies: Sequence[Any], *, to: int | None = None, timeout: float | None = None, wait: str | None = None
     ) -> list[MessageId]:
-        """Send these one after another; ``timeout`` is for all of them. What was sent before an error stays sent."""
+        """Send these one after another; ``timeout`` is for all of them. What was sent before an error stays sent. With
+        ``wait="stable"`` it returns when every member has all of them."""
+        if wait is not None:
+            self._stability.check(wait)
         deadline = None if timeout is None else self._now() + timeout
         sent: list[MessageId] = []
         try:
@@ -200,6 +214,8 @@ class Group:
         except PluribusError as error:
             error.add_note(f"{len(sent)} of {len(bodies)} messages were sent before")
             raise
+        if wait is not None and sent:
+            await self._stability.confirmed(sent[-1], ALL if to is None else to, deadline)
         return sent
 
     async def ask(
@@ -379,6 +395,7 @@ class Group:
             _wake(waiters)
         self._asker.close()
         self._service.close()
+        self._stability.close()
 
     async def __aenter__(self) -> Group:
         return self

@@ -3,6 +3,8 @@
 ``ask`` (``promises`` says how many answers), ``heard`` (delivered by a member), ``reply`` (a member answered; ``id`` is
 the member and a number of its own), ``answer`` (the asker got it) and ``over`` (``promises`` says how: answers, too few
 members, errors, late, closed).
+
+And of messages that are waited for: ``send``, then ``stable`` or ``uncertain``.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ ANSWERS, NO_MEMBERS, UNANSWERED, LATE, CLOSED = "answers", "no members", "unansw
 class Story:
     """One question, from its asker's side."""
 
-    __slots__ = ("answered", "asked", "errors", "heard", "over", "present", "view")
+    __slots__ = ("answered", "asked", "errors", "heard", "over", "present", "shown", "view")
 
     def __init__(self, asked: Happening, view: tuple[int, ...]) -> None:
         self.asked = asked
         self.view = view
         """The asker's, when it heard its own question; before that, when it asked."""
         self.heard = False
-        self.present = set(view)
+        self.shown = set(view)
         """Who of them has been in every view of the asker since."""
+        self.present = set(view)
+        """Who of them has been in every view of the asker since, and the asker in theirs."""
         self.answered: list[int] = []
         self.errors = 0
         self.over: Happening | None = None
@@ -57,12 +61,18 @@ def stories(history: History) -> Iterator[Story]:
             views[where] = h.members
             for story in going_on.get(where, ()):
                 story.present &= set(h.members)
+                story.shown &= set(h.members)
+            for (asker, group), others in going_on.items():  # away, which the asker may notice later
+                if group == h.group and asker not in h.members:
+                    for story in others:
+                        story.present.discard(h.member)
         elif h.what == "ask":
             found[h.body] = Story(h, views.get(where, ()))
             going_on.setdefault(where, []).append(found[h.body])
         elif h.what == "heard" and h.body in found and found[h.body].asked.member == h.member:
             story = found[h.body]
-            story.heard, story.view, story.present = True, views.get(where, ()), set(views.get(where, ()))
+            story.heard, story.view, story.shown = True, views.get(where, ()), set(views.get(where, ()))
+            story.present = {m for m in story.view if h.member in views.get((m, h.group), ())}
         elif h.what == "answer":
             found[h.body].answered.append(h.id[0])
             found[h.body].errors += h.orphan
@@ -128,7 +138,7 @@ def asks_are_answered(history: History) -> int:
         elif over.promises == UNANSWERED:
             if good + len(silent) >= story.need:
                 raise Violation(f"{story} and was told of too many errors, though {len(silent)} could still answer")
-        elif over.promises == LATE and story.heard and not silent:
+        elif over.promises == LATE and story.heard and story.shown <= set(story.answered):
             raise Violation(f"{story} and waited in vain, though all who were there had answered")
     return checks
 
@@ -143,4 +153,34 @@ def asks_reach(history: History) -> int:
         checks += 1
         if set(story.answered) != set(settled.members):
             raise Violation(f"{story} after all faults, and {len(story.answered)} of {len(settled.members)} answered")
+    return checks
+
+
+def stable_is_everywhere(history: History) -> int:
+    """When a sender is told that its message is stable, it has been delivered by every member that was in its view when
+    it was sent and still is. For groups where what is received is delivered at once."""
+    views: dict[tuple[int, str], set[int]] = {}
+    present: dict[tuple[int, str], dict[bytes, set[int]]] = {}
+    delivered: dict[bytes, set[int]] = {}
+    checks = 0
+    for h in history.happenings:
+        where = (h.member, h.group)
+        if h.what == "view":
+            views[where] = set(h.members)
+            for members in present.get(where, {}).values():
+                members &= views[where]
+        elif h.what == "send":
+            present.setdefault(where, {})[h.body] = views.get(where, set()).copy()
+        elif h.what == "deliver":
+            delivered.setdefault(h.body, set()).add(h.member)
+        elif h.what == "uncertain":
+            del present[where][h.body]
+        elif h.what == "stable":
+            checks += 1
+            lacking = present[where].pop(h.body) - delivered.get(h.body, set())
+            if lacking:
+                raise Violation(
+                    f"{MemberId(h.member)!r} was told at {h.at:.6f} that everybody has {h.body[:40]!r}, which "
+                    f"{MemberId(min(lacking))!r} has not delivered"
+                )
     return checks

@@ -3,6 +3,8 @@ layer does not know it passes on. Those that an application sees too are in ``co
 
 from __future__ import annotations
 
+import msgspec
+
 from ..core.events import Event as Event
 from ..core.events import Gone as Gone
 from ..core.events import Suspected as Suspected
@@ -181,6 +183,33 @@ class Stable(Event, frozen=True):
     sender: int
     group: int
     upto: int
+
+
+class Confirm(Event, frozen=True):
+    """Down: tell above when every receiver has this member's stream up to here, and hasten it."""
+
+    group: int
+    to: int
+    upto: int
+
+
+class Confirmed(Event, frozen=True):
+    """Up: every receiver has this member's stream up to here."""
+
+    group: int
+    to: int
+    upto: int
+
+
+class Unconfirmed(msgspec.Struct, frozen=True):
+    """Messages of one stream of this member that not every receiver has."""
+
+    group: int
+    to: int
+    upto: int
+    messages: int = 0
+    lacking: tuple[int, ...] = ()
+    """Receivers that are not known to have them."""
 
 
 class Paused(Event, frozen=True):

@@ -36,6 +36,7 @@ from __future__ import annotations
 from ...core.ids import ALL
 from ...stack.events import (
     CollectDigest,
+    Confirm,
     Consumed,
     Event,
     Freeze,
@@ -79,6 +80,8 @@ class Reliable(Streams):
             case Install():
                 self.tell_down(event)
                 self._install(event)
+            case Confirm(group, to, upto):
+                self._confirming.want((group, to), upto)
             case Watch(group, watched):
                 (self._watched.add if watched else self._watched.discard)(group)
             case _:

@@ -44,6 +44,11 @@ class Outgoing:
         return self.stable < self.next
 
     @property
+    def lacking(self) -> list[int]:
+        """Receivers that are not known to have everything."""
+        return [member for member, has in self.acked.items() if has < self.next]
+
+    @property
     def room(self) -> int:
         return (min(self.limits.values()) if self.limits else UNLIMITED_BYTES) - self.offset
 

@@ -10,10 +10,13 @@ from ...core.ids import ALL
 from ...core.limits import DEPARTED_STREAMS_MAX, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
 from ...core.ports import Timer
 from ...stack.events import (
+    Confirmed,
     Credit,
     Stable,
+    Unconfirmed,
 )
 from ...stack.layer import Layer
+from .confirming import Confirming
 from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Want
 from .incoming import Incoming
 from .outgoing import Outgoing
@@ -53,6 +56,7 @@ class Streams(Layer):
         self._deaf: set[int] = set()
         self._watched: set[int] = set()
         self._stabler: dict[Key, Outgoing] = {}
+        self._confirming = Confirming()
         self._wished: set[int] = {CONTROL}
         self._frozen = False
         self._stamp = 0
@@ -396,6 +400,26 @@ class Streams(Layer):
             self._acknowledge()
         if self._stabler:
             self._say_stable()
+        if self._confirming.wanted:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Somebody above waits until everybody has what this member sent."""
+        confirmed, hasten = self._confirming.look(self._out, self._members)
+        for (group, to), upto in confirmed:
+            self.tell_up(Confirmed(group, to, upto))
+        for group, to in hasten:
+            out = self._out[(group, to)]
+            status = Status([Sent(group, to, out.next, out.offset, out.stable)], self._stamp if to == ALL else 0)
+            self.pass_down(Frame(sender=self.node.me, to=to, headers=[status]))
+
+    def unconfirmed(self) -> list[Unconfirmed]:
+        """What of this member's streams not every receiver is known to have."""
+        return [
+            Unconfirmed(group, to, out.next, out.next - out.stable, tuple(sorted(out.lacking)))
+            for (group, to), out in self._out.items()
+            if group != CONTROL and out.unstable
+        ]
 
     def _say_stable(self) -> None:
         """Somebody waits for it: tell everybody now what has become stable, and not with the next frame."""

@@ -24,6 +24,7 @@ from ...group.calls import exposed
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ...stack.events import Event, Members
+from ...wire.bodies import BYTES, decode_bodies
 from ...wire.questions import CALL, GOOD, QUESTION, Answered, unwrapped, words_of, wrapped
 from ..asks import (
     ANSWERS,
@@ -35,14 +36,16 @@ from ..asks import (
     asks_are_answered,
     asks_end,
     asks_reach,
+    stable_is_everywhere,
 )
 from ..chaos import torment
 from ..history import Happening, History
+from ..orders import among
 from ..world import World
 from . import Scenario
 
 NAME = "questions"
-PROMISES = ("fifo", "causal", "semantic", "total", "total safe")
+PROMISES = ("fifo", "fifo", "causal", "semantic", "total", "total safe")
 TORMENT_S = 20.0
 CALM_S = 30.0
 LAST_ROUNDS = 25
@@ -68,9 +71,13 @@ class Player:
     def _observe(self, what: Frame | Event) -> None:
         if isinstance(what, Members) and what.group == self._number:
             self._note("view", members=what.members, promises=what.promises)
-        elif isinstance(what, Frame) and what.group == self._number and what.kind in (QUESTION, CALL):
-            for word in words_of(what):
-                self._note("heard", unwrapped(word.body if what.kind == QUESTION else word.args[0]))
+        elif isinstance(what, Frame) and what.group == self._number and what.count:
+            if what.kind in (QUESTION, CALL):
+                for word in words_of(what):
+                    self._note("heard", unwrapped(word.body if what.kind == QUESTION else word.args[0]))
+            elif what.kind == BYTES:
+                for body in decode_bodies(BYTES, what.bodies, what.count):
+                    self._note("deliver", body)
 
     def _note(self, what: str, body: bytes = b"", **more: Any) -> None:
         self.history.add(Happening(self.world.now, self.bus.me, what, NAME, body=body, **more))
@@ -86,10 +93,9 @@ class Player:
                 if chance < 0.02 and self._group is not None:
                     await self._group.close()
                     await self._join()
-                elif chance < 0.3 and self._group is not None:
-                    await self._group.send(b"noise" * random.randrange(1, 50))
                 elif len(self._asks) < UNDER_WAY_MAX:
-                    task = asyncio.create_task(self.ask(random.choice(("all", "majority", "one", 2))))
+                    how = random.choice(("all", "majority", "one", 2))
+                    task = asyncio.create_task(self._send_some() if chance < 0.3 else self.ask(how))
                     self._asks.add(task)
                     task.add_done_callback(self._asks.discard)
         except PluribusError:
@@ -139,6 +145,24 @@ class Player:
         if random.random() < 0.05 and not self.calm:
             raise ValueError(number)
         return number
+
+    async def _send_some(self) -> None:
+        await asyncio.gather(*[self._send() for _ in range(self.world.random.randrange(1, 12))])
+
+    async def _send(self) -> None:
+        """Send, and be told when everybody has it."""
+        group = self._group
+        if group is None or group.closed:
+            return
+        self._count += 1
+        body = f"{self.bus.me}/{self._count}/".encode() * self.world.random.randrange(1, 50)
+        self._note("send", body)
+        try:
+            await group.send(body, wait="stable", timeout=5)
+        except (Closed, Overflow, NotPrimary, Uncertain):
+            self._note("uncertain", body)
+        else:
+            self._note("stable", body)
 
     async def ask(self, replies: str | int) -> None:
         group = self._group
@@ -203,6 +227,7 @@ ASKS = Scenario(
         "asks_end": asks_end,
         "asks_are_answered": asks_are_answered,
         "asks_reach": asks_reach,
+        "stable_is_everywhere": among(stable_is_everywhere, "fifo"),
     },
     (
         *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
