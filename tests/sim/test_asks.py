@@ -17,6 +17,7 @@ from pluribus.sim.asks import (
     asks_are_answered,
     asks_end,
     asks_reach,
+    stable_is_everywhere,
 )
 from pluribus.sim.campaign import campaign, play_seed
 from pluribus.sim.history import Happening, History
@@ -147,3 +148,13 @@ def test_questions_that_never_end_or_do_not_reach_everybody_are_found():
     story = told((0, "settled", {"members": (1, 2)}), (1, "ask", {"promises": "all"}), (1, "answer", {"id": (1, 5)}))
     with pytest.raises(Violation, match="1 of 2 answered"):
         asks_reach(story)
+
+
+def test_a_message_that_is_said_to_be_everywhere_and_is_not_is_found():
+    view, send = (1, "view", {"members": (1, 2)}), (1, "send", {})
+    delivered, stable = (2, "deliver", {}), (1, "stable", {})
+    assert stable_is_everywhere(told(view, send, (1, "deliver", {}), delivered, stable)) == 1
+    assert stable_is_everywhere(told(view, send, (1, "uncertain", {}))) == 0
+    assert stable_is_everywhere(told(view, send, (1, "deliver", {}), (1, "view", {"members": (1,)}), stable)) == 1
+    with pytest.raises(Violation, match="has not delivered"):
+        stable_is_everywhere(told(view, send, (1, "deliver", {}), stable, delivered))

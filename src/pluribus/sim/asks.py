@@ -72,7 +72,7 @@ def stories(history: History) -> Iterator[Story]:
         elif h.what == "heard" and h.body in found and found[h.body].asked.member == h.member:
             story = found[h.body]
             story.heard, story.view, story.shown = True, views.get(where, ()), set(views.get(where, ()))
-            story.present = {m for m in story.view if h.member in views.get((m, h.group), ())}
+            story.present = {m for m in story.view if h.member in views.get((m, h.group), story.view)}
         elif h.what == "answer":
             found[h.body].answered.append(h.id[0])
             found[h.body].errors += h.orphan
