@@ -26,7 +26,7 @@ from pluribus.wire.questions import (
 
 @register
 @dataclasses.dataclass
-class Probe:
+class WrappedProbe:
     depth: int
 
 
@@ -43,7 +43,7 @@ def test_what_is_wrapped_is_unwrapped(body):
 
 
 def test_a_registered_type_arrives_as_itself_and_another_is_refused():
-    assert unwrapped(wrapped(Probe(3))) == Probe(3)
+    assert unwrapped(wrapped(WrappedProbe(3))) == WrappedProbe(3)
     with pytest.raises(BadBody):
         wrapped(object())
 
@@ -53,7 +53,7 @@ def test_a_registered_type_arrives_as_itself_and_another_is_refused():
     [
         (QUESTION, [Asked(1, wrapped("a")), Asked(2, wrapped(b"b"), (5, 6))]),
         (CALL, [Called(1, "add", (wrapped(1),), {"by": wrapped(2.5)})]),
-        (ANSWER, [Answered(1, body=wrapped(Probe(1))), Answered(2, ABSENT)]),
+        (ANSWER, [Answered(1, body=wrapped(WrappedProbe(1))), Answered(2, ABSENT)]),
     ],
 )
 def test_words_travel_as_bodies_of_their_kind(kind, words):

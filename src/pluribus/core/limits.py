@@ -37,6 +37,10 @@ CALL_ARGUMENTS_MAX = 64
 CALLS_AT_ONCE_MAX = 256
 """Calls of one group that are being worked on; further ones wait, and with them the window of who calls."""
 
+# Caches
+CACHE_ENTRIES_MAX = 10_000
+"""Entries of a replicated cache, unless its first member says otherwise."""
+
 # Frames in pieces
 CUT_FRAMES_MAX = 256
 """Frames that are being put together, of all senders."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Undelivered, Unreachable
 from ..core.ids import MemberId, checked_name, new_member_id
-from ..core.limits import DRAIN_S
+from ..core.limits import CACHE_ENTRIES_MAX, DRAIN_S
 from ..core.ports import Datagram, Engine, Ports, Random
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
@@ -29,10 +29,12 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from .asking import ANSWER_S
+from .cache import Cache, Consumer
 from .clock import LoopClock, real_random
 from .events import Events, Listener, Watchers
 from .group import Group
 from .lateness import watch_loop
+from .notifications import Notifications, cache_of
 from .objects import Objects
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
@@ -190,6 +192,25 @@ class Bus:
             raise GroupMismatch(f"replica {name!r} is open with another machine: close it first, or give the same")
         await replica.ready()
         return replica
+
+    async def notifications(self, name: str, consumer: Any, **promises: Any) -> Notifications:
+        """Join a notification bus: ``await n.notify(body)`` calls ``consumer.notified(message)`` at every member.
+
+        ``promises`` are those of ``group``; the order is total where the stack has it. A consumer with ``get_cache``
+        and ``put_cache`` is given the others' cache when it joins; see ``runtime.notifications`` for every hook.
+        """
+        if "safe" not in promises:
+            promises.setdefault("order", "total" if "total" in self.orders else None)
+        if name in self._groups:
+            raise GroupMismatch(f"group {name!r} is open here, and its messages have one reader: close it first")
+        group = await self.group(name, state=cache_of(consumer), **promises)
+        return Notifications(group, consumer)
+
+    async def cache(self, name: str, *, entries_max: int = CACHE_ENTRIES_MAX) -> Cache:
+        """Join a replicated cache; returns when this member has what the others have. The first member's
+        ``entries_max`` holds for all."""
+        consumer = Consumer(self.me, entries_max)
+        return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
 
     @property
     def members(self) -> dict[MemberId, str]:

@@ -34,7 +34,9 @@ from ..core.events import Event
 from ..core.frame import Message
 from ..core.ids import MemberId, MessageId
 from ..core.view import View
+from ..group.cache import Key
 from . import bus as real_bus
+from . import cache as real_cache
 from . import group as real_group
 from . import replica as real_replica
 from .background import Background, background
@@ -128,6 +130,14 @@ class Bus(Face):
     def objects(self, name: str, interface: type | None = None, **options: Any) -> Objects:
         """Join an object group; ``options`` are those of ``pluribus.Bus.objects``."""
         return Objects(self._thread.call(self._real.objects, name, interface, **options), self._thread)
+
+    def notifications(self, name: str, consumer: Any, **promises: Any) -> Face:
+        """Join a notification bus. See ``pluribus.Bus.notifications``; plain consumers are called in threads."""
+        return Face(self._thread.call(self._real.notifications, name, consumer, **promises), self._thread)
+
+    def cache(self, name: str, **options: Any) -> Cache:
+        """Join a replicated cache; ``options`` are those of ``pluribus.Bus.cache``."""
+        return Cache(self._thread.call(self._real.cache, name, **options), self._thread)
 
     def replica(self, name: str, machine: Any) -> Replica:
         """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop."""
@@ -276,6 +286,28 @@ def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[
         if found is None:
             return
         yield found
+
+
+class Cache(Face):
+    """A replicated cache of a synchronous bus. See ``pluribus.runtime.cache.Cache``."""
+
+    _real: real_cache.Cache
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        """What this member has now. It is read without crossing: an entry is replaced, never changed."""
+        return self._real.get(key, default)
+
+    def __getitem__(self, key: Key) -> Any:
+        return self._real[key]
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._real
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    def __iter__(self) -> Iterator[Key]:
+        return self._thread.ask(lambda: iter(self._real))
 
 
 class Objects:
