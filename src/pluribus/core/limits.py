@@ -54,6 +54,8 @@ ENGINE_QUEUE_BYTES_MAX = 8 << 20
 """What an engine holds for a kernel that takes no more; beyond it a best-effort engine counts a drop."""
 SOCKET_BUFFER_BYTES = 8 << 20
 """What is asked of the kernel; what it grants is in the engine's statistics."""
+KEPT_HEAP_BYTES = 32 << 20
+"""Free memory that a process with a socket keeps for its next datagrams."""
 DATAGRAMS_PER_WAKE_MAX = 32
 TRAINS_MAX = 64
 """Long datagrams of which some segments are there, of all senders; and the bytes that they hold."""

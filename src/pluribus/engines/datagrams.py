@@ -31,6 +31,7 @@ from ..core.limits import (
     DATAGRAM_BYTES_MAX,
     DATAGRAMS_PER_WAKE_MAX,
     ENGINE_QUEUE_BYTES_MAX,
+    KEPT_HEAP_BYTES,
     SEGMENTS_MAX,
     SOCKET_BUFFER_BYTES,
 )
@@ -73,6 +74,7 @@ class DatagramSocket:
         self._queued_bytes = 0
         self._woken_at = 0.0
         self._loop = asyncio.get_running_loop()
+        teach_allocator()
         self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
         self._segment = segment and _turn_on_segmentation(sock)
         self._cutter = Cutter(packet_bytes, first_train()) if packet_bytes else None
@@ -391,6 +393,14 @@ def kernel_segments() -> bool:
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         return _turn_on_segmentation(probe)
     return False
+
+
+@cache
+def teach_allocator() -> None:
+    """The C library hands the top of its heap back to the kernel whenever 128 KiB are free there, and every long
+    datagram would have the kernel clear its pages again. One large block that is freed at once makes it keep twice as
+    much. Libraries that are otherwise do not mind."""
+    bytearray(KEPT_HEAP_BYTES // 2)
 
 
 def first_train() -> int:
