@@ -103,6 +103,10 @@ class Channel:
         """How often messages that are on their way in pieces had to begin again."""
         self.pieces = Pieces()
         self.paused = ""
+        self.blocked = False
+        """The group's view is about to change: what is sent waits for the next one."""
+        self.refused = ""
+        """Why this member cannot be in the group."""
         self.closed = False
         self.inbox: deque[Frame] = deque()
         self.on_arrival: Callable[[], None] = nobody
@@ -136,7 +140,7 @@ class Channel:
         return stream
 
     def close_batches(self) -> None:
-        if not self.paused:
+        if not self.paused and not self.blocked:
             self.out.close()
         for stream in self.direct.values():
             stream.close()
@@ -281,6 +285,10 @@ class Channel:
         self.out.pause(bool(reason))
         if not reason:
             self.on_room()
+
+    def refuse(self, reason: str) -> None:
+        self.refused = reason
+        self.on_view(self.view)
 
     def credited(self, to: int, room_bytes: int) -> None:
         self.outgoing(to).granted(room_bytes)

@@ -20,6 +20,8 @@ from ..stack.events import (
     Credit,
     Dropped,
     Event,
+    GroupBlocked,
+    GroupRefused,
     JoinGroup,
     LeaveGroup,
     Members,
@@ -146,7 +148,7 @@ class Dispatch(Layer):
         if channel.paused:
             self.given_up += channel.out.give_up()
         self._numbers.used(channel.number, channel.out.end)
-        if self.blocked:  # what it still has to send cannot go out before the view has changed
+        if self.blocked or channel.blocked:  # what it still has to send cannot go out before the view has changed
             self._leaving.append(channel)
         else:
             self.stimulus(lambda: self._part(channel))
@@ -187,7 +189,7 @@ class Dispatch(Layer):
         out = channel.out
         if self._scheduled or self.blocked or out.pending or out.batched > 1 or out.room <= len(body):
             return False
-        if channel.closed or channel.paused or out.abandoned or not self.ports.engine.writable:
+        if channel.closed or channel.paused or channel.blocked or out.abandoned or not self.ports.engine.writable:
             return False
         self._scheduled = True
         self.stimulus(partial(out.send_alone, body))
@@ -298,6 +300,12 @@ class Dispatch(Layer):
             self.blocked = event.blocked
             if not event.blocked:
                 self.stimulus(self._go_on)
+        elif isinstance(event, GroupBlocked):
+            self._group_blocked(event)
+        elif isinstance(event, GroupRefused):
+            channel = self.channels.get(event.group)
+            if channel is not None:
+                channel.refuse(event.reason)
         if not isinstance(event, Credit):
             self.on_event(event)
             if isinstance(event, ViewChanged) and event.excluded:
@@ -322,12 +330,25 @@ class Dispatch(Layer):
             channel.missed()
         self.on_event(Excluded(tuple(sorted(channel.name for channel in missing))))
 
+    def _group_blocked(self, event: GroupBlocked) -> None:
+        channel = self.channels.get(event.group)
+        if channel is not None:
+            channel.blocked = event.blocked
+            if not event.blocked:
+                self._open[channel.number] = channel
+        for leaving in self._leaving:
+            if leaving.number == event.group:
+                leaving.blocked = event.blocked
+        if not event.blocked:
+            self.stimulus(self._go_on)
+
     def _go_on(self) -> None:
         """The view has changed: send what waited, let go those who wanted to leave, wake those who want to send."""
         if self.blocked:
             return
         self._close_all()
-        leaving, self._leaving = self._leaving, []
+        leaving = [channel for channel in self._leaving if not channel.blocked]
+        self._leaving = [channel for channel in self._leaving if channel.blocked]
         for channel in leaving:
             self._part(channel)
         for channel in self.channels.values():

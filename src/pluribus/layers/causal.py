@@ -170,18 +170,23 @@ class Causal(Layer):
     def event_up(self, event: Event) -> None:
         if isinstance(event, ViewChanged):
             self._finish()
-        elif isinstance(event, Members) and self.name in event.promises and self.node.me in event.members:
-            self._groups[event.group] = CausalGroup(event.members, self.node.me)
+        elif isinstance(event, Members):
+            self._finish_group(event.group)
+            if self.name in event.promises and self.node.me in event.members:
+                self._groups[event.group] = CausalGroup(event.members, self.node.me)
         self.tell_up(event)
 
     def _finish(self) -> None:
-        """The view is over: what still waits misses something that nobody here has or ever will have."""
-        for group in self._groups.values():
-            for early in group.waiting.values():
-                for frame, _ in early.batches:
-                    self.lost_dependencies += frame.count
-                    self._drop(frame)
-        self._groups.clear()
+        for group in list(self._groups):
+            self._finish_group(group)
+
+    def _finish_group(self, number: int) -> None:
+        """The group's view is over: what still waits misses something that nobody here has or ever will have."""
+        group = self._groups.pop(number, None)
+        for early in group.waiting.values() if group is not None else ():
+            for frame, _ in early.batches:
+                self.lost_dependencies += frame.count
+                self._drop(frame)
 
     def _drop(self, frame: Frame) -> None:
         self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))

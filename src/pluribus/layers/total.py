@@ -11,6 +11,11 @@ that overlap agree. A sequencer that is not in a group does not see its data; th
 *Safe* groups wait longer: an entry is delivered when every member of the group holds the data and every member of the
 view holds the entry. Whoever survives then has both, and delivers alike, whatever happens to those who delivered first.
 
+A group that changes inside a view: what belongs to its old view is ordered before anything of the new one, because the
+sequencer has it all before it sees anything of the new one. A member shows the new view when it has delivered the last
+message of the old one; one that has just come passes over entries of messages that were before its time. Requests for
+an order travel on the control streams, ahead of what their senders say of the group's change.
+
 At a view change, the survivors have the same data and the same entries (the membership's cut). If the new view is the
 next primary after the old one, they deliver what was ordered, then what was not, by age of the sender and by number:
 the same everywhere. The new sequencer starts from nothing. If it is not, this member is cut off: what it holds may be
@@ -60,6 +65,8 @@ class Entry(msgspec.Struct, array_like=True):
     sender: Number
     first: Number
     count: Number
+    stamp: Number
+    """Of its group's view: nothing of a later one is ordered before everything of an earlier one."""
 
 
 class Order(Header, tag=60):
@@ -67,7 +74,7 @@ class Order(Header, tag=60):
 
 
 class OrderPlease(Header, tag=61):
-    """From a sender to a sequencer that is not in its group; for the named view alone, because a view change orders by
+    """To a sequencer that is not in the sender's group; for the named view alone, because a view change orders by
     itself what has no order yet."""
 
     entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_FRAME_MAX)]
@@ -87,6 +94,13 @@ class Total(Layer):
         self._safe: set[int] = set()
         self._members: tuple[int, ...] = ()
         self._view = (0, 0)
+        self._stamps: dict[int, int] = {}
+        """Of each group's view, as it is below; above, it may still be an older one."""
+        self._shown: dict[int, int] = {}
+        self._since: dict[int, int] = {}
+        """By group: the stamp of the first view of it that this member is in."""
+        self._deferred: dict[int, deque[Members]] = {}
+        """Views of groups that are shown when everything of the view before has been delivered."""
         self._early: list[OrderPlease] = []
         self._primary = False
         self._blocked = False
@@ -94,6 +108,8 @@ class Total(Layer):
         self._queue: deque[tuple[Entry, int]] = deque()
         self._to_order: list[Entry] = []
         self._to_ask: list[Entry] = []
+        self._noted: dict[tuple[int, int], int] = {}
+        """At the sequencer, by sender and group: up to where messages have an order."""
         self._stable: dict[tuple[int, int], int] = {}
         self._paused: set[int] = set()
         self._delivered = 0
@@ -109,8 +125,11 @@ class Total(Layer):
     def down(self, frame: Frame) -> None:
         members = self._groups.get(frame.group)
         if members is not None and frame.to == ALL and frame.count and self._sequencer not in members:
-            self._to_ask.append(Entry(frame.group, frame.sender, frame.first, frame.count))
+            self._to_ask.append(self._entry(frame))
         self.pass_down(frame)
+
+    def _entry(self, frame: Frame) -> Entry:
+        return Entry(frame.group, frame.sender, frame.first, frame.count, self._stamps.get(frame.group, 0))
 
     def settle(self) -> None:
         """What was asked for or arrived in this stimulus is ordered by one frame. During a view change nothing is: what
@@ -122,18 +141,17 @@ class Total(Layer):
             if self._sequencer == self.node.me:
                 self._to_order += asked
             elif self._sequencer:
-                self._send(self._sequencer, asked, OrderPlease)
+                for at in range(0, len(asked), ENTRIES_PER_FRAME_MAX):
+                    self._cast(OrderPlease(asked[at : at + ENTRIES_PER_FRAME_MAX], self._view))
         if self._to_order:
             entries, self._to_order = self._to_order, []
             if self._sequencer == self.node.me:
                 self.ordered += len(entries)
-                self._send(ALL, entries, Order)
+                for at in range(0, len(entries), ENTRIES_PER_FRAME_MAX):
+                    self._cast(Order(entries[at : at + ENTRIES_PER_FRAME_MAX]))
 
-    def _send(self, to: int, entries: list[Entry], header: type[Order] | type[OrderPlease]) -> None:
-        for at in range(0, len(entries), ENTRIES_PER_FRAME_MAX):
-            some = entries[at : at + ENTRIES_PER_FRAME_MAX]
-            words = Order(some) if header is Order else OrderPlease(some, self._view)
-            self.pass_down(Frame(sender=self.node.me, to=to, group=CONTROL, count=1, headers=[words]))
+    def _cast(self, header: Order | OrderPlease) -> None:
+        self.pass_down(Frame(sender=self.node.me, to=ALL, group=CONTROL, count=1, headers=[header]))
 
     # Receiving
 
@@ -156,25 +174,37 @@ class Total(Layer):
             return
         self._held.setdefault((frame.sender, frame.group), deque()).append(frame)
         if self._sequencer == self.node.me:
-            self._note(Entry(frame.group, frame.sender, frame.first, frame.count))
+            self._note(self._entry(frame))
         elif self._queue:
             self._deliver()
 
     def _asked(self, please: OrderPlease) -> None:
         if please.view == self._view:
-            if self._sequencer == self.node.me:
-                self._to_order += please.entries
+            if self._sequencer != self.node.me:
+                return
+            early: list[Entry] = []
+            for entry in please.entries:
+                (early if self._is_early(entry) else self._to_order).append(entry)
+            if early:  # its sender is in a later view of the group than we are
+                self._early.append(OrderPlease(early, please.view))
         elif please.view > self._view and len(self._early) < EARLY_MAX:
             self._early.append(please)  # its sender has entered the next view before us
 
+    def _is_early(self, entry: Entry) -> bool:
+        """Of a view of its group that this member has not come to."""
+        return entry.stamp > self._stamps.get(entry.group, 0)
+
+    def _ask_again(self) -> None:
+        early, self._early = self._early, []
+        for please in early:
+            self._asked(please)
+
     def _note(self, entry: Entry) -> None:
         """Order an arrival; a run of one stream makes one entry."""
+        self._noted[(entry.sender, entry.group)] = entry.first + entry.count
         last = self._to_order[-1] if self._to_order else None
-        if last is not None and (last.group, last.sender, last.first + last.count) == (
-            entry.group,
-            entry.sender,
-            entry.first,
-        ):
+        follows = (entry.group, entry.sender, entry.first, entry.stamp)
+        if last is not None and (last.group, last.sender, last.first + last.count, last.stamp) == follows:
             last.count += entry.count
         else:
             self._to_order.append(entry)
@@ -184,8 +214,9 @@ class Total(Layer):
         queue = self._queue
         while queue and not self._blocked:
             entry, number = queue[0]
-            mine = self.node.me in self._groups.get(entry.group, ())
-            if mine and entry.group in self._safe and not self._is_safe(entry, number):
+            if self._is_early(entry):
+                return
+            if entry.group in self._safe and self._is_mine(entry) and not self._is_safe(entry, number):
                 return
             if not self._deliver_entry(entry):
                 return
@@ -194,7 +225,7 @@ class Total(Layer):
     def _deliver_entry(self, entry: Entry) -> bool:
         """Pass up the data of an entry as far as it is there; whether that was all. The entry remembers the rest. A
         place in the order is one message, also of groups that this member is not in."""
-        if self.node.me not in self._groups.get(entry.group, ()):
+        if not self._is_mine(entry):
             self._delivered += entry.count
             return True
         held = self._held.get((entry.sender, entry.group))
@@ -206,7 +237,30 @@ class Total(Layer):
             entry.count -= frame.count
             self._delivered += frame.count
             self.pass_up(frame)
+        if self._deferred and entry.group in self._deferred:
+            self._show_deferred(entry.group)
         return True
+
+    def _is_mine(self, entry: Entry) -> bool:
+        """Not of a group that this member is not in, nor of its time before this member came."""
+        return self.node.me in self._groups.get(entry.group, ()) and entry.stamp >= self._since.get(entry.group, 0)
+
+    def _show_deferred(self, group: int) -> None:
+        """Show views of the group whose messages are next: nothing of the view before is left."""
+        waiting = self._deferred[group]
+        while waiting and not any(
+            held and held[0].first < waiting[0].starts.get(sender, 0)
+            for (sender, of), held in self._held.items()
+            if of == group
+        ):
+            self._show(waiting.popleft())
+        if not waiting:
+            del self._deferred[group]
+
+    def _show(self, event: Members) -> None:
+        if event.group in self._groups:
+            self._shown[event.group] = event.stamp
+        self.tell_up(event)
 
     def _is_safe(self, entry: Entry, number: int) -> bool:
         if self._stable.get((entry.sender, entry.group), 0) < entry.first + entry.count:
@@ -235,8 +289,9 @@ class Total(Layer):
             case CollectDelivered(into):
                 into.append(self._delivered)
                 return
-            case Members(group, members, _, _, promises):
-                self._group_changed(group, frozenset(members), promises)
+            case Members():
+                self._members_told(event)
+                return
             case _:
                 pass
         self.tell_up(event)
@@ -245,17 +300,19 @@ class Total(Layer):
         if self._primary:
             self._finish(view.delivered, everything=view.continues)
         dropped = self._drop_all()
+        for group in sorted(self._deferred):
+            for event in self._deferred.pop(group):
+                self._show(event)
         self._queue.clear()
         self._to_order.clear()
         self._to_ask.clear()
+        self._noted.clear()
         self._stable.clear()
         self._delivered = 0
         self._members = view.members
         self._primary = view.primary
         self._view = (view.number, view.leader)
-        early, self._early = self._early, []
-        for please in early:
-            self._asked(please)
+        self._ask_again()
         for group in sorted(self._groups):
             self._pause(group)
         return dropped
@@ -266,13 +323,38 @@ class Total(Layer):
         while self._queue and (everything or self._delivered < delivered):
             entry, _ = self._queue.popleft()
             self._deliver_entry(entry)
-        if not everything:
-            return
+        if everything:
+            self._deliver_unordered()
+
+    def _deliver_unordered(self) -> None:
+        """By the view of the group that a message belongs to, by age of its sender, by number: the same order at all
+        survivors, whichever views of their groups they have shown already."""
         age = {member: at for at, member in enumerate(self._members)}
-        for sender, group in sorted(self._held, key=lambda key: (age.get(key[0], len(age)), key)):
-            for frame in self._held[(sender, group)]:
-                self.pass_up(frame)
+        left: list[tuple[int, int, int, int, Frame]] = []
+        for (sender, group), held in self._held.items():
+            for frame in held:
+                left.append((self._stamp_of(frame), age.get(sender, len(age)), sender, group, frame))
         self._held.clear()
+        for stamp, _, _, group, frame in sorted(left, key=lambda found: found[:4]):
+            waiting = self._deferred.get(group)
+            while waiting and waiting[0].stamp <= stamp:
+                self._show(waiting.popleft())
+            self.pass_up(frame)
+
+    def _stamp_of(self, frame: Frame) -> int:
+        """The view of its group that a message belongs to."""
+        stamp = self._shown.get(frame.group, 0)
+        for event in self._deferred.get(frame.group, ()):
+            if frame.first >= event.starts.get(frame.sender, 0):
+                stamp = event.stamp
+        return stamp
+
+    def _drop(self, group: int) -> None:
+        """This member has left the group."""
+        for key in [key for key in self._held if key[1] == group]:
+            for frame in self._held.pop(key):
+                self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+        self._deferred.pop(group, None)  # views that this member has not come to
 
     def _drop_all(self) -> list[Dropped]:
         """What is held goes; which of it this member had sent."""
@@ -286,8 +368,43 @@ class Total(Layer):
         self._held.clear()
         return own
 
+    def _members_told(self, event: Members) -> None:
+        group, me = event.group, self.node.me
+        was_in = me in self._groups.get(group, ())
+        if self._sequencer == me:
+            if was_in and me not in event.members:
+                self._order_rest(event)
+            for member in event.members:
+                self._noted[(member, group)] = event.starts.get(member, 0)
+        if group in self._groups or event.promises.startswith("total"):
+            self._stamps[group] = event.stamp
+        self._group_changed(group, frozenset(event.members), event.promises)
+        if event.starts and was_in and me in event.members:
+            self._deferred.setdefault(group, deque()).append(event)
+            self._show_deferred(group)
+        else:
+            if me not in event.members:
+                self._drop(group)
+            elif not was_in:
+                self._since[group] = event.stamp
+            self._show(event)
+        if self._early:
+            self._ask_again()
+        if self._queue:
+            self._deliver()
+
+    def _order_rest(self, event: Members) -> None:
+        """The sequencer has left the group, and may miss messages of its last view there: it knows where they end."""
+        group = event.group
+        for member, end in sorted(event.starts.items()):
+            first = self._noted.pop((member, group), end)
+            if first < end:
+                self._to_order.append(Entry(group, member, first, end - first, self._stamps.get(group, 0)))
+
     def _group_changed(self, group: int, members: frozenset[int], promises: str) -> None:
         if not members or not promises.startswith("total"):
+            for known in (self._stamps, self._shown, self._since):
+                known.pop(group, None)
             if self._groups.pop(group, None) is not None and group in self._safe:
                 self._safe.discard(group)
                 self._watch(group, watched=False)

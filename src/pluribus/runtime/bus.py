@@ -150,6 +150,9 @@ class Bus:
             await group.joined(JOIN_S)
         except TimeoutError:
             raise Unreachable(f"no view of group {name!r} in {JOIN_S:g} s: look at bus.stats()") from None
+        except GroupMismatch:
+            await group.close()
+            raise
         await group.restored()
         return group
 

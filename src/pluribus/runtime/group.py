@@ -14,7 +14,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from ..core.errors import BadInput, Closed, NotPrimary, Overflow, PluribusError
+from ..core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Overflow, PluribusError
 from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
@@ -180,7 +180,7 @@ class Group:
                 raise BadInput(f"{MemberId(to)!r} is not a member of {channel.name!r} now: look at its view")
             out = channel.outgoing(to)
             writable = self._dispatch.ports.engine.writable and not self._dispatch.blocked
-            writable = writable and not (channel.paused and to == ALL)
+            writable = writable and not (to == ALL and (channel.paused or channel.blocked))
             if writable and out.fits(kind, size):
                 return out
             if writable and out.pending:
@@ -358,6 +358,8 @@ class Group:
         """The first view with this member in it."""
         async with asyncio.timeout(timeout):
             while self._channel.me not in self._channel.view:
+                if self._channel.refused:
+                    raise GroupMismatch(f"group {self.name!r} {self._channel.refused}")
                 if self._channel.closed:
                     raise Closed(f"group {self.name!r} was closed before it was joined")
                 await self._wait(self._view_waiters, None, "")

@@ -12,7 +12,7 @@ from ..core.frame import Frame, Parents
 from ..core.ids import number_of
 from ..group.pieces import Pieces, piece_of
 from ..runtime.bus import Bus
-from ..stack.events import Dropped, Event, Members, ViewChanged
+from ..stack.events import Blocked, Dropped, Event, Members, ViewChanged
 from ..wire.bodies import decode_bodies
 from .history import Happening
 
@@ -23,12 +23,13 @@ class Observer:
     def __init__(
         self, bus: Bus, groups: Iterable[str], now: Callable[[], float], add: Callable[[Happening], None]
     ) -> None:
-        self._me = int(bus.me)
+        self._me = self._leader = int(bus.me)
         self._names = {number_of(name): name for name in groups}
         self._now = now
         self._add = add
         self._pieces: dict[int, Pieces] = {}
         self._members: dict[int, tuple[int, ...]] = {}
+        self._merging = False
         bus._dispatch.observe = self.see
 
     def see(self, what: Frame | Event) -> None:
@@ -38,7 +39,10 @@ class Observer:
             case Members(group) if group in self._names:
                 self._regrouped(what)
             case ViewChanged():
+                self._merging = bool(what.sides)
                 self._entered(what)
+            case Blocked(blocked):
+                self._merging = self._merging and blocked
             case Dropped(group, ids) if group in self._names:
                 for dropped in ids:
                     self._add(Happening(self._now(), self._me, "uncertain", self._names[group], dropped))
@@ -49,8 +53,10 @@ class Observer:
         number, members, name = group.group, group.members, self._names[group.group]
         before = self._members.get(number, ())
         self._members[number] = members
-        self._pieces_of(number).keep_only(members, joined=any(member not in before for member in members))
-        self._add(Happening(self._now(), self._me, "view", name, members=members, promises=group.promises))
+        joined = self._merging or any(member not in before for member in members)
+        self._pieces_of(number).keep_only(members, joined=joined)
+        view = (group.stamp, self._leader)  # of two views that nobody shares the stamps may be alike
+        self._add(Happening(self._now(), self._me, "view", name, view, members=members, promises=group.promises))
 
     def _pieces_of(self, group: int) -> Pieces:
         """A message in pieces is put together as every channel does, also for a group that was just left."""
@@ -72,6 +78,7 @@ class Observer:
             self._add(delivered)
 
     def _entered(self, view: ViewChanged) -> None:
+        self._leader = view.leader
         number = (view.number, view.leader)
         chain = (view.lineage, view.epoch)
         self._add(Happening(self._now(), self._me, "bus", "", number, members=view.members, chain=chain))

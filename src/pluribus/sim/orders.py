@@ -6,7 +6,6 @@ from ..core.errors import Violation
 from ..core.ids import MemberId, MessageId
 from .checkers import Checker
 from .history import History
-from .views import ViewKey
 
 
 def groups_of(history: History, *words: str) -> frozenset[str]:
@@ -27,31 +26,31 @@ def among(check: Checker, *words: str) -> Checker:
 
 
 def causal(history: History) -> int:
-    """No member delivers a message before one that its sender had delivered, in the same view, when it sent it.
+    """No member delivers a message before one that its sender had delivered, in the same view of the group, when it
+    sent it.
 
     The sender's order among its own messages is the fifo checker's. A message that was sent when one view ended may
     travel in the next one; what its sender had delivered before then is no cause there, because the view was finished.
     """
     groups = groups_of(history, "causal")
-    view: dict[int, ViewKey] = {}
+    view: dict[tuple[int, str], MessageId] = {}
     latest: dict[tuple[int, str], dict[int, int]] = {}
-    causes: dict[tuple[str, MessageId], tuple[ViewKey | None, dict[int, int]]] = {}
+    causes: dict[tuple[str, MessageId], tuple[MessageId | None, dict[int, int]]] = {}
     checks = 0
     for h in history.happenings:
-        if h.what == "bus":
-            view[h.member] = (h.id, h.members)
-            for group in groups:
-                latest[(h.member, group)] = {}
+        if h.group in groups and h.what == "view":
+            view[(h.member, h.group)] = h.id
+            latest[(h.member, h.group)] = {}
         elif h.group in groups and h.what == "send":
             had = latest.get((h.member, h.group), {}).copy()
             had.pop(
                 h.member, None
             )  # its own are the fifo checker's; this one may have come back before ``send`` returned
-            causes[(h.group, h.id)] = (view.get(h.member), had)
+            causes[(h.group, h.id)] = (view.get((h.member, h.group)), had)
         elif h.group in groups and h.what == "deliver":
             mine = latest.setdefault((h.member, h.group), {})
             then, needed = causes.get((h.group, h.id), (None, {}))
-            if then is not None and then == view.get(h.member):
+            if then is not None and then == view.get((h.member, h.group)):
                 for sender, number in needed.items():
                     checks += 1
                     if mine.get(sender, -1) < number:
@@ -73,18 +72,18 @@ def semantic(history: History) -> int:
     groups = groups_of(history, "semantic")
     parents = {(h.group, h.id): h.parent for h in history.of("send") if h.group in groups}
     places = _places(history, groups)
-    view: dict[int, ViewKey] = {}
+    view: dict[tuple[int, str], MessageId] = {}
     had: dict[tuple[int, str], set[MessageId]] = {}
-    orphaned: set[tuple[int, str, MessageId, ViewKey | None]] = set()
+    orphaned: set[tuple[int, str, MessageId, MessageId | None]] = set()
     checks = 0
     for h in history.happenings:
-        if h.what == "bus":
-            view[h.member] = (h.id, h.members)
-        elif h.what == "view" and h.member not in h.members:
-            had.pop((h.member, h.group), None)
+        if h.what == "view":
+            view[(h.member, h.group)] = h.id
+            if h.member not in h.members:
+                had.pop((h.member, h.group), None)
         if h.what != "deliver" or h.group not in groups:
             continue
-        here = view.get(h.member)
+        here = view.get((h.member, h.group))
         where = f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r} at {h.at:.6f}"
         mine = had.setdefault((h.member, h.group), set())
         mine.add(h.id)
@@ -106,13 +105,13 @@ def semantic(history: History) -> int:
     return checks
 
 
-def _places(history: History, groups: frozenset[str]) -> dict[tuple[str, MessageId], set[ViewKey]]:
-    """By message: the views in which anybody delivered it."""
-    found: dict[tuple[str, MessageId], set[ViewKey]] = {}
-    view: dict[int, ViewKey] = {}
+def _places(history: History, groups: frozenset[str]) -> dict[tuple[str, MessageId], set[MessageId]]:
+    """By message: the views of its group in which anybody delivered it."""
+    found: dict[tuple[str, MessageId], set[MessageId]] = {}
+    view: dict[tuple[int, str], MessageId] = {}
     for h in history.happenings:
-        if h.what == "bus":
-            view[h.member] = (h.id, h.members)
-        elif h.what == "deliver" and h.group in groups and h.member in view:
-            found.setdefault((h.group, h.id), set()).add(view[h.member])
+        if h.what == "view":
+            view[(h.member, h.group)] = h.id
+        elif h.what == "deliver" and h.group in groups and (h.member, h.group) in view:
+            found.setdefault((h.group, h.id), set()).add(view[(h.member, h.group)])
     return found

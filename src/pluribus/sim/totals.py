@@ -8,7 +8,7 @@ from ..core.errors import Violation
 from ..core.ids import MemberId, MessageId
 from .history import History
 from .orders import groups_of
-from .views import ViewKey, stays, together
+from .views import GroupStay, GroupViewKey, ViewKey, group_stays, together
 
 Place = tuple[str, MessageId]
 
@@ -35,34 +35,22 @@ def total(history: History) -> int:
 
 
 def safe(history: History) -> int:
-    """Uniform: of two members of a view, whether they survived it or not, one delivered a beginning of what the other
-    did, as far as groups that both are in go."""
+    """Uniform: of two members of a group's view, whether they survived it or not, one delivered a beginning of what the
+    other did."""
     checks = 0
-    by_view: dict[ViewKey, list[int]] = {}
     groups = groups_of(history, "safe")
-    sequences = _sequences(history, groups)
-    shown: dict[tuple[int, ViewKey], dict[str, tuple[int, ...]]] = {}
-    for stay in stays(history):
-        by_view.setdefault(stay.key, []).append(stay.member)
-        shown[(stay.member, stay.key)] = stay.groups
-    for key, members in by_view.items():
-        for one in members:
-            for other in members:
-                if one >= other:
-                    continue
-                both = {
-                    group
-                    for group in groups
-                    if one in shown[(one, key)].get(group, ()) and other in shown[(one, key)].get(group, ())
-                }
-                mine = [place for place in sequences[(one, key)] if place[0] in both]
-                theirs = [place for place in sequences[(other, key)] if place[0] in both]
-                checks += min(len(mine), len(theirs))
-                for a, b in zip(mine, theirs, strict=False):
-                    if a != b:
-                        raise Violation(
-                            f"in view {key[0]} {MemberId(one)!r} delivered {a} where {MemberId(other)!r} delivered {b}"
-                        )
+    longest: dict[GroupViewKey, GroupStay] = {}
+    for stay in sorted(group_stays(history), key=lambda stay: -len(stay.delivered)):
+        if stay.key[0] not in groups:
+            continue
+        most = longest.setdefault(stay.key, stay)
+        checks += len(stay.delivered)
+        for mine, theirs in zip(stay.delivered, most.delivered, strict=False):
+            if mine != theirs:
+                raise Violation(
+                    f"in view {stay.key[1][0]} of {stay.key[0]!r} {MemberId(stay.member)!r} delivered {mine} where "
+                    f"{MemberId(most.member)!r} delivered {theirs}"
+                )
     return checks
 
 

@@ -14,39 +14,49 @@ ViewKey = tuple[MessageId, tuple[int, ...]]
 """The view's name, which is its number and leader, and its members."""
 
 
-class Stay:
-    """One member's time in one view: what it delivered there, group by group, and where it went."""
+GroupViewKey = tuple[str, MessageId]
+"""A group and the stamp of its view."""
 
-    __slots__ = ("delivered", "groups", "key", "member", "next")
+
+class Stay:
+    """One member's time in one view of the bus, and where it went."""
+
+    __slots__ = ("key", "member", "next")
 
     def __init__(self, member: int, key: ViewKey) -> None:
         self.member = member
         self.key = key
-        self.groups: dict[str, tuple[int, ...]] = {}
-        self.delivered: dict[str, list[MessageId]] = {}
         self.next: ViewKey | None = None
 
 
+class GroupStay:
+    """One member's time in one view of a group: what it delivered there, and where it went."""
+
+    __slots__ = ("delivered", "key", "member", "members", "next")
+
+    def __init__(self, member: int, key: GroupViewKey, members: tuple[int, ...]) -> None:
+        self.member = member
+        self.key = key
+        self.members = members
+        self.delivered: list[MessageId] = []
+        self.next: GroupViewKey | None = None
+
+
 def stays(history: History) -> list[Stay]:
-    """Every member's views in order, with what happened in them."""
+    """Every member's views of the bus in order."""
     found: list[Stay] = []
     now: dict[int, Stay] = {}
-    for h in history.happenings:
-        if h.what == "bus":
-            stay = Stay(h.member, (h.id, h.members))
-            if h.member in now:
-                now[h.member].next = stay.key
-            now[h.member] = stay
-            found.append(stay)
-        elif h.what == "view" and h.member in now:
-            now[h.member].groups[h.group] = h.members
-        elif h.what == "deliver" and h.member in now:
-            now[h.member].delivered.setdefault(h.group, []).append(h.id)
+    for h in history.of("bus"):
+        stay = Stay(h.member, (h.id, h.members))
+        if h.member in now:
+            now[h.member].next = stay.key
+        now[h.member] = stay
+        found.append(stay)
     return found
 
 
 def together(history: History) -> Iterator[list[Stay]]:
-    """Groups of members that were in a view and passed to the same next view."""
+    """Those who were in a view of the bus and passed to the same next view."""
     by_passage: dict[tuple[ViewKey, ViewKey], list[Stay]] = {}
     for stay in stays(history):
         if stay.next is not None:
@@ -54,10 +64,29 @@ def together(history: History) -> Iterator[list[Stay]]:
     yield from (found for found in by_passage.values() if len(found) > 1)
 
 
+def group_stays(history: History) -> list[GroupStay]:
+    """Every member's views of its groups in order, with what it delivered in them."""
+    found: list[GroupStay] = []
+    now: dict[tuple[int, str], GroupStay] = {}
+    for h in history.happenings:
+        if h.what == "view":
+            before = now.pop((h.member, h.group), None)
+            if h.member in h.members:
+                stay = now[(h.member, h.group)] = GroupStay(h.member, (h.group, h.id), h.members)
+                found.append(stay)
+                if before is not None:
+                    before.next = stay.key
+        elif h.what == "deliver":
+            here = now.get((h.member, h.group))
+            if here is not None:
+                here.delivered.append(h.id)
+    return found
+
+
 def view_agreement(history: History) -> int:
-    """Every view is entered once a member, in the order of numbers; every member of it is shown the same groups."""
+    """Every view of the bus and of a group is entered once a member, in the order of numbers; everybody who is shown a
+    view of a group is shown the same members."""
     checks = 0
-    shown: dict[ViewKey, dict[str, tuple[int, ...]]] = {}
     last: dict[int, MessageId] = {}
     for stay in stays(history):
         checks += 1
@@ -67,45 +96,51 @@ def view_agreement(history: History) -> int:
         if number <= last.get(stay.member, (0, 0)):
             raise Violation(f"{MemberId(stay.member)!r} entered view {number} after view {last[stay.member]}")
         last[stay.member] = number
-        known = shown.setdefault(stay.key, stay.groups)
-        for group, group_members in stay.groups.items():
-            if group_members and known.get(group, group_members) != group_members:
-                raise Violation(f"members of view {number} were shown different members of {group!r}")
+    shown: dict[GroupViewKey, tuple[int, ...]] = {}
+    latest: dict[tuple[int, str], MessageId] = {}
+    for h in history.of("view"):
+        checks += 1
+        if h.members and shown.setdefault((h.group, h.id), h.members) != h.members:
+            raise Violation(f"different members were shown in view {h.id[0]} of {h.group!r}")
+        if h.id <= latest.get((h.member, h.group), (0, 0)):
+            raise Violation(f"{MemberId(h.member)!r} was shown view {h.id[0]} of {h.group!r} after a later one")
+        latest[(h.member, h.group)] = h.id
     return checks
 
 
 def view_synchrony(history: History) -> int:
-    """Members that pass from a view to the next together delivered the same messages in it."""
+    """Members that pass from a view of a group to the next together delivered the same messages in it."""
     checks = 0
-    for passage in together(history):
-        for group in sorted({group for stay in passage for group in stay.groups}):
-            inside = [stay for stay in passage if stay.member in stay.groups.get(group, ())]
-            for stay in inside[1:]:
-                first = inside[0]
-                checks += 1
-                mine, theirs = set(stay.delivered.get(group, ())), set(first.delivered.get(group, ()))
-                if mine != theirs:
-                    example = sorted(mine ^ theirs)[0]
-                    raise Violation(
-                        f"{MemberId(stay.member)!r} and {MemberId(first.member)!r} left view {stay.key[0]} together, "
-                        f"but only one delivered {example} in {group!r}"
-                    )
+    by_passage: dict[tuple[GroupViewKey, GroupViewKey], GroupStay] = {}
+    for stay in group_stays(history):
+        if stay.next is None:
+            continue
+        first = by_passage.setdefault((stay.key, stay.next), stay)
+        if first is stay:
+            continue
+        checks += 1
+        mine, theirs = set(stay.delivered), set(first.delivered)
+        if mine != theirs:
+            example = sorted(mine ^ theirs)[0]
+            raise Violation(
+                f"{MemberId(stay.member)!r} and {MemberId(first.member)!r} left view {stay.key[1][0]} of "
+                f"{stay.key[0]!r} together, but only one delivered {example}"
+            )
     return checks
 
 
 def sent_by_members(history: History) -> int:
-    """What is delivered in a view was sent by a member of the group in that view."""
+    """What is delivered in a view of a group was sent by a member of it."""
     checks = 0
-    for stay in stays(history):
-        for group, delivered in stay.delivered.items():
-            members = stay.groups.get(group, ())
-            for message in delivered:
-                checks += 1
-                if message[0] not in members:
-                    raise Violation(
-                        f"{MemberId(stay.member)!r} delivered {message} in view {stay.key[0]}; its sender is not in "
-                        f"{group!r} there"
-                    )
+    for stay in group_stays(history):
+        for message in stay.delivered:
+            checks += 1
+            if message[0] not in stay.members:
+                group, number = stay.key
+                raise Violation(
+                    f"{MemberId(stay.member)!r} delivered {message} in view {number[0]} of {group!r}; "
+                    "its sender is not in it"
+                )
     return checks
 
 

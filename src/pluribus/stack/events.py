@@ -41,6 +41,10 @@ class Members(Event, frozen=True):
     agreed: bool = False
     promises: str = "none"
     """As its members asked for them when they joined."""
+    stamp: int = 0
+    """Names this view of the group: whoever is shown the same stamp is shown the same members."""
+    starts: dict[int, int] = {}
+    """By sender: its first message that does not belong to the view before. Also of those who left just now."""
 
 
 class ViewChanged(Event, frozen=True):
@@ -219,15 +223,6 @@ class Paused(Event, frozen=True):
     reason: str
 
 
-class Receivers(Event, frozen=True):
-    """Down: who receives a group now, and from where on streams that are new to this member start."""
-
-    group: int
-    members: tuple[int, ...]
-    starts: dict[int, int]
-    """By sender: the first message that counts."""
-
-
 class Install(Event, frozen=True):
     """Down: a new view. Everything older is settled; streams go on from ``starts``, to the new receivers."""
 
@@ -236,6 +231,54 @@ class Install(Event, frozen=True):
     members: tuple[int, ...]
     groups: dict[int, tuple[int, ...]]
     starts: dict[StreamOf, int]
+
+
+# A group that changes inside a view: the same in small
+
+
+class GroupBlocked(Event, frozen=True):
+    """Up: the group is about to change; send nothing to it until it has."""
+
+    group: int
+    blocked: bool
+
+
+class GroupRefused(Event, frozen=True):
+    """Up: this member cannot be in the group, and why."""
+
+    group: int
+    reason: str
+
+
+class CollectEnds(Event, frozen=True):
+    """Down, answered at once: where this member's streams of these groups go on."""
+
+    groups: tuple[int, ...]
+    into: dict[int, int]
+
+
+class ReachGroup(Event, frozen=True):
+    """Down: say when these streams, by sender, have been passed up to here; nothing of the group's next view is passed
+    up before ``Regroup``."""
+
+    group: int
+    ends: dict[int, int]
+
+
+class GroupReached(Event, frozen=True):
+    """Up: they have been."""
+
+    group: int
+
+
+class Regroup(Event, frozen=True):
+    """Down: the group's next view. Streams of those who stay go on, of those who came begin at ``starts``; of those who
+    left they are kept until everybody has them."""
+
+    group: int
+    members: tuple[int, ...]
+    starts: dict[int, int]
+    stamp: int
 
 
 # To and from the lowest layers

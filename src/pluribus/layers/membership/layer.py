@@ -43,6 +43,7 @@ from ...stack.events import (
     Found,
     Freeze,
     Gone,
+    GroupReached,
     Install,
     JoinGroup,
     LeaveGroup,
@@ -55,22 +56,27 @@ from ...stack.events import (
 )
 from .attempt import ENTERING, INVITING, PROPOSING
 from .leading import Leading
-from .state import ATTEMPTS_REMEMBERED_MAX, DISCOVERY_S, FLUSHES_REMEMBERED_MAX, PATIENCE_S, Known
+from .state import ATTEMPTS_REMEMBERED_MAX, DISCOVERY_S, FLUSHES_REMEMBERED_MAX, PATIENCE_S, REPEAT_S, Known
 from .words import (
     FIRST_NUMBER,
     Agree,
     Ballot,
     Busy,
+    Ends,
     Enter,
     Entered,
+    GroupWishes,
     Invite,
     Joined,
+    NewRosters,
+    Otherwise,
     Past,
     Progress,
     Proposal,
     Propose,
     Wish,
     Word,
+    stamp_of,
 )
 
 log = logging.getLogger(__name__)
@@ -84,7 +90,7 @@ class Membership(Leading):
     name = "membership"
     requires = frozenset({"detection", "reliability"})
     provides = frozenset({"members", "views"})
-    headers = (Invite, Joined, Busy, Propose, Agree, Enter, Entered)
+    headers = (Invite, Joined, Busy, Propose, Agree, Enter, Entered, GroupWishes, NewRosters, Ends, Otherwise)
 
     # Starting
 
@@ -95,7 +101,7 @@ class Membership(Leading):
         self._not_before = self.ports.clock.now() + DISCOVERY_S
         self._show_view(self._view)
         self.tell_down(Rekey(self._view.ballot, (me,)))
-        self.tell_down(Install(1, (me,), {}, {}))
+        self.tell_down(Install(stamp_of(self._view.ballot), (me,), {}, {}))
         self._tell_word()
         self._look_soon(DISCOVERY_S)
 
@@ -120,6 +126,9 @@ class Membership(Leading):
                 return
             case Reached():
                 self._reached()
+                return
+            case GroupReached(group):
+                self._group_reached(group)
                 return
             case _:
                 pass
@@ -178,6 +187,14 @@ class Membership(Leading):
                 if attempt is not None and attempt.step == ENTERING and ballot == attempt.ballot:
                     attempt.entered.add(sender)
                     self._answered()
+            case GroupWishes():
+                self._hear_wishes(sender, header)
+            case NewRosters():
+                self._new_rosters(sender, header)
+            case Ends():
+                self._ends(sender, header)
+            case Otherwise():
+                self._refused(sender, header)
             case _:
                 self.pass_up(frame)
 
@@ -210,7 +227,7 @@ class Membership(Leading):
         if not self._busy:
             self._blocked_at = self.ports.clock.now()
             self.tell_up(Blocked(True))
-        self._busy = True
+        self._busy = self._flushing = True
         self.tell_down(Freeze())
 
     def _joined(self, ballot: Ballot) -> Joined:
@@ -307,16 +324,14 @@ class Membership(Leading):
         if proposal.link is not None:
             self._last = proposal.link
             self._attempts = []
-        self._left.clear()
-        self._settle_wishes(proposal)
         self.tell_down(Rekey(proposal.ballot, tuple(proposal.members)))
         self._show_view(proposal, continues=continues, excluded=excluded)
+        self._begin_view(proposal)
         groups = {roster.group: tuple(roster.members) for roster in proposal.rosters}
         starts = {(progress.sender, progress.group): progress.upto for progress in proposal.starts}
-        stamp = proposal.ballot[0] << 16 | proposal.ballot[1] & 0xFFFF
-        self.tell_down(Install(stamp, tuple(proposal.members), groups, starts))
+        self.tell_down(Install(stamp_of(proposal.ballot), tuple(proposal.members), groups, starts))
         if proposal.ballot >= self._promised:
-            self._busy = False
+            self._busy = self._flushing = False
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None
@@ -324,6 +339,8 @@ class Membership(Leading):
             self.flush_s.append(self.ports.clock.now() - self._blocked_at)
             del self.flush_s[:-FLUSHES_REMEMBERED_MAX]
             self.tell_up(Blocked(False))
+            self._ask_s = REPEAT_S
+            self._ask_for_groups()
         self._tell_word()
         attempt = self._attempt
         if attempt is not None and attempt.ballot == proposal.ballot:
@@ -346,9 +363,3 @@ class Membership(Leading):
             self._left.add(event.group)
             self._wishes_changed()
         self.tell_down(event)
-
-    def _wishes_changed(self) -> None:
-        self._settle_wishes(self._view)
-        self._tell_word()
-        if self._asked_for:
-            self._look_soon()

@@ -6,8 +6,10 @@ from typing import Any
 
 from ...core.limits import VIEW_MEMBERS_MAX
 from .attempt import ENTERING, INVITING, PROPOSING, Attempt
-from .state import ANSWER_S, GATHER_S, PATIENCE_S, RACE_S, REACH_S, REPEAT_S, Known, State
+from .regrouping import Regrouping
+from .state import ANSWER_S, GATHER_S, PATIENCE_S, RACE_S, REACH_S, REPEAT_S, Known
 from .words import (
+    REGROUPS_MAX,
     Enter,
     Invite,
     Propose,
@@ -15,7 +17,7 @@ from .words import (
 )
 
 
-class Leading(State):
+class Leading(Regrouping):
     """The half of ``Membership`` that changes views; the other half lets them be changed."""
 
     # Whether to lead
@@ -49,22 +51,12 @@ class Leading(State):
             return True
         if any(self._live(member) and not self._with_us(known) for member, known in self._known.items()):
             return True
-        if self._groups_differ():
+        if self._regroups >= REGROUPS_MAX - 1:
             return True
         return not self._primary and self._view.link is None and self._may_found()
 
     def _with_us(self, known: Known) -> bool:
         return known.word is None or known.word.view == self._view.ballot
-
-    def _groups_differ(self) -> bool:
-        """Whether the view's rosters are not what members wish, as far as this member knows."""
-        if self._asked_for:
-            return True
-        ballot = self._view.ballot
-        return any(
-            known.word is not None and known.word.wants and known.word.view == ballot and not known.suspected
-            for known in self._known.values()
-        )
 
     def _mine_to_lead(self) -> bool:
         """The eldest live member of the best view; views are compared by what everybody tells of its own."""
@@ -72,7 +64,9 @@ class Leading(State):
         first = next((member for member in self._members if self._live(member)), me)
         if first != me and not self._forced:
             return False
-        if any(not self._live(member) for member in self._members) or self._groups_differ() or self._forced:
+        if any(not self._live(member) for member in self._members) or self._forced:
+            return True
+        if self._regroups >= REGROUPS_MAX - 1:
             return True
         ours = self._rank(self._own_word())
         theirs = [

@@ -23,8 +23,10 @@ from .words import (
     Link,
     Proposal,
     Propose,
+    Roster,
     Wish,
     Word,
+    stamp_of,
 )
 
 DISCOVERY_S = 0.3
@@ -65,6 +67,8 @@ class State(Layer):
         self._delivered = 0
         self._agreed = False
         self._busy = False
+        self._flushing = False
+        """From the first invitation to the next view, whatever becomes of attempts: nothing may be sent."""
         self._attempt: Attempt | None = None
         self._last: Link | None = None
         self._attempts: list[Link] = []
@@ -76,7 +80,7 @@ class State(Layer):
         self._not_before = 0.0
         self._impatient = 0
         self._asked_for: frozenset[int] = frozenset()
-        self._shown: set[int] = set()
+        self._rosters: dict[int, Roster] = {}
         self._blocked_at = 0.0
         self._forced = False
         self.views = 0
@@ -103,13 +107,6 @@ class State(Layer):
 
     # Telling
 
-    def _settle_wishes(self, view: Proposal) -> None:
-        """Which of this member's wishes the view does not show yet."""
-        me = self.node.me
-        shown = {roster.group for roster in view.rosters if me in roster.members}
-        # A group that was left and joined again within one view needs a new view too: it missed messages in between.
-        self._asked_for = frozenset(shown ^ self._wishes.keys()) | (self._left & self._wishes.keys())
-
     def _show_view(self, view: Proposal, *, continues: bool = False, excluded: bool = False) -> None:
         names = dict(zip(view.members, view.names, strict=True))
         members, link = tuple(view.members), view.link
@@ -119,21 +116,27 @@ class State(Layer):
             *view.ballot, members, link is not None, continues, self._delivered, *chain, sides, excluded
         )
         self.tell_up(shown)
-        self.tell_up(Members(0, members, names, agreed=True))
-        groups = {roster.group for roster in view.rosters}
+        self.tell_up(Members(0, members, names, agreed=True, stamp=stamp_of(view.ballot)))
+        gone = self._rosters.keys() - {roster.group for roster in view.rosters}
+        self._rosters = {roster.group: roster for roster in view.rosters}
+        starts: dict[int, dict[int, int]] = {}
+        for progress in view.starts:
+            starts.setdefault(progress.group, {})[progress.sender] = progress.upto
         for roster in view.rosters:
-            shown_names = {member: names[member] for member in roster.members}
-            promises = roster.promises
-            self.tell_up(Members(roster.group, tuple(roster.members), shown_names, agreed=True, promises=promises))
-        for group in sorted(self._shown - groups):
-            self.tell_up(Members(group, (), {}, agreed=True))
-        self._shown = groups
+            self._show_group(roster, stamp_of(view.ballot), starts.get(roster.group, {}))
+        for group in sorted(gone):
+            self.tell_up(Members(group, (), {}, agreed=True, stamp=stamp_of(view.ballot)))
+
+    def _show_group(self, roster: Roster, stamp: int, starts: dict[int, int]) -> None:
+        known = dict(zip(self._view.members, self._view.names, strict=True))
+        names = {member: known.get(member, "") for member in roster.members}
+        members, promises = tuple(roster.members), roster.promises
+        self.tell_up(Members(roster.group, members, names, True, promises, stamp, starts))
 
     def _own_word(self) -> Word:
         agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot
         epoch = self._last.epoch if self._last is not None else 0
-        wants = bool(self._asked_for)
-        return Word(self._view.ballot, agreed, len(self._members), epoch, self._primary, self._may_found(), wants)
+        return Word(self._view.ballot, agreed, len(self._members), epoch, self._primary, self._may_found())
 
     def _tell_word(self) -> None:
         self.tell_down(Tell(msgspec.msgpack.encode(self._own_word())))

@@ -9,8 +9,12 @@ import msgspec
 from ...core.frame import Header, Number
 from ...core.limits import GROUPS_PER_MEMBER_MAX, NAME_CHARS_MAX, VIEW_MEMBERS_MAX
 
-BallotNumber = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
-"""Far more than a bus will ever need; bounded so that numbers made from it still travel."""
+BallotNumber = Annotated[int, msgspec.Meta(ge=0, le=1 << 28)]
+"""Far more than a bus will ever need; bounded so that stamps made from it still travel."""
+
+REGROUPS_MAX = 1 << 18
+"""Changes of groups in one view of the bus; then the view changes, and counting starts again."""
+ROSTERS_PER_FRAME_MAX = 64
 
 Ballot = tuple[BallotNumber, Number]
 """Number and leader; greater ones win."""
@@ -91,6 +95,11 @@ class Proposal(msgspec.Struct, array_like=True, frozen=True):
     """The latest primary that any of the members was in: who was not has missed something."""
 
 
+def stamp_of(view: Ballot, number: int = 0) -> int:
+    """What frames of a view carry, and of a group after so many changes inside that view: later ones are greater."""
+    return (view[0] << 16 | view[1] & 0xFFFF) * REGROUPS_MAX + number
+
+
 class Invite(Header, tag=40):
     """Step 1, leader to all: stop and tell me how far you are."""
 
@@ -146,6 +155,38 @@ class Entered(Header, tag=46):
     ballot: Ballot
 
 
+class GroupWishes(Header, tag=47):
+    """A member to the eldest of its view: the groups that I want to be in. Repeated until it is so."""
+
+    view: Ballot
+    serial: Number
+    """Of two such messages the later counts."""
+    wishes: Annotated[list[Wish], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
+
+
+class NewRosters(Header, tag=48):
+    """The eldest to all, in order: these groups change."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, lt=REGROUPS_MAX)]
+    """Counts such changes in a view of the bus."""
+    rosters: Annotated[list[Roster], msgspec.Meta(max_length=ROSTERS_PER_FRAME_MAX)]
+
+
+class Ends(Header, tag=49):
+    """Everybody who was or will be in those groups, to all, in order: by group, where my stream ends in the old view of
+    the group, and begins in the new one. I send nothing to it until that is there."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, lt=REGROUPS_MAX)]
+    ends: Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=ROSTERS_PER_FRAME_MAX)]
+
+
+class Otherwise(Header, tag=39):
+    """The eldest to a member: this group was opened with other promises than you ask for."""
+
+    group: Number
+    promises: Annotated[str, msgspec.Meta(max_length=64)]
+
+
 class Word(msgspec.Struct, array_like=True, frozen=True):
     """What every member wants to be known of its view, carried by the detector's beats."""
 
@@ -156,5 +197,3 @@ class Word(msgspec.Struct, array_like=True, frozen=True):
     primary: bool
     unfounded: bool
     """It is in no primary and knows of none."""
-    wants: bool
-    """Its groups are not what the view shows."""

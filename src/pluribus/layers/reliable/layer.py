@@ -24,6 +24,10 @@ have room of their own and wait for nobody.
 installs the next view, from which all state of receivers is derived anew. Promise to it: between ``Freeze`` and
 ``Install`` nothing but what ``Reach`` asks for is passed up. Streams to one member are not part of that.
 
+*Groups* change inside a view in the same way, each by itself: streams are passed up to their ends (``ReachGroup``),
+then the group has other members (``Regroup``). Frames carry the stamp of their group's view; one of a later view waits.
+What a member that left had sent is kept, by it and by the others, until those who stay have it.
+
 Live: every unacknowledged frame leads to a status, every status to an acknowledgement or a request, every request to a
 repair, as long as some datagrams arrive and somebody who has the frame is there; when nobody is, the membership's next
 view ends the stream.
@@ -36,21 +40,25 @@ from __future__ import annotations
 from ...core.ids import ALL
 from ...stack.events import (
     CollectDigest,
+    CollectEnds,
     Confirm,
     Consumed,
     Event,
     Freeze,
+    GroupReached,
     Install,
     JoinGroup,
     LeaveGroup,
     Reach,
     Reached,
-    Receivers,
+    ReachGroup,
+    Regroup,
     Watch,
 )
 from .headers import Ack, Data, Repair, Status, Want
 from .incoming import Incoming
-from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, UNORDERED, Streams
+from .outgoing import Outgoing
+from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, LEFT_MAX, UNORDERED, InKey, Key, Streams
 
 
 class Reliable(Streams):
@@ -73,13 +81,18 @@ class Reliable(Streams):
                 self._digest(into, own)
             case Reach(upto, holders):
                 self._reach(upto, holders)
-            case Receivers(group, members, starts):
-                self.tell_down(event)  # first: what is sent from now on spreads along the new list
-                self._set_receivers(group, frozenset(members), starts)
-                self._try_early()
             case Install():
                 self.tell_down(event)
                 self._install(event)
+            case CollectEnds(groups, ends):
+                for group in groups:
+                    out = self._out.get((group, ALL))
+                    ends[group] = out.next if out is not None else 0
+            case ReachGroup(group, upto):
+                self._close_group(group, upto)
+            case Regroup():
+                self.tell_down(event)  # first: what is sent from now on spreads along the new list
+                self._regroup(event)
             case Confirm(group, to, upto):
                 self._confirming.want((group, to), upto)
             case Watch(group, watched):
@@ -87,6 +100,7 @@ class Reliable(Streams):
             case _:
                 if isinstance(event, JoinGroup):
                     self._wished.add(event.group)
+                    self._leaving.pop((event.group, ALL), None)
                     if not event.own and event.promises in UNORDERED:  # orders need to see a member's own messages too
                         self._deaf.add(event.group)
                     if (event.group, ALL) not in self._out:
@@ -106,11 +120,12 @@ class Reliable(Streams):
 
     def _digest(self, into: dict[tuple[int, int], int], own: dict[int, int]) -> None:
         me = self.node.me
+        into |= {(sender, group): stream.next for (sender, group, _), stream in self._ended.items()}
         into |= {(sender, group): stream.next for (sender, group, to), stream in self._in.items() if to == ALL}
         for (group, to), out in self._out.items():
             if to == ALL:
                 own[group] = out.next
-                if me in self._members.get(group, frozenset()):
+                if me in self._members.get(group, frozenset()) or out.unstable:
                     into[(me, group)] = out.next
 
     def _freeze(self) -> None:
@@ -123,8 +138,15 @@ class Reliable(Streams):
     def _reach(self, upto: dict[tuple[int, int], int], holders: dict[tuple[int, int], int]) -> None:
         self._cut = {(sender, group, ALL): end for (sender, group), end in upto.items()}
         self._holders = {(sender, group, ALL): holder for (sender, group), holder in holders.items()}
-        for key, end in self._cut.items():
-            if key[0] == self.node.me or self.node.me not in self._members.get(key[1], frozenset()):
+        self._pursue_cut()
+
+    def _pursue_cut(self) -> None:
+        """Pass up what is there, and ask for the rest. What is passed up may change groups, and with them what is to
+        be reached."""
+        for key, end in list((self._cut or {}).items()):
+            if self._cut is None:
+                return
+            if not self._must_reach(key):
                 continue
             stream = self._in.get(key)
             if stream is None:
@@ -135,24 +157,104 @@ class Reliable(Streams):
                 stream.asked = 0
                 stream.cancel()
                 self._want(key, stream)
+        for group in list(self._closing):
+            self._check_closed(group)
         self._check_reached()
+
+    def _must_reach(self, key: InKey) -> bool:
+        """Whether this member, too, needs the stream: one that somebody left behind is complete, and one that began
+        before this member came is not for it."""
+        sender, group, _ = key
+        members = self._members.get(group, frozenset())
+        return sender != self.node.me and sender in members and self.node.me in members
 
     def _check_reached(self) -> None:
         cut = self._cut
         if cut is None:
             return
-        me = self.node.me
         for key, end in cut.items():
-            if key[0] != me and me in self._members.get(key[1], frozenset()):
+            if self._must_reach(key):
                 stream = self._in.get(key)
                 if stream is None or stream.next < end:
                     return
+        if self._closing:  # a group is about to change, and will be looked at again
+            return
         self._cut = None
         self.tell_up(Reached())
+
+    # Groups that change inside a view
+
+    def _close_group(self, group: int, ends: dict[int, int]) -> None:
+        self._closing[group] = ends
+        for sender, end in ends.items():
+            key = (sender, group, ALL)
+            stream = self._in.get(key) or (self._admit(key, 0) if end else None)
+            if stream is not None and stream.known < end:
+                stream.known = end
+                if not self._frozen:
+                    self._want_later(key, stream)
+        self._check_closed(group)
+
+    def _check_closed(self, group: int) -> None:
+        for sender, end in self._closing[group].items():
+            key = (sender, group, ALL)
+            if self._cut is not None:  # no survivor has more: the sender is gone, and its last messages with it
+                end = min(end, self._cut.get(key, 0))
+            stream = self._in.get(key)
+            if end > (stream.next if stream is not None else 0):
+                return
+        del self._closing[group]
+        self.tell_up(GroupReached(group))
+
+    def _regroup(self, change: Regroup) -> None:
+        group, me, members = change.group, self.node.me, frozenset(change.members)
+        self._stamps[group] = change.stamp
+        if members:
+            self._members[group] = members
+        else:
+            self._members.pop(group, None)
+        for key in [key for key in self._in if key[1] == group and (key[0] not in members or me not in members)]:
+            stream = self._in[key]
+            self._drop(key)
+            if key[2] == ALL and stream.kept:
+                self._ended[key] = stream
+        for sender, first in change.starts.items():
+            key = (sender, group, ALL)
+            if sender in members and me in members and key not in self._in:
+                ended = self._ended.pop(key, None)
+                self._in[key] = ended if ended is not None and ended.next == first else Incoming(first)
+        for (of, to), out in list(self._out.items()):
+            if of == group:
+                self._readdress((of, to), out, change.stamp, stays=me in members)
+        self._try_early()
+        if self._cut is not None:
+            self._pursue_cut()
+
+    def _readdress(self, key: Key, out: Outgoing, stamp: int, *, stays: bool) -> None:
+        group, to = key
+        if to != ALL and (not stays or to not in self._members.get(group, frozenset())):
+            del self._out[key]
+            return
+        self._leaving.pop(key, None)
+        if not stays and group not in self._wished:
+            self._leaving[key] = None
+            self._watch()
+            for old in list(self._leaving)[:-LEFT_MAX]:
+                if not self._out[old].unstable:
+                    del self._leaving[old], self._out[old]
+        out.stamp = stamp
+        out.receivers(self._receivers(key), INITIAL_BYTES)
+        if group in self._watched and to == ALL:
+            self._stabler[key] = out  # who left may have been the last that did not have it
+        self._tell_credit(key, out)
 
     def _install(self, view: Install) -> None:
         self._frozen = False
         self._stamp = view.stamp
+        self._stamps.clear()
+        self._closing.clear()
+        self._leaving.clear()
+        self._ended.clear()
         self._cut = None
         for key in [key for key in self._in if key[0] not in view.members]:
             self._drop(key)
@@ -167,6 +269,8 @@ class Reliable(Streams):
                     out.limits.clear()
                     out.acked.clear()
             self._set_receivers(group, frozenset(members), starts)
+        for out in self._out.values():
+            out.stamp = view.stamp
         self._try_early()
 
     def _set_receivers(self, group: int, members: frozenset[int], starts: dict[int, int]) -> None:

@@ -15,7 +15,6 @@ class Outgoing:
 
     __slots__ = (
         "acked",
-        "epoch",
         "kept",
         "kept_bytes",
         "limits",
@@ -23,6 +22,7 @@ class Outgoing:
         "offset",
         "sent_at",
         "stable",
+        "stamp",
         "told",
         "told_stable",
     )
@@ -36,6 +36,8 @@ class Outgoing:
         self.kept_bytes = 0
         self.acked: dict[int, int] = {}
         self.limits: dict[int, int] = {}
+        self.stamp = 0
+        """Of the group's view in which it is sent."""
         self.sent_at = 0.0
         self.told = -1
 

@@ -31,6 +31,8 @@ WANT_S_MAX = 0.25
 WANT_FRAMES_MAX = 64
 """Frames that answer one request; the asker asks again for the rest."""
 EARLY_MAX = 256
+LEFT_MAX = 1_024
+"""Groups that a member has left in a view and still answers for."""
 AHEAD_MAX = 4_096
 CONTROL = 0
 UNORDERED = ("none", "fifo")
@@ -60,6 +62,15 @@ class Streams(Layer):
         self._wished: set[int] = {CONTROL}
         self._frozen = False
         self._stamp = 0
+        self._stamps: dict[int, int] = {}
+        """Of groups that have changed inside this view."""
+        self._closing: dict[int, dict[int, int]] = {}
+        """Groups that are about to change: by sender, where its stream ends."""
+        self._leaving: dict[Key, None] = {}
+        """Streams of groups that this member has left in this view: others may still ask what was sent, and how much of
+        it is everywhere."""
+        self._ended: dict[InKey, Incoming] = {}
+        """Streams of groups that their sender or this member has left, until everybody has everything."""
         self._cut: dict[InKey, int] | None = None
         self._holders: dict[InKey, int] = {}
         self._status: Timer | None = None
@@ -70,6 +81,8 @@ class Streams(Layer):
         self.wanted = 0
         self.duplicates = 0
         self.early_dropped = 0
+        self.foreign = 0
+        """Frames of groups that this member is not in."""
         self.stalls = 0
 
     # Sending
@@ -87,7 +100,7 @@ class Streams(Layer):
         else:
             self.frames_out += 1
             self.messages_out += frame.count
-        frame.headers.append(Data(out.offset, out.stable, self._stamp if frame.to == ALL else 0))
+        frame.headers.append(Data(out.offset, out.stable, out.stamp if frame.to == ALL else 0))
         out.told_stable = out.stable
         out.next = frame.first + frame.count
         out.offset += frame.size + FRAME_CHARGE_BYTES
@@ -115,6 +128,7 @@ class Streams(Layer):
             self._ranges += 1
             first = self._ranges << DIRECT_RANGE_BITS
         out = self._out[key] = Outgoing(first)
+        out.stamp = self._stamps.get(key[0], self._stamp)
         out.receivers(self._receivers(key), INITIAL_BYTES)
         return out
 
@@ -152,6 +166,10 @@ class Streams(Layer):
                 out.told_stable = out.stable
                 if len(out.acked) > (self.node.me in out.acked):
                     by_target.setdefault(to, []).append(Sent(group, to, out.next, out.offset, out.stable))
+        for key, stream in (*self._in.items(), *self._ended.items()):
+            if key[1] in self._watched and key[2] == ALL and stream.told < stream.next and key[0] != self.node.me:
+                waiting = True  # somebody waits to hear that it is stable; the word may have been lost
+                self._moved[key] = True
         for to, streams in by_target.items():
             for at in range(0, len(streams), STREAMS_PER_FRAME_MAX):
                 status = Status(streams[at : at + STREAMS_PER_FRAME_MAX], self._stamp if to == ALL else 0)
@@ -176,6 +194,9 @@ class Streams(Layer):
                         self._stabler[key] = out
                     self._watch()
                 self._tell_credit(key, out)
+            elif granted.received == out.stable and (granted.group in self._watched or key in self._leaving):
+                out.told_stable = min(out.told_stable, out.stable - 1)  # it does not know
+                self._stabler[key] = out
 
     # Receiving
 
@@ -219,8 +240,8 @@ class Streams(Layer):
         return stream
 
     def _receive(self, frame: Frame, data: Data) -> None:
-        if data.stamp != self._stamp and frame.to == ALL:
-            if data.stamp > self._stamp:
+        if frame.to == ALL and data.stamp != self._stamps.get(frame.group, self._stamp):
+            if data.stamp > self._stamps.get(frame.group, self._stamp):
                 self._too_early(frame)
             else:
                 self.duplicates += 1  # of a view that is over, and settled without it
@@ -230,7 +251,10 @@ class Streams(Layer):
         if stream is None or frame.to != ALL:
             stream = self._admit(key, frame.first, data.stable)
             if stream is None:
-                self._too_early(frame)
+                if frame.to == ALL:
+                    self.foreign += 1
+                else:
+                    self._too_early(frame)
                 return
         end = frame.first + frame.count
         if frame.first < stream.next or frame.first in stream.ahead:
@@ -250,6 +274,8 @@ class Streams(Layer):
         self._pass(key, stream, frame, data)
         if stream.ahead:
             self._go_on(key, stream)
+        elif self._closing and frame.group in self._closing:
+            self._check_closed(frame.group)
 
     def _pass(self, key: InKey, stream: Incoming, frame: Frame, data: Data) -> None:
         cost = frame.size + FRAME_CHARGE_BYTES
@@ -261,6 +287,7 @@ class Streams(Layer):
         if frame.group in self._watched and frame.to == ALL:
             self._moved[key] = True
             self._tell_stable(key, stream, data.stable)
+            self._watch()
         elif not stream.granted or frame.group == CONTROL:
             # Else the limit stays where it is: what came is unread. It moves when that is consumed.
             self._moved.setdefault(key, False)
@@ -290,6 +317,8 @@ class Streams(Layer):
             stream.cancel()
         elif not self._frozen or key[2] != ALL:
             self._want_later(key, stream)
+        if key[1] in self._closing:
+            self._check_closed(key[1])
         if self._cut is not None:
             self._check_reached()
 
@@ -298,6 +327,8 @@ class Streams(Layer):
         key = (sender, sent.group, sent.to)
         if sent.to == ALL and self._frozen:
             return  # the cut will say what counts
+        if key in self._ended:
+            self._told_of_the_past(key, sent, quiet=quiet)
         stream = self._in.get(key) or self._admit(key, sent.next, sent.stable)
         if stream is None:
             return
@@ -312,6 +343,19 @@ class Streams(Layer):
                 self._moved[key] = True
             if stream.gap and not self._frozen:
                 self._want_later(key, stream)
+
+    def _told_of_the_past(self, key: InKey, sent: Sent, *, quiet: bool) -> None:
+        """A stream of a group that its sender or this member has left. It is complete here; when it is everywhere, it
+        is forgotten."""
+        ended = self._ended[key]
+        ended.forget_upto(min(sent.stable, ended.next))
+        if sent.group in self._watched:
+            self._tell_stable(key, ended, min(sent.stable, ended.next))
+        if not ended.kept:
+            del self._ended[key]
+        if not quiet:
+            ack = Ack([Granted(sent.group, sent.to, ended.next, 0)])
+            self.pass_down(Frame(sender=self.node.me, to=key[0], headers=[ack]))
 
     def _tell_stable(self, key: InKey, stream: Incoming, stable: int) -> None:
         if stable > stream.told:
@@ -356,10 +400,11 @@ class Streams(Layer):
                 else:
                     self.pass_down(frame.copy())
             return
-        stream = self._in.get((want.sender, want.group, want.to))
-        if stream is not None and want.to == ALL:
-            for frame in stream.frames(want.first, want.stop)[:WANT_FRAMES_MAX]:
-                self._wrap(frame, member)
+        key = (want.sender, want.group, want.to)
+        for stream in (self._in.get(key), self._ended.get(key)):
+            if stream is not None and want.to == ALL:
+                for frame in stream.frames(want.first, want.stop)[:WANT_FRAMES_MAX]:
+                    self._wrap(frame, member)
 
     def _wrap(self, frame: Frame, member: int) -> None:
         repair = Repair(self.node.codec.encode(frame))
@@ -439,7 +484,7 @@ class Streams(Layer):
         window = max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
         granted: dict[int, list[Granted]] = {}
         for key, forced in self._moved.items():
-            stream = self._in.get(key)
+            stream = self._in.get(key) or self._ended.get(key)
             if stream is None:
                 continue
             limit = stream.end - stream.unread + window
@@ -481,6 +526,7 @@ class Streams(Layer):
             "repaired": self.repaired,
             "duplicates": self.duplicates,
             "early_dropped": self.early_dropped,
+            "foreign": self.foreign,
             "stalls": self.stalls,
         }
 
@@ -493,4 +539,7 @@ class Streams(Layer):
             stream.validate()
 
     def _check_reached(self) -> None:
+        raise NotImplementedError
+
+    def _check_closed(self, group: int) -> None:
         raise NotImplementedError

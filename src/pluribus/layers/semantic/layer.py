@@ -252,6 +252,8 @@ class Semantic(Layer):
         group = self._groups.get(event.group)
         if group is None:
             group = self._groups[event.group] = Forest()
+        elif event.agreed:
+            self._finish(group)
         group.members = frozenset(event.members)
         # With agreed views nothing waits here. Without them, those who left will not send what is waited for.
         self._orphan(group, [parent for parent in group.lost() if parent[0] not in group.members])

@@ -24,7 +24,7 @@ from ...core.errors import BadStack
 from ...core.frame import Frame
 from ...core.ids import ALL
 from ...core.tree import AT_A_TIME_MAX, balanced, median
-from ...stack.events import Event, Gone, Install, Receivers, Suspected, Unsuspected
+from ...stack.events import Event, Gone, Install, Regroup, Suspected, Unsuspected
 from ...stack.layer import Layer
 from .inheriting import Tree
 from .lists import Listed, Lists
@@ -158,7 +158,7 @@ class Spread(Layer):
             self._tree.reset()
             self._lists.install(event.stamp, {CONTROL: event.members, **event.groups})
             self._try_early()
-        elif isinstance(event, Receivers):
+        elif isinstance(event, Regroup):
             self._lists.change(event.group, event.members)
             self._try_early()
         self.tell_down(event)

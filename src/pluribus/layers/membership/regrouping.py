@@ -1,0 +1,274 @@
+"""Groups that change inside a view: a member comes or goes, and nobody but that group waits for it.
+
+Theory of operation
+-------------------
+Whoever wants to be in other groups says so to the eldest of the view, again and again until it is so. The eldest orders
+the changes: it tells all, on its control stream, the groups' new rosters. Everybody who was or will be in a group stops
+sending to it and says, on its own control stream, where its stream ends in the group's old view, which is where it
+begins in the new one. Who has heard that of all of them, and has passed up the old streams to their ends, shows the new
+view of the group and goes on sending. Frames carry the stamp of the group's view, so that one who is faster than
+another is understood: what is of a later view waits.
+
+So a change costs its group one round on the control streams, and other groups nothing. It is a cut as clean as that of
+a view of the bus: members that pass from one view of a group to the next together delivered the same in it.
+
+When the view of the bus changes meanwhile: control streams are part of its cut, so if any survivor has shown a new
+view of a group, all survivors have heard everything that it had heard, and show it too before they leave the view. An
+end that nobody can reach any more, because its sender is gone with the last messages, is replaced by the cut. If no
+survivor has shown it, nobody has sent anything in it; the change is forgotten, and the next view of the bus has the
+groups that its members wish.
+
+A group has one change under way at a time; those of different groups do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ...core.frame import Frame
+from ...core.ids import ALL
+from ...core.ports import Timer
+from ...stack.events import CollectEnds, GroupBlocked, GroupRefused, ReachGroup, Regroup
+from .state import REPEAT_S, State
+from .words import (
+    REGROUPS_MAX,
+    ROSTERS_PER_FRAME_MAX,
+    Ends,
+    GroupWishes,
+    NewRosters,
+    Otherwise,
+    Proposal,
+    Roster,
+    Wish,
+    stamp_of,
+)
+
+CONTROL = 0
+ASK_S_MAX = 1.0
+
+
+class Change:
+    """One group on its way to its next view."""
+
+    __slots__ = ("before", "number", "reaching", "roster", "told")
+
+    def __init__(self, number: int, before: list[int], roster: Roster) -> None:
+        self.number = number
+        self.before = before
+        self.roster = roster
+        self.told = False
+        """This member has said where its stream ends."""
+        self.reaching = False
+        """Everybody has."""
+
+    @property
+    def participants(self) -> list[int]:
+        return [*self.before, *(member for member in self.roster.members if member not in self.before)]
+
+
+class Regrouping(State):
+    """The part of ``Membership`` that changes groups while the view lasts."""
+
+    def __init__(self, founders: int = 1) -> None:
+        super().__init__(founders)
+        self._changing: dict[int, deque[Change]] = {}
+        self._announced: dict[tuple[int, int], dict[int, int]] = {}
+        """By number and group: the ends that were told, by sender."""
+        self._regroups = 0
+        self._heard: dict[int, tuple[int, dict[int, Wish]]] = {}
+        """At the eldest: what each member said last that it wants."""
+        self._serial = 0
+        self._ask: Timer | None = None
+        self._ask_s = REPEAT_S
+        self.regroups = 0
+
+    def _begin_view(self, view: Proposal) -> None:
+        """The rosters are what the view says; every change inside the old view is settled or forgotten."""
+        for group in self._changing:
+            self.tell_up(GroupBlocked(group, False))
+        self._changing.clear()
+        self._announced.clear()
+        self._heard.clear()
+        self._regroups = 0
+        self._left.clear()
+        self._settle_wishes()
+
+    # Wanting
+
+    def _settle_wishes(self) -> None:
+        """Which of this member's wishes are not fulfilled yet."""
+        me = self.node.me
+        shown = {group for group, roster in self._rosters.items() if me in roster.members}
+        self._left &= shown
+        # A group that was left and joined again before that was noticed is left first: it missed messages in between.
+        self._asked_for = frozenset(shown ^ self._wishes.keys()) | (self._left & self._wishes.keys())
+
+    def _wishes_changed(self) -> None:
+        self._settle_wishes()
+        self._ask_s = REPEAT_S
+        self._ask_for_groups()
+
+    def _ask_for_groups(self) -> None:
+        if self._ask is not None:
+            self._ask.cancel()
+            self._ask = None
+        if not self._asked_for:
+            return
+        self._ask = self.after(self._ask_s, self._ask_for_groups)
+        self._ask_s = min(self._ask_s * 2, ASK_S_MAX)
+        if not self._flushing:
+            self._serial += 1
+            wanted = [self._wishes[group] for group in sorted(self._wishes.keys() - self._left)]
+            self._say_or_do(self._members[0], GroupWishes(self._view.ballot, self._serial, wanted))
+
+    def _refused(self, eldest: int, answer: Otherwise) -> None:
+        wish = self._wishes.get(answer.group)
+        if eldest == self._members[0] and wish is not None and wish.promises != answer.promises:
+            reason = (
+                f"is open with {answer.promises!r}, not with {wish.promises!r}: ask for the same, or use another name"
+            )
+            self.tell_up(GroupRefused(answer.group, reason))
+
+    # Ordering, at the eldest
+
+    def _hear_wishes(self, member: int, asked: GroupWishes) -> None:
+        if asked.view != self._view.ballot or self._members[0] != self.node.me or member not in self._members:
+            return
+        if asked.serial > self._heard.get(member, (0, {}))[0]:
+            self._heard[member] = (asked.serial, {wish.group: wish for wish in asked.wishes})
+        self._order_changes()
+
+    def _order_changes(self) -> None:
+        """What members want and is not so yet, of groups that are not changing just now."""
+        if self._flushing or self._regroups >= REGROUPS_MAX - 1:
+            return
+        wanted: dict[int, Roster] = {}
+        for member in self._members:
+            if member in self._heard:
+                self._apply_wishes(member, self._heard[member][1], wanted)
+        changed = [wanted[group] for group in sorted(wanted) if wanted[group] != self._rosters.get(group)]
+        for at in range(0, len(changed), ROSTERS_PER_FRAME_MAX):
+            self._regroups += 1
+            self._cast(NewRosters(self._regroups, changed[at : at + ROSTERS_PER_FRAME_MAX]))
+        if self._regroups >= REGROUPS_MAX - 1:
+            self._look_soon()
+
+    def _apply_wishes(self, member: int, wishes: dict[int, Wish], wanted: dict[int, Roster]) -> None:
+        for group, roster in self._rosters.items():
+            if member in roster.members and group not in wishes and group not in self._changing:
+                now = wanted.setdefault(group, Roster(group, roster.name, roster.promises, list(roster.members)))
+                now.members.remove(member)
+        for group, wish in wishes.items():
+            if group in self._changing:
+                continue
+            known = wanted.get(group) or self._rosters.get(group)
+            if known is None or not known.members:
+                wanted[group] = Roster(group, wish.name, wish.promises, [member])
+            elif member not in known.members:
+                if known.promises != wish.promises:
+                    self._say_or_do(member, Otherwise(group, known.promises))
+                    continue
+                wanted[group] = Roster(group, known.name, known.promises, [*known.members, member])
+
+    def _cast(self, header: NewRosters | Ends) -> None:
+        self.pass_down(Frame(sender=self.node.me, to=ALL, group=CONTROL, count=1, headers=[header]))
+
+    # Changing
+
+    def _new_rosters(self, eldest: int, change: NewRosters) -> None:
+        if eldest != self._members[0]:
+            return
+        begun = []
+        for roster in change.rosters:
+            under_way = self._changing.setdefault(roster.group, deque())
+            known = under_way[-1].roster if under_way else self._rosters.get(roster.group)
+            under_way.append(Change(change.number, known.members if known is not None else [], roster))
+            if self._leaves(under_way[-1]) and len(under_way) > 1:
+                self._skip_to_last(under_way)
+            if len(under_way) == 1:
+                begun.append(under_way[0])
+        self._begin(begun)
+
+    def _leaves(self, change: Change) -> bool:
+        return self.node.me in change.before and self.node.me not in change.roster.members
+
+    def _skip_to_last(self, under_way: deque[Change]) -> None:
+        """This member has left the group, and the others need not keep for it what it missed meanwhile. They still have
+        to hear where its stream ended."""
+        skipped = [under_way.popleft() for _ in range(len(under_way) - 1)]
+        self._tell_ends([change for change in skipped if not change.told])
+        for change in skipped:
+            self._announced.pop((change.number, change.roster.group), None)
+        self.tell_down(ReachGroup(under_way[0].roster.group, {}))
+
+    def _begin(self, begun: list[Change]) -> None:
+        self._tell_ends(begun)
+        for change in begun:
+            self._progress(change)
+
+    def _tell_ends(self, begun: list[Change]) -> None:
+        """Stop sending to these groups, and tell where this member's streams end. During a change of the view nothing
+        more is told: that will settle it."""
+        mine = [change for change in begun if self.node.me in change.participants]
+        if not mine or self._flushing:
+            return
+        for change in mine:
+            change.told = True
+            self.tell_up(GroupBlocked(change.roster.group, True))
+        into: dict[int, int] = {}
+        self.tell_down(CollectEnds(tuple(change.roster.group for change in mine), into))
+        by_number: dict[int, list[tuple[int, int]]] = {}
+        for change in mine:
+            by_number.setdefault(change.number, []).append((change.roster.group, into[change.roster.group]))
+        for number, ends in by_number.items():
+            self._cast(Ends(number, ends))
+
+    def _ends(self, member: int, told: Ends) -> None:
+        if member not in self._members:
+            return
+        for group, end in told.ends:
+            self._announced.setdefault((told.number, group), {})[member] = end
+            under_way = self._changing.get(group)
+            if under_way and under_way[0].number == told.number:
+                self._progress(under_way[0])
+
+    def _progress(self, change: Change) -> None:
+        """If everybody told its end: have all of the old view, then show the new one."""
+        group = change.roster.group
+        announced = self._announced.get((change.number, group), {})
+        if change.reaching or any(member not in announced for member in change.participants):
+            return
+        change.reaching = True
+        me = self.node.me
+        if me in change.before and me in change.roster.members:
+            self.tell_down(ReachGroup(group, {member: announced[member] for member in change.before if member != me}))
+        else:
+            self._show_change(change)
+
+    def _group_reached(self, group: int) -> None:
+        under_way = self._changing.get(group)
+        if under_way and under_way[0].reaching:
+            self._show_change(under_way[0])
+
+    def _show_change(self, change: Change) -> None:
+        roster, me = change.roster, self.node.me
+        group = roster.group
+        starts = self._announced.pop((change.number, group))
+        under_way = self._changing[group]
+        under_way.popleft()
+        if not under_way:
+            del self._changing[group]
+        self._rosters[group] = roster
+        if not roster.members:
+            del self._rosters[group]
+        self.regroups += 1
+        stamp = stamp_of(self._view.ballot, change.number)
+        self._show_group(roster, stamp, starts)
+        self.tell_down(Regroup(group, tuple(roster.members), starts, stamp))
+        if me in change.participants:
+            self.tell_up(GroupBlocked(group, False))
+            self._wishes_changed()
+        if under_way:
+            self._begin([under_way[0]])
+        elif me == self._members[0]:
+            self._order_changes()
