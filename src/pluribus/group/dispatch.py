@@ -386,7 +386,7 @@ class Dispatch(Layer):
         continues = view.continues or channel.bus_view == name
         channel.bus_view = name
         return Change(
-            view.number << 16 | view.leader & 0xFFFF,
+            event.stamp,
             event.members,
             primary=view.primary,
             continues=continues,

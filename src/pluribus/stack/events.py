@@ -43,7 +43,7 @@ class Members(Event, frozen=True):
     """As its members asked for them when they joined."""
     stamp: int = 0
     """Names this view of the group: whoever is shown the same stamp is shown the same members."""
-    starts: dict[int, int] = {}
+    starts: dict[int, int] = msgspec.field(default_factory=dict)
     """By sender: its first message that does not belong to the view before. Also of those who left just now."""
 
 

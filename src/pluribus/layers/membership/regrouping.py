@@ -31,6 +31,7 @@ from ...core.ports import Timer
 from ...stack.events import CollectEnds, GroupBlocked, GroupRefused, ReachGroup, Regroup
 from .state import REPEAT_S, State
 from .words import (
+    FIRST_NUMBER,
     REGROUPS_MAX,
     ROSTERS_PER_FRAME_MAX,
     Ends,
@@ -116,10 +117,14 @@ class Regrouping(State):
             return
         self._ask = self.after(self._ask_s, self._ask_for_groups)
         self._ask_s = min(self._ask_s * 2, ASK_S_MAX)
-        if not self._flushing:
+        if not self._flushing and not self._just_started():
             self._serial += 1
             wanted = [self._wishes[group] for group in sorted(self._wishes.keys() - self._left)]
             self._say_or_do(self._members[0], GroupWishes(self._view.ballot, self._serial, wanted))
+
+    def _just_started(self) -> bool:
+        """Whoever opens a group expects to find the others in it: so no group is opened while they are looked for."""
+        return self._view.ballot[0] == FIRST_NUMBER and self.ports.clock.now() < self._not_before
 
     def _refused(self, eldest: int, answer: Otherwise) -> None:
         wish = self._wishes.get(answer.group)
