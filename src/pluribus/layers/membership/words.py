@@ -96,8 +96,9 @@ class Proposal(msgspec.Struct, array_like=True, frozen=True):
 
 
 def stamp_of(view: Ballot, number: int = 0) -> int:
-    """What frames of a view carry, and of a group after so many changes inside that view: later ones are greater."""
-    return (view[0] << 16 | view[1] & 0xFFFF) * REGROUPS_MAX + number
+    """What frames of a view carry, and of a group after so many changes inside that view. Later ones are greater: the
+    upper bits of the leader decide between views of one number, as the whole of it does between their ballots."""
+    return (view[0] << 16 | view[1] >> 47 & 0xFFFF) * REGROUPS_MAX + number
 
 
 class Invite(Header, tag=40):
