@@ -69,7 +69,9 @@ async def test_outside_a_primary_ordered_calls_wait_and_without_patience_they_ra
     await healed(world, total)
     assert all(task.done() for task in waiting), "and go on when there is a primary"
     for groups in (total, safe):
-        assert [await read_all(group) for group in groups] == [[b"missed", b"later"]] * 2 + [[b"later"]] * 3
+        sender, neighbour, *others = [await read_all(group) for group in groups]
+        assert [sender, *others] == [[b"missed", b"later"], *[[b"later"]] * 3]
+        assert neighbour in ([b"missed", b"later"], [b"missed"]), "it may come back after the sender, and after that"
 
 
 @in_a_world(members=5, seed=4, stack=VIEWS)

@@ -25,7 +25,7 @@ def views(number: int, order: str, *members: int) -> list[dict]:
 def view(member: int, number: int, order: str, members: tuple[int, ...]) -> list[dict]:
     return [
         {"member": member, "what": "bus", "id": (number, A), "members": members},
-        {"member": member, "what": "view", "group": "g", "members": members, "promises": order},
+        {"member": member, "what": "view", "group": "g", "id": (number, A), "members": members, "promises": order},
     ]
 
 
@@ -87,7 +87,7 @@ def test_orphans_are_marked_and_nobody_else():
 
 
 def test_who_left_the_group_and_came_back_is_new_to_it():
-    gone = {"member": C, "what": "view", "group": "g", "members": (A, B), "promises": "semantic"}
+    gone = {"member": C, "what": "view", "group": "g", "id": (2, A), "members": (A, B), "promises": "semantic"}
     back = view(C, 3, "semantic", (A, B, C))
     assert semantic(history("semantic", *ANSWERED, got(C, A, 0), gone, *back, got(C, B, 0, (A, 0), True))) == 1
 

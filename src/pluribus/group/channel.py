@@ -261,10 +261,12 @@ class Channel:
         for (sender, group, to), (frames, size) in taken.items():
             self._tell_down(Consumed(sender, group, to, frames, size))
 
-    def members_changed(self, members: tuple[int, ...], names: dict[int, str], agreed: bool) -> None:
+    def members_changed(
+        self, members: tuple[int, ...], names: dict[int, str], agreed: bool, *, merged: bool = False
+    ) -> None:
         self._people = {member: MemberId(member) for member in (*members, self.me)}
         people = tuple(self._people[member] for member in members)
-        joined = agreed and any(member not in self.view for member in members)
+        joined = agreed and (merged or any(member not in self.view for member in members))
         self.restarts += joined
         self.pieces.keep_only(members, joined=joined)
         self.view = View(self.view.number + 1, people, {self._people[m]: name for m, name in names.items()}, agreed)

@@ -73,6 +73,8 @@ class Dispatch(Layer):
         self._open: dict[int, Channel] = {}
         self._numbers = Numbers()
         self._scheduled = False
+        self._merging = False
+        """The bus's view is one of several put together: who was in the old one may have been elsewhere meanwhile."""
         self.unwanted = 0
         self.given_up = 0
 
@@ -276,6 +278,7 @@ class Dispatch(Layer):
             self.confirmations.confirmed((event.group, event.to), event.upto)
         elif isinstance(event, ViewChanged):
             self.view = event
+            self._merging = bool(event.sides)
             if event.primary:
                 self._primaries = (self._primaries[1], (event.number, event.leader))
             if event.sides:
@@ -299,6 +302,7 @@ class Dispatch(Layer):
         elif isinstance(event, Blocked):
             self.blocked = event.blocked
             if not event.blocked:
+                self._merging = False
                 self.stimulus(self._go_on)
         elif isinstance(event, GroupBlocked):
             self._group_blocked(event)
@@ -375,7 +379,7 @@ class Dispatch(Layer):
                 channel.state.validate()
 
     def _show(self, channel: Channel, event: Members) -> None:
-        channel.members_changed(event.members, event.names, event.agreed)
+        channel.members_changed(event.members, event.names, event.agreed, merged=self._merging)
         self.confirmations.members_changed(event.group, event.members)
         if channel.state is not None:
             channel.state.changed(self._change(channel, event))

@@ -43,6 +43,7 @@ from ..stack.events import (
     Consumed,
     Dropped,
     Event,
+    GroupBlocked,
     Members,
     Paused,
     Stable,
@@ -101,6 +102,8 @@ class Total(Layer):
         """By group: the stamp of the first view of it that this member is in."""
         self._deferred: dict[int, deque[Members]] = {}
         """Views of groups that are shown when everything of the view before has been delivered."""
+        self._unblock: set[int] = set()
+        """Of these, groups to which this member may send again as soon as it has been shown that."""
         self._early: list[OrderPlease] = []
         self._primary = False
         self._blocked = False
@@ -256,6 +259,12 @@ class Total(Layer):
             self._show(waiting.popleft())
         if not waiting:
             del self._deferred[group]
+            self._let_go(group)
+
+    def _let_go(self, group: int) -> None:
+        if group in self._unblock:
+            self._unblock.discard(group)
+            self.tell_up(GroupBlocked(group, False))
 
     def _show(self, event: Members) -> None:
         if event.group in self._groups:
@@ -292,6 +301,11 @@ class Total(Layer):
             case Members():
                 self._members_told(event)
                 return
+            case GroupBlocked(group, blocked):
+                self._unblock.discard(group)
+                if not blocked and group in self._deferred:
+                    self._unblock.add(group)
+                    return
             case _:
                 pass
         self.tell_up(event)
@@ -303,6 +317,7 @@ class Total(Layer):
         for group in sorted(self._deferred):
             for event in self._deferred.pop(group):
                 self._show(event)
+            self._let_go(group)
         self._queue.clear()
         self._to_order.clear()
         self._to_ask.clear()
@@ -355,6 +370,7 @@ class Total(Layer):
             for frame in self._held.pop(key):
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
         self._deferred.pop(group, None)  # views that this member has not come to
+        self._let_go(group)
 
     def _drop_all(self) -> list[Dropped]:
         """What is held goes; which of it this member had sent."""
