@@ -17,7 +17,7 @@ BODY = bytes(10_000)
 
 
 @pluribus.register
-class Tick(msgspec.Struct):
+class SentTick(msgspec.Struct):
     symbol: str
     at: int
 
@@ -187,7 +187,7 @@ async def test_bodies_of_mixed_types_in_one_turn_arrive_as_they_were_sent():
         str: lambda at: f"text {at}",
         dict: lambda at: {"at": at},
         list: lambda at: [at, "of a list"],
-        Tick: lambda at: Tick(f"symbol {at}", at),
+        SentTick: lambda at: SentTick(f"symbol {at}", at),
         Tock: lambda at: Tock(at),
     }
     async with two_in_a_group(own=False) as (one, other):
@@ -220,7 +220,7 @@ async def test_typed_bodies_wait_for_room_like_all_others():
         count = 0
         with suppress(Overflow):
             while count < 10_000:
-                await one.send(Tick("x" * 1_000, count), timeout=0)
+                await one.send(SentTick("x" * 1_000, count), timeout=0)
                 count += 1
         assert 10 < count < 10_000
         assert [(await other.receive(5)).body.at for _ in range(count)] == list(range(count))

@@ -127,13 +127,14 @@ def test_leaving_says_what_it_did_not_deliver():
 def test_leaving_because_of_an_error_raises_that_error():
     async def main() -> None:
         async with pluribus.sim.world(members=2, seed=1, stack=VIEWS) as world:
-            one = world.buses[0]
-            group, _ = await asyncio.gather(*[bus.group("x", order="total") for bus in world.buses])
-            await group.wait_for(2)
+            groups = await asyncio.gather(*[bus.group("x", order="total") for bus in world.buses])
+            await groups[0].wait_for(2)
+            eldest = next(iter(world.buses[0].members))
+            at, one = next((at, bus) for at, bus in enumerate(world.buses) if bus.me != eldest)
             world.partition([0], [1])
             for _ in range(5):
-                await group.send(b"?")
-            world.pause(1, 60)
+                await groups[at].send(b"?")
+            world.pause(1 - at, 60)
             with pytest.raises(LookupError) as error:
                 async with one:
                     raise LookupError("mine")
