@@ -191,7 +191,7 @@ class SafeLog:
             self._pumping = False
 
     def _may_send(self, channel: Channel) -> bool:
-        return not (channel.paused or channel.closed or self._dispatch.blocked) and (
+        return not (channel.paused or channel.blocked or channel.closed or self._dispatch.blocked) and (
             self._dispatch.ports.engine.writable and channel.me in channel.view
         )
 
