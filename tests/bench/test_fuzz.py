@@ -17,6 +17,7 @@ from pluribus.layers.presence import Presence
 from pluribus.layers.window import Probe, Window
 from pluribus.runtime.bus import BEST_EFFORT
 from pluribus.wire.codec import Codec
+from pluribus.wire.questions import MARKED
 
 CODEC = Codec("fuzz", (*Presence.headers, *Window.headers, *Dispatch.headers))
 
@@ -43,7 +44,7 @@ def test_a_hundred_thousand_mutants_leave_the_node_alive_and_its_memory_flat():
 def test_frames_of_every_sort_are_recorded(samples: list[Frame]):
     headers = {type(header) for frame in samples for header in frame.headers}
     assert headers >= {*Presence.headers, *Window.headers, *Dispatch.headers}
-    assert {frame.kind for frame in samples} == {0, 1, 2, "FuzzTick"}
+    assert {frame.kind for frame in samples} == {0, 1, 2, *MARKED, "FuzzTick"}
     assert {frame.to == 0 for frame in samples if frame.count} == {True, False}
 
 

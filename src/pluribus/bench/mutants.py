@@ -25,7 +25,7 @@ ENDINGS = ("Bye", "Refusal", "Leaving")
 SENDERS = 6
 VALID = 64
 GREETINGS = 6
-KINDS = [0, 1, 2, 3, 99, "FuzzTick", "Unheard", "x" * 128]
+KINDS = [0, 1, 2, 3, 4, 5, 99, "FuzzTick", "Unheard", "x" * 128]
 _SAMPLES: list[Any] = [[], [b""], [b"x"] * 200, ["text"], [None], [[[[]]]], {}, b"", "no array"]
 BODY_SAMPLES = [msgspec.Raw(_encode(bodies)) for bodies in _SAMPLES]
 

@@ -23,6 +23,7 @@ from ..runtime.group import Group
 from ..sim.kernel import Kernel
 from ..stack.stack import header_types
 from ..wire.bodies import register
+from ..wire.questions import FAILED, GOOD, Answered, Asked, Called, wrapped
 
 URL = BusUrl("inproc", "fuzz", text="inproc://fuzz")
 GROUPS = ("x", "y")
@@ -149,7 +150,13 @@ async def recorded(stack: str, seed: int) -> list[Frame]:
 
 async def _talk(wire: Wire, one: Group, other: Group) -> None:
     """Every kind of body, to all and to one, answers among them; then more than the other reads, until it reads."""
-    bodies = [b"", b"bytes" * 20, "text", "größe" * 10, None, 7, [1.5, {"deep": [True]}], FuzzTick("IBM", 101.5)]
+    plain = [b"", b"bytes" * 20, "text", "größe" * 10, None, 7, [1.5, {"deep": [True]}], FuzzTick("IBM", 101.5)]
+    words = [
+        Asked(1, wrapped("?")),
+        Asked(2, wrapped(7), (5, 6)),
+        Called(3, "add", (wrapped(1),), {"by": wrapped("x")}),
+    ]
+    bodies = [*plain, *words, Answered(1, GOOD, wrapped(b"yes")), Answered(2, FAILED, wrapped(["KeyError", "no"]))]
     for sender, receiver in ((one, other), (other, one)):
         sent = None
         for body in bodies:
