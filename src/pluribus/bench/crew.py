@@ -21,7 +21,7 @@ import pluribus
 
 from ..core.errors import PluribusError
 from ..events import ViewInstalled
-from .processes import context
+from .processes import context, quiet
 
 GROUP = "bench"
 BODY = b"x" * 100
@@ -186,6 +186,7 @@ def crew(url: str, rate: int) -> Iterator[Crew]:
 
 
 def _live(pipe: Connection, url: str, name: str, rate: int) -> None:
+    quiet()
     pipe.send(Imported(monotonic()))
     if pipe.recv() == "connect":
         pluribus.run(_Life(pipe, url, name, rate).main())

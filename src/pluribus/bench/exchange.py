@@ -20,7 +20,7 @@ import msgspec
 import pluribus
 
 from . import namespaces
-from .processes import Together, measure
+from .processes import Together, measure, quiet
 
 GROUP = "bench"
 SECRET = "a secret for benchmarks, known to everybody"  # noqa: S105 - nothing is kept with it
@@ -119,6 +119,7 @@ def body_of(case: Case) -> Any:
 
 
 def _member(together: Together, case: Case, place: Place) -> None:
+    quiet()
     if place.namespace:
         namespaces.enter(place.namespace)
     pluribus.run(_exchange(together, case, place.url))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import queue
 from collections.abc import Callable, Sequence
@@ -16,6 +17,11 @@ Role = tuple[Callable[..., None], tuple[Any, ...]]
 
 POLL_S = 0.5
 context = multiprocessing.get_context("spawn")  # a forked child would inherit loops, threads and sockets
+
+
+def quiet() -> None:
+    """More members than cores make loops late; that is not worth a line each."""
+    logging.getLogger("pluribus").setLevel(logging.ERROR)
 
 
 class Together:

@@ -1,5 +1,6 @@
 """``pluribus bench``: measurements, with peers and limits in the same run."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ def command(
     network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
     peers: Annotated[str, typer.Option(help="group: compare with these, as zmq or zmq-tcp,zenoh.")] = "",
     sweep: Annotated[str, typer.Option(help="group: members or size; views: members: the same for more of it.")] = "",
+    plot: Annotated[Path | None, typer.Option(help="Draw the curves of a sweep into this SVG file.")] = None,
     json: JsonFlag = False,
 ) -> None:
     """Measure, and compare with the goals. Exits with 1 when a goal is missed."""
@@ -49,12 +51,24 @@ def command(
     console = Console(stderr=True)
     with console.status(f"bench {name}") as status:
         outcome = measure(**wanted, progress=lambda text: status.update(f"{name}: {text}"))
+    if plot is not None:
+        _draw(plot, outcome)
     if json:
         print_json(outcome)
     else:
         _print_tables(outcome)
     if not all(goal["met"] for goal in outcome["goals"]):
         raise typer.Exit(1)
+
+
+def _draw(file: Path, outcome: dict[str, Any]) -> None:
+    from pluribus.bench.plot import draw
+
+    picture = draw(f"pluribus bench {outcome['bench']}", outcome.get("curves", []))
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the picture {file} cannot be written ({error.strerror}): name a writable file") from None
 
 
 def _print_tables(outcome: dict[str, Any]) -> None:
