@@ -17,6 +17,8 @@ WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 90, 210, 40, 60
 LOG_FROM = 20.0
 TICKS = 6
+TINY = 1e-9
+"""Nothing that is measured; only rounding is that small."""
 COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#00798c", "#7f5539", "#5c5c5c")
 
 Scale = tuple[Callable[[float], float], list[float]]
@@ -82,7 +84,7 @@ def _y(scale: Scale, value: float) -> float:
 
 def _scale(values: Sequence[float]) -> Scale:
     low, high = min(values), max(values)
-    if low > 0 and high / low >= LOG_FROM:
+    if low > TINY and high / low >= LOG_FROM:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         ticks = [10.0**power for power in range(first, last + 1)]
         return lambda value: (math.log10(value) - first) / (last - first), ticks
@@ -94,7 +96,7 @@ def _scale(values: Sequence[float]) -> Scale:
 
 def _step(rough: float) -> float:
     """The next 1, 2 or 5 times a power of ten."""
-    if rough <= 0:
+    if rough <= TINY:
         return 1.0
     power = 10.0 ** math.floor(math.log10(rough))
     return next((nice * power for nice in (1, 2, 5) if nice * power >= rough), 10 * power)
