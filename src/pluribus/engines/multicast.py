@@ -102,7 +102,9 @@ class MulticastEngine:
             self._direct.send(datagrams, to)
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
-        self.send(datagrams, self.group)
+        if self._direct is not None:
+            check_sizes(datagrams, self.path_bytes)
+            self._direct.send(datagrams, self.group)
 
     def set_peers(self, peers: Sequence[Address]) -> None:
         """The medium reaches everybody by itself."""

@@ -50,7 +50,7 @@ class Introductions(Layer):
 
     def up(self, frame: Frame) -> None:
         header = frame.headers[-1] if frame.headers else None
-        if isinstance(header, Introduction):
+        if type(header) is Introduction:
             self._learn(header)
             return
         if frame.sender not in self._met:
@@ -59,12 +59,12 @@ class Introductions(Layer):
             self._met[frame.sender] = None
             if not getattr(self.ports.engine, "broadcasts", True):
                 self._newcomers.append(frame.sender)
+                self.unsettled = True
         self.pass_up(frame)
 
     def settle(self) -> None:
         """A newcomer is answered when its hello has been, so that whoever introduces it knows it."""
-        if not self._newcomers:
-            return
+        self.unsettled = False
         newcomers, self._newcomers = self._newcomers, []
         room = max((self.ports.engine.path_bytes - FRAME_OVERHEAD_BYTES) // PLACE_BYTES, 1)
         for newcomer in newcomers:

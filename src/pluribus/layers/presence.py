@@ -121,6 +121,7 @@ class Presence(Layer):
             path = self.ports.engine.path_bytes
             raise TooLarge(f"the name {self.node.name!r} is too long for a path of {path} bytes: shorten it, or path=")
         self._changed.add(0)
+        self.unsettled = True
         self._moved = True
         self._say_hello(ALL, answer=True)
         self._later()
@@ -141,6 +142,7 @@ class Presence(Layer):
             self.tell_down(event)
             return
         self._changed.add(event.group)
+        self.unsettled = True
         self._say_hello(ALL, answer=True)
 
     def event_up(self, event: Event) -> None:
@@ -150,6 +152,7 @@ class Presence(Layer):
             self.tell_up(event)
 
     def settle(self) -> None:
+        self.unsettled = False
         if self._moved:
             self._moved = False
             self.tell_down(Addresses({member: peer.address for member, peer in self._peers.items()}))
@@ -159,18 +162,15 @@ class Presence(Layer):
                 self._tell_members(group)
 
     def up(self, frame: Frame) -> None:
-        headers = frame.headers
-        if headers:
-            header = headers[-1]
+        header = frame.headers[-1] if frame.headers else None
+        if type(header) in self.headers:
             if isinstance(header, Hello):
                 self._hear(frame.sender, header)
-                return
-            if isinstance(header, Bye):
+            elif isinstance(header, Bye):
                 self._hear_bye(frame.sender)
-                return
-            if isinstance(header, Refusal):
+            elif isinstance(header, Refusal):
                 self._was_refused(frame.sender, header.reason)
-                return
+            return
         peer = self._peers.get(frame.sender)
         if peer is None:
             self._meet_stranger(frame.sender)
@@ -244,6 +244,7 @@ class Presence(Layer):
             peer = self._peers[member] = Peer()
             self._refused.discard(member)
             self._changed.add(0)
+        self.unsettled = True
         peer.heard_at = self.ports.clock.now()
         if hello.serial > peer.serial:
             peer.serial = hello.serial
@@ -258,9 +259,11 @@ class Presence(Layer):
         if hello.name != peer.name:
             peer.name = hello.name
             self._changed |= {0, *peer.groups}
+            self.unsettled = True
         if hello.address != peer.address:
             peer.address = hello.address
             self._moved = True
+            self.unsettled = True
 
     def _move(self, member: int, peer: Peer, groups: frozenset[int]) -> None:
         """A peer is in these groups from now on; beyond the bound, in those that it was in."""
@@ -277,6 +280,7 @@ class Presence(Layer):
             self._in_group.setdefault(group, set()).add(member)
         self._memberships += len(gained) - len(lost)
         self._changed |= gained | lost
+        self.unsettled = True
         peer.groups = groups
 
     def _hear_bye(self, member: int) -> None:
@@ -321,6 +325,7 @@ class Presence(Layer):
         self._move(member, peer, frozenset())
         del self._peers[member]
         self._changed.add(0)
+        self.unsettled = True
         self._moved = True
         self.tell_up(Gone(MemberId(member), reason, peer.name))
 

@@ -61,6 +61,7 @@ class Transport(Layer):
 
     def down(self, frame: Frame) -> None:
         datagram = self.node.codec.encode(frame)
+        self.unsettled = True
         if len(datagram) > self._path_bytes:
             self._cut(frame.to, datagram)
         elif frame.to == ALL:
@@ -79,6 +80,7 @@ class Transport(Layer):
             self._to_one.setdefault(to, []).extend(datagrams)
 
     def settle(self) -> None:
+        self.unsettled = False
         engine = self.ports.engine
         if self._to_all:
             waiting, self._to_all = self._to_all, []

@@ -177,6 +177,7 @@ class Window(Layer):
         me = self.node.me
         if me in out.limits:
             self._echo.append(frame.copy())
+            self.unsettled = True
         if len(out.limits) > (me in out.limits):
             self.pass_down(frame)
 
@@ -254,11 +255,13 @@ class Window(Layer):
             # Nothing of this stream has arrived. It needs no state for an answer: nothing of it is unread either.
             granted = Granted(probe.group, probe.to, 0, probe.offset + INITIAL_BYTES, probe.epoch)
             self._answers.setdefault(sender, []).append(granted)
+            self.unsettled = True
         elif probe.epoch == stream.epoch:
             # What the sender sent and we did not get is lost: it must not hold the stream up for ever.
             stream.end = max(stream.end, probe.offset)
             stream.granted = 0
             self._moved[key] = stream
+            self.unsettled = True
 
     def _receive(self, frame: Frame, sent: Sent) -> None:
         key = (frame.sender, frame.group, frame.to)
@@ -284,6 +287,7 @@ class Window(Layer):
             # Else the limit stays where it is: what came is unread. It moves when that is consumed.
             self.lost += frame.first - stream.next
             self._moved[key] = stream
+            self.unsettled = True
         stream.next = frame.first + frame.count
         stream.end = max(stream.end, sent.offset + cost)
         stream.delivered += cost
@@ -324,10 +328,12 @@ class Window(Layer):
                 consumed = stream.consumed + event.size + FRAME_CHARGE_BYTES * event.frames
                 stream.consumed = min(consumed, stream.delivered)
                 self._moved[key] = stream
+                self.unsettled = True
             return
         self.tell_down(event)
 
     def settle(self) -> None:
+        self.unsettled = False
         if self._echo:
             echo, self._echo = self._echo, []
             for frame in echo:

@@ -28,6 +28,7 @@ from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
+from .arrivals import Line
 from .asking import ANSWER_S
 from .cache import Cache, Consumer
 from .clock import LoopClock, real_random
@@ -84,6 +85,9 @@ class Bus:
         self._dispatch.clock = ports.clock
         self._dispatch.cuts = any("reliability" in layer.provides for layer in layers)
         self._groups: dict[str, Group] = {}
+        self._line = Line()
+        self._eager = False
+        """Whether readers go on as soon as what they wait for was received; in a world they take turns."""
         self._replicas: dict[str, Replica[Any]] = {}
         self._closed = self._closing = False
         self._watchers = Watchers()
@@ -145,7 +149,7 @@ class Bus:
         if state is not None and not (own and "views" in self._provided):
             raise BadInput("state= needs agreed views and a member that hears itself: stack='views', own=True")
         channel = self._dispatch.join(name, own=own, promises=promises, state=state)
-        group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now)
+        group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now, self._line)
         try:
             await group.joined(JOIN_S)
         except TimeoutError:
@@ -305,7 +309,13 @@ class Bus:
             self._notices.take(event)
 
     def _receive(self, datagrams: list[Datagram]) -> None:
-        self._stack.run(partial(self._transport.receive, datagrams))
+        line = self._line
+        line.receiving = self._eager
+        try:
+            self._stack.run(partial(self._transport.receive, datagrams))
+        finally:
+            line.receiving = False
+        line.run()
 
     def _room(self) -> None:
         for channel in self._dispatch.channels.values():
@@ -387,6 +397,7 @@ class connect:
         trace = None if self._trace is None else TraceFile(self._trace)
         stack = self._stack if self._secret is None else secured(self._stack)
         bus = await opened(url, name, ports, stack, trace, self._secret)
+        bus._eager = True
         bus._stop_watch = watch_loop(loop)
         return bus
 

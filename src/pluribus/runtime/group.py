@@ -25,6 +25,7 @@ from ..group.dispatch import Dispatch
 from ..group.outgoing import Outgoing
 from ..group.pieces import Large
 from ..wire.bodies import BYTES, Kind, check_size, encode_body, encode_quickly
+from .arrivals import Arrivals, Line
 from .asking import ANSWER_S, Asker
 from .calls import Service
 from .objects import Objects
@@ -57,7 +58,12 @@ class Group:
     )
 
     def __init__(
-        self, channel: Channel, dispatch: Dispatch, left: Callable[[Group], None], now: Callable[[], float]
+        self,
+        channel: Channel,
+        dispatch: Dispatch,
+        left: Callable[[Group], None],
+        now: Callable[[], float],
+        line: Line | None = None,
     ) -> None:
         self._channel = channel
         self._out = channel.out
@@ -65,7 +71,7 @@ class Group:
         self._opened = dispatch.opened
         self._left = left
         self._current: Iterator[Message] = iter(())
-        self._arrivals: list[asyncio.Future[None]] = []
+        self._arrivals = Arrivals(line or Line())
         self._rooms: list[asyncio.Future[None]] = []
         self._view_waiters: list[asyncio.Future[None]] = []
         self._now = now  # not the stack's clock: how an application spends its time is no stimulus of the protocols
@@ -73,7 +79,7 @@ class Group:
         self._asker = Asker(channel, self._send, now)
         self._stability = Stability(channel, dispatch, now)
         self._service = Service(channel, self._asker, lambda: dispatch.consumed(channel))
-        channel.on_arrival = lambda: _wake(self._arrivals)
+        channel.on_arrival = self._arrivals.wake
         channel.on_room = lambda: _wake(self._rooms)
         channel.on_view = lambda view: _wake(self._view_waiters)
 
@@ -289,7 +295,7 @@ class Group:
             while not inbox:
                 if channel.closed:
                     return
-                await self._wait(self._arrivals, None, "")
+                await self._arrivals.wait()
                 since = self._now()
             self._current = channel.take()
 
@@ -298,6 +304,8 @@ class Group:
 
         In a group of total order ``Excluded``, once, where this member has missed something; iteration raises it too.
         """
+        for message in self._current:
+            return message
         if timeout is None:
             return await self._next()
         async with asyncio.timeout(timeout):
@@ -313,7 +321,7 @@ class Group:
             while not channel.inbox:
                 if channel.closed:
                     raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
-                await self._wait(self._arrivals, None, "")
+                await self._arrivals.wait()
             self._current = channel.take()
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
@@ -371,7 +379,7 @@ class Group:
         while channel.state is not None and not channel.state.ready:
             if channel.closed:
                 raise Closed(f"group {self.name!r} was closed before its state was there")
-            await self._wait(self._arrivals, None, "")
+            await self._arrivals.wait()
         channel.take_marks()
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
@@ -393,7 +401,8 @@ class Group:
     def abandon(self) -> None:
         """As a crash would leave it: closed, and nobody waits for it."""
         self._channel.closed = True
-        for waiters in (self._arrivals, self._rooms, self._view_waiters):
+        self._arrivals.wake()
+        for waiters in (self._rooms, self._view_waiters):
             _wake(waiters)
         self._asker.close()
         self._service.close()

@@ -47,6 +47,7 @@ class Layer:
     provides: ClassVar[frozenset[str]] = frozenset()
     headers: ClassVar[tuple[type[Header], ...]] = ()
 
+    unsettled: bool = True
     ports: Ports
     node: Node
     pass_up: Callable[[Frame], None]
@@ -74,7 +75,8 @@ class Layer:
         self.tell_up(event)
 
     def settle(self) -> None:
-        """The stimulus is over: send what was gathered."""
+        """The stimulus is over: send what was gathered. A layer that says in ``unsettled`` whether there is anything
+        is asked only then."""
 
     def stats(self) -> dict[str, Any]:
         return {}

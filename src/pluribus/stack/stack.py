@@ -34,7 +34,7 @@ class Stack:
         self.ports = Ports(clock=self._timers, random=ports.random, engine=ports.engine, store=ports.store)
         node.fingerprint = fingerprint(layers)
         node.codec = Codec(node.bus, header_types(layers))
-        self._settles = [layer.settle for layer in reversed(self.layers) if overrides(layer, "settle")]
+        self._settling = [layer for layer in reversed(self.layers) if overrides(layer, "settle")]
         self._link()
 
     def start(self) -> None:
@@ -67,8 +67,9 @@ class Stack:
             stimulus()
             while self._waiting:
                 self._waiting.pop(0)()
-            for settle in self._settles:
-                settle()
+            for layer in self._settling:
+                if layer.unsettled:
+                    layer.settle()
         finally:
             self._inside = False
         if self._waiting:

@@ -1,0 +1,122 @@
+"""Readers that wait for a message, and the short way to wake them.
+
+A future's way back to its task leads through the loop: the future schedules a call, and the task runs a turn later.
+When a datagram has been received no task is running, so whoever waits for what came in it can go on at once, as soon
+as the protocols have settled. That saves a turn of the loop, and a good part of a round trip.
+
+``Waiter`` is what asyncio asks of an awaitable that is not its own future (``_asyncio_future_blocking``, and the few
+methods that a task calls).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextvars import Context
+from typing import Any
+
+
+class Line:
+    """Who goes on when the datagrams at hand have been received. One a bus."""
+
+    __slots__ = ("_waiters", "receiving")
+
+    def __init__(self) -> None:
+        self.receiving = False
+        """Inside the engine's call-back: no task runs, and a task may be run after it."""
+        self._waiters: list[Waiter] = []
+
+    def join(self, waiter: Waiter) -> None:
+        if self.receiving:
+            self._waiters.append(waiter)
+        else:
+            waiter.run_soon()
+
+    def run(self) -> None:
+        """Let those go on who waited for what was received."""
+        while self._waiters:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                waiter.run()
+
+
+class Waiter:
+    """One task that waits; awaited once."""
+
+    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_context", "_done", "_loop", "_waiters")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, waiters: list[Waiter]) -> None:
+        self._loop = loop
+        self._waiters = waiters
+        self._asyncio_future_blocking = False
+        self._callback: Callable[[Any], object] | None = None
+        self._context: Context | None = None
+        self._cancelled = False
+        self._done = False
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if not self._done:
+            self._asyncio_future_blocking = True
+            yield self
+
+    # What a task asks of whatever it waits for
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def add_done_callback(self, callback: Callable[[Any], object], *, context: Context | None = None) -> None:
+        self._callback, self._context = callback, context
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._done:
+            return False
+        self._cancelled = True
+        if self in self._waiters:
+            self._waiters.remove(self)
+        self.run_soon()
+        return True
+
+    def result(self) -> None:
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    # How it goes on
+
+    def run_soon(self) -> None:
+        if not self._done:
+            self._done = True
+            self._loop.call_soon(self._go_on, context=self._context)
+
+    def run(self) -> None:
+        if not self._done:
+            self._done = True
+            if self._context is not None:
+                self._context.run(self._go_on)
+
+    def _go_on(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback(self)
+
+
+class Arrivals:
+    """The tasks that wait for the next message of one group."""
+
+    __slots__ = ("_line", "_waiters")
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._waiters: list[Waiter] = []
+
+    def wait(self) -> Waiter:
+        """To be awaited at once."""
+        waiter = Waiter(asyncio.get_running_loop(), self._waiters)
+        self._waiters.append(waiter)
+        return waiter
+
+    def wake(self) -> None:
+        if self._waiters:
+            waiters = self._waiters.copy()
+            self._waiters.clear()
+            for waiter in waiters:
+                self._line.join(waiter)

@@ -1,0 +1,74 @@
+"""Readers are woken at once while datagrams are received, and by the loop otherwise; they can give up at any time."""
+
+import asyncio
+from contextvars import ContextVar
+
+import pytest
+
+from pluribus.runtime.arrivals import Arrivals, Line
+from tests.harness import on_a_loop
+
+WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
+
+
+async def waits(arrivals: Arrivals, woken: list[str]) -> None:
+    WHO.set(asyncio.current_task().get_name())
+    await arrivals.wait()
+    woken.append(WHO.get())
+
+
+async def waiting(arrivals: Arrivals, woken: list[str], *names: str) -> list[asyncio.Task]:
+    tasks = [asyncio.create_task(waits(arrivals, woken), name=name) for name in names]
+    await asyncio.sleep(0)
+    assert len(arrivals._waiters) == len(names)
+    return tasks
+
+
+def received(line: Line, arrivals: Arrivals, woken: list[str], counts: list[int]) -> None:
+    """What a bus does in its engine's call-back, where no task runs."""
+    line.receiving = True
+    arrivals.wake()
+    line.receiving = False
+    counts.append(len(woken))
+    line.run()
+    counts.append(len(woken))
+
+
+@on_a_loop
+async def test_a_reader_goes_on_within_the_call_back_and_in_its_own_context():
+    line, woken, counts = Line(), [], []
+    arrivals = Arrivals(line)
+    tasks = await waiting(arrivals, woken, "one", "other")
+    asyncio.get_running_loop().call_soon(received, line, arrivals, woken, counts)
+    await asyncio.gather(*tasks)
+    assert counts == [0, 2], "after the protocols have settled, and before the call-back ends"
+    assert woken == ["one", "other"]
+
+
+@on_a_loop
+async def test_a_reader_that_is_woken_by_a_task_takes_its_turn():
+    woken: list[str] = []
+    arrivals = Arrivals(Line())
+    (task,) = await waiting(arrivals, woken, "one")
+    arrivals.wake()
+    assert woken == [], "a task runs now, and there is only one at a time"
+    await task
+    assert woken == ["one"]
+
+
+@on_a_loop
+async def test_who_gives_up_is_forgotten_and_nobody_is_woken_twice():
+    line, woken, counts = Line(), [], []
+    arrivals = Arrivals(line)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await arrivals.wait()
+    assert arrivals._waiters == []
+    stays, leaves = await waiting(arrivals, woken, "stays", "leaves")
+    leaves.cancel()
+    asyncio.get_running_loop().call_soon(received, line, arrivals, woken, counts)
+    assert isinstance((await asyncio.gather(stays, leaves, return_exceptions=True))[1], asyncio.CancelledError)
+    arrivals.wake()
+    await asyncio.sleep(0)
+    assert woken == ["stays"]
