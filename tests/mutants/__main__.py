@@ -12,6 +12,7 @@ SCENARIOS = {
     **dict.fromkeys(asking.FOUND, "asks"),
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),
+    **dict.fromkeys(spread.CROWD_FOUND, "crowd"),
 }
 for mutant, scenario in SCENARIOS.items():
     if mutant.__name__ in sys.argv[1:] or not sys.argv[1:]:

@@ -1,12 +1,15 @@
 """The tree with one mistake each, such as a programmer makes. The campaign must find them."""
 
-from pluribus.layers.spread import Spread
+from pluribus.layers.spread import Crowd, Spread
+from pluribus.layers.spread.gossip import Gossip
 from pluribus.layers.spread.inheriting import Tree
+from pluribus.layers.spread.partial import PartialView
 from pluribus.layers.spread.streams import ROOT
 
 
-def mutant(tree: type[Tree]) -> type[Spread]:
-    return type(tree.__name__, (Spread,), {"tree_type": tree, "__doc__": tree.__doc__})
+def mutant(part: type[Tree] | type[Gossip]) -> type[Spread]:
+    which = "tree_type" if issubclass(part, Tree) else "gossip_type"
+    return type(part.__name__, (Spread,), {which: part, "__doc__": part.__doc__})
 
 
 class Abandoning(Tree):
@@ -133,6 +136,97 @@ class Blunt(Tree):
         super()._reached_all(stream, number, record, task)
 
 
+class Incurious(Gossip):
+    """Tells what it hears, and never compares."""
+
+    def _compare(self):
+        self._timer = None
+
+    def _ask_about_gap(self, tale, number, teller):
+        pass
+
+
+class Spendthrift(Gossip):
+    """Forgets a message when it has passed it up."""
+
+    def _forget(self, tale):
+        for number in [number for number in tale.frames if number < tale.next]:
+            del tale.frames[number]
+
+
+class Gullible(Gossip):
+    """Takes it that who was told a message has it."""
+
+    def _tell(self, tale, number, member, *, spent):
+        super()._tell(tale, number, member, spent=spent)
+        place = tale.listed.places[member]
+        tale.known[place] = max(tale.known[place], number + 1)
+
+
+class Solitary(Crowd):
+    """Never compares what it has with a neighbour."""
+
+    def _compare(self):
+        pass
+
+
+class Eager(Crowd):
+    """Does not wait for a message that is missing."""
+
+    def _heard(self, frame, word):
+        told = self._tales.get(word.origin)
+        if told is not None and word.number > told.next:
+            told.next = word.number
+        super()._heard(frame, word)
+
+
+class Echoing(Crowd):
+    """Passes up what it has heard before, once in a while."""
+
+    def _heard(self, frame, word):
+        before = self.heard_again
+        super()._heard(frame, word)
+        if self.heard_again > before and self.heard_again % 50 == 0 and frame.group in self._groups:
+            copy = frame.copy()
+            copy.sender, copy.to = word.origin, 0
+            self.pass_up(copy)
+
+
+class Clinging(Crowd):
+    """Keeps neighbours that do not answer."""
+
+    def start(self):
+        super().start()
+        self.view.__class__ = ClingingView
+
+
+class ClingingView(PartialView):
+    def bury(self, member):
+        return False
+
+    def begin_swap(self, count, own):
+        begun = super().begin_swap(count, own)
+        if begun is not None:
+            self._known[begun[0]] = (begun[1], 0)
+        return begun
+
+
+class Choosy(Crowd):
+    """Never gives up a neighbour for a newcomer, and never takes a pointer that it is offered."""
+
+    def start(self):
+        super().start()
+        self.view.__class__ = ChoosyView
+
+
+class ChoosyView(PartialView):
+    def _merge(self, pointers, given_away):
+        pass
+
+    def replace_one(self, member, address):
+        return None if self.full else super().replace_one(member, address)
+
+
 FOUND = {
     mutant(tree): found
     for tree, found in {
@@ -150,6 +244,18 @@ FOUND = {
         Resigned: (2, "never delivered"),
         Unseeing: (0, "never delivered"),
         Blunt: (128, "never delivered"),
+        Incurious: (12, "still holds"),
+        Spendthrift: (46, "never delivered"),
+        Gullible: (62, "never delivered"),
     }.items()
 }
 """By mutant: the first seed that finds it, and a part of the sentence."""
+
+CROWD_FOUND = {
+    Solitary: (0, "never delivered"),
+    Eager: (0, "never delivered"),
+    Echoing: (0, "a second time"),
+    Clinging: (0, "still points to"),
+    Choosy: (17, "can be reached"),
+}
+"""The same for the crowd, in its own scenario."""

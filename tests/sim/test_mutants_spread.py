@@ -1,5 +1,5 @@
-"""Mutants of the tree are found: each by the seed that is recorded with it, or, if the scenario has changed since, by
-the hunt."""
+"""Mutants of the ways to spread are found: each by the seed that is recorded with it, or, if the scenario has changed
+since, by the hunt."""
 
 import warnings
 
@@ -9,16 +9,21 @@ from pluribus.sim.campaign import play_seed
 from tests.mutants import spread
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
+ALL = {mutant: ("spread", *found) for mutant, found in spread.FOUND.items()} | {
+    mutant: ("crowd", *found) for mutant, found in spread.CROWD_FOUND.items()
+}
 
-@pytest.mark.parametrize("mutant", spread.FOUND, ids=lambda mutant: mutant.__name__)
+
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.__name__)
 def test_the_mutant_is_found_by_its_seed(mutant):
-    seed, sentence = spread.FOUND[mutant]
-    found = hunt(mutant, [seed], "spread")
+    scenario, seed, sentence = ALL[mutant]
+    found = hunt(mutant, [seed], scenario)
     if found is None or sentence not in found.failure:
         warnings.warn(f"{mutant.__name__} does otherwise in seed {seed}: `python -m tests.mutants`", stacklevel=1)
-        assert hunt(mutant, scenario="spread") is not None, f"{mutant.__name__} survived {SEEDS_MAX} seeds"
+        assert hunt(mutant, scenario=scenario) is not None, f"{mutant.__name__} survived {SEEDS_MAX} seeds"
 
 
-def test_the_shipped_tree_passes_where_mutants_fail():
-    for seed in sorted({seed for seed, _ in spread.FOUND.values()}):
-        assert play_seed("spread", seed).failure == ""
+@pytest.mark.parametrize("scenario", ["spread", "crowd"])
+def test_what_is_shipped_passes_where_mutants_fail(scenario: str):
+    for seed in sorted({seed for name, seed, _ in ALL.values() if name == scenario}):
+        assert play_seed(scenario, seed).failure == ""

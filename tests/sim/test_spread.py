@@ -30,6 +30,12 @@ def test_a_sample_on_views_breaks_no_promise():
     assert found["failures"] == []
 
 
+def test_a_sample_of_crowds_breaks_no_promise():
+    found = campaign("crowd", range(5_000, 5_003))
+    assert found["failures"] == []
+    assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
+
+
 @pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_a_seed_that_once_failed(seed: int):
     assert play_seed("spread", seed).failure == ""

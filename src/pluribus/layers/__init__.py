@@ -18,7 +18,7 @@ from .membership import Membership
 from .presence import Presence
 from .reliable import Reliable
 from .semantic import Semantic
-from .spread import Spread
+from .spread import Crowd, Spread
 from .total import Total
 from .transport import Transport
 from .window import Window
@@ -43,6 +43,7 @@ CATALOGUE: dict[str, Callable[..., Layer]] = {
         Window,
         Detector,
         Spread,
+        Crowd,
         Reliable,
         Membership,
         Causal,

@@ -10,6 +10,7 @@ all of them have (``lists``). This layer takes one of these ways:
 ``tree``       the doubling tree (``core.tree``): whoever has the message passes it on, and those who have it double at
                every step; with ``k`` there are k + 1 times as many. Reliable in itself: see ``inheriting`` and the
                design note on the tree.
+``gossip``     each member tells some others, picked by chance, and digests find whom chance left out (``gossip``).
 ``pipeline``   a tree in which nobody sends more than ``degree`` copies: for long messages, which come in many frames.
 
 A frame goes up exactly as it went down at its sender, whatever way it took.
@@ -26,25 +27,28 @@ from ...core.ids import ALL
 from ...core.tree import AT_A_TIME_MAX, balanced, median
 from ...stack.events import Event, Gone, Install, Regroup, Suspected, Unsuspected
 from ...stack.layer import Layer
+from .gossip import Gossip
 from .inheriting import Tree
 from .lists import Listed, Lists
 from .words import (
     Asked,
     Closed,
     Copy,
+    Digest,
     Done,
     DonePlease,
     Down,
     Failed,
     Holding,
     Missing,
+    Rumour,
     Submit,
     Taken,
     Up,
     Working,
 )
 
-WAYS = ("multicast", "unicast", "tree", "pipeline")
+WAYS = ("multicast", "unicast", "tree", "pipeline", "gossip")
 PROXIES = ("sender", "first")
 CONTROL = 0
 
@@ -57,12 +61,15 @@ class Spread(Layer):
     provides = frozenset({"spreading"})
     headers = (
         *(Copy, Down, Up, Working, Missing, Failed, Submit),
-        *(Taken, Asked, Holding, Closed, Done, DonePlease),
+        *(Taken, Asked, Holding, Closed, Done, DonePlease, Rumour, Digest),
     )
 
     tree_type: ClassVar[type[Tree]] = Tree
+    gossip_type: ClassVar[type[Gossip]] = Gossip
 
-    def __init__(self, by: str = "multicast", k: int = 1, degree: int = 2, proxy: str = "sender") -> None:
+    def __init__(
+        self, by: str = "multicast", k: int = 1, degree: int = 2, proxy: str = "sender", fanout: int = 0
+    ) -> None:
         if by not in WAYS:
             raise BadStack(f"spread(by={by!r}) is no way to spread: use {', '.join(WAYS)}")
         if proxy not in PROXIES:
@@ -75,6 +82,7 @@ class Spread(Layer):
         self._shapes = {"tree": median(k), "pipeline": balanced(degree)}
         self._lists = Lists(lambda: self.ports.clock.now())
         self._tree = self.tree_type(self, self._lists)
+        self._gossip = self.gossip_type(self, self._lists, fanout)
         self._handlers: dict[type, Callable[[Frame, Any], None]] = self._words()
         self.ways: dict[str, int] = dict.fromkeys(WAYS, 0)
 
@@ -94,6 +102,8 @@ class Spread(Layer):
             Closed: lambda frame, word: tree.closed(frame.sender, word),
             Done: lambda frame, word: tree.told_done(word),
             DonePlease: lambda frame, word: tree.done_please(frame.sender, word),
+            Rumour: self._gossip.rumour,
+            Digest: lambda frame, word: self._gossip.digest(frame.sender, word),
         }
 
     # Frames
@@ -110,8 +120,10 @@ class Spread(Layer):
         self.ways[self._by] += 1
         if self._by == "unicast":
             self._one_by_one(frame, listed)
+        elif self._by == "gossip" and self.node.me in listed.places:
+            self._gossip.spread(frame, listed)
         else:
-            self._by_tree(frame, listed, self._shapes[self._by])
+            self._by_tree(frame, listed, self._shapes.get(self._by, median()))
 
     def _one_by_one(self, frame: Frame, listed: Listed) -> None:
         frame.headers.append(Copy())
@@ -156,6 +168,7 @@ class Spread(Layer):
     def event_down(self, event: Event) -> None:
         if isinstance(event, Install):
             self._tree.reset()
+            self._gossip.reset()
             self._lists.install(event.stamp, {CONTROL: event.members, **event.groups})
             self._try_early()
         elif isinstance(event, Regroup):
@@ -170,13 +183,18 @@ class Spread(Layer):
     def event_up(self, event: Event) -> None:
         if isinstance(event, Suspected):
             self._tree.suspected(event.member)
+            self._gossip.suspected(event.member)
         elif isinstance(event, Unsuspected | Gone):
             self._tree.unsuspected(event.member)
+            self._gossip.unsuspected(event.member)
         self.tell_up(event)
 
     def stats(self) -> dict[str, Any]:
-        return {"by": self._by, **self.ways, **self._tree.stats()}
+        tree, gossip = self._tree.stats(), self._gossip.stats()
+        kept = {"kept": tree["kept"] + gossip["kept"]}
+        return {"by": self._by, **self.ways, **gossip, **tree, **kept}
 
     def validate(self) -> None:
         self._lists.validate()
         self._tree.validate()
+        self._gossip.validate()

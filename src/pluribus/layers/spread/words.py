@@ -12,6 +12,7 @@ from ...core.tree import SHAPE_MAX
 LIST_MEMBERS_MAX = 10_000
 NUMBERS_PER_WORD_MAX = 512
 HAVES_PER_WORD_MAX = 512
+DIGEST_STREAMS_MAX = 64
 
 Index = Annotated[int, msgspec.Meta(ge=0, lt=LIST_MEMBERS_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=LIST_MEMBERS_MAX)]
@@ -154,3 +155,31 @@ class DonePlease(Header, tag=112):
     along: Number
     proxy: Index
     stream: Number
+
+
+class Rumour(Header, tag=113):
+    """On a frame for everybody that members pass on to some others by chance, each once."""
+
+    along: Number
+    origin: Index
+    stream: Number
+    number: Position
+    spent: bool
+    """It answers a digest: nobody passes it on."""
+
+
+class Known(msgspec.Struct, array_like=True):
+    """How far every member has one origin's stream, as far as the sender of this knows: its own place is exact, the
+    others are at least so far."""
+
+    origin: Index
+    stream: Number
+    next: Annotated[list[Position], msgspec.Meta(max_length=LIST_MEMBERS_MAX)]
+
+
+class Digest(Header, tag=114):
+    """What the sender knows; who has more sends it, who has less is sent it."""
+
+    along: Number
+    streams: Annotated[list[Known], msgspec.Meta(max_length=DIGEST_STREAMS_MAX)]
+    answer: bool

@@ -16,7 +16,7 @@ from ...core.ids import MemberId
 from ...core.ports import Address
 from ...layers import CATALOGUE
 from ...layers.spread import Spread
-from ...layers.spread.words import Down, Submit, Up
+from ...layers.spread.words import Down, Rumour, Submit, Up
 from ...runtime.bus import Bus
 from ..checkers import integrity
 from ..history import Happening, History
@@ -44,7 +44,7 @@ CATALOGUE.setdefault(Roster.name, Roster)
 def stack(seed: int, members: int) -> str:
     """Every shape of tree, with either kind of proxy; sometimes somebody sends who is not in the list."""
     random = Random(f"{seed}/stack")
-    by = random.choice(["tree", "tree", "pipeline"])
+    by = random.choice(["tree", "tree", "pipeline", "gossip"])
     k, degree = random.randrange(1, 5), random.randrange(1, 4)
     proxy = random.choice(["sender", "first"])
     outside = 1 if members > 2 and random.random() < 0.3 else 0
@@ -119,8 +119,8 @@ def _failure(host: Host, word: object, *, sends: bool) -> str:
     me = roster.members.index(host.bus.me) if host.bus.me in roster.members else -1
     if isinstance(word, Submit):
         return "sender_after" if sends else "proxy_before"
-    if isinstance(word, Down):
-        if word.by == me:
+    if isinstance(word, Down | Rumour):
+        if (word.by if isinstance(word, Down) else word.origin) == me:
             return "proxy_after"
         return "child_after" if sends else "child_before"
     if isinstance(word, Up) and (sends or not any(have.proxy == me for have in word.haves)):
