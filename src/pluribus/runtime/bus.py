@@ -355,8 +355,8 @@ class connect:
 
     The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
     ``name`` is how others see this member. ``stack`` is ``"best-effort"``, ``"views"`` (agreed views and every
-    order), ``"crowd"`` (gossip, for very many members), or a specification of your own, bottom first; every member needs
-    the same.
+    order), ``"crowd"`` (gossip, for very many members), or a specification of your own, bottom first; every member
+    needs the same.
     ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
     the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
     every frame is sealed, and a member with another one, or without, is refused.
