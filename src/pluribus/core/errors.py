@@ -117,7 +117,8 @@ class NotPrimary(PluribusError):
 
 
 class Excluded(PluribusError):
-    """Raised once, in the place of what was missed; reading goes on behind it."""
+    """In the place of what was missed. If the primary went on without this member, reading goes on behind it; if it
+    was asked to leave the group because it did not read, the group is closed."""
 
 
 class NoMembers(PluribusError):

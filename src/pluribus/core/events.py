@@ -65,8 +65,8 @@ class LostPrimary(Event, frozen=True):
 
 
 class Excluded(Event, frozen=True):
-    """The primary went on without this member, which is back as a joiner. Readers of the groups that have missed
-    something are raised ``errors.Excluded`` at that place."""
+    """The primary went on without this member, which is back as a joiner; or it was asked to leave a group that it did
+    not read. Readers of these groups are raised ``errors.Excluded`` in the place of what they missed."""
 
     groups: tuple[str, ...]
 
@@ -77,6 +77,22 @@ class Uncertain(Event, frozen=True):
 
     group: str
     ids: tuple[MessageId, ...]
+
+
+class Stalled(Event, frozen=True):
+    """A member of a group does not read, or reads too slowly: for a while it has left this member no room to send."""
+
+    member: MemberId
+    name: str
+    group: str
+
+
+class Resumed(Event, frozen=True):
+    """A member that was ``Stalled`` leaves room again, or is not waited for any more."""
+
+    member: MemberId
+    name: str
+    group: str
 
 
 class Skipped(Event, frozen=True):

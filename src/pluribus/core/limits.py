@@ -70,6 +70,8 @@ SEGMENTS_MAX = 60
 WINDOW_BYTES_MAX = 1_500_000
 """What one stream may have under way to a receiver; more than this only fills socket buffers."""
 WINDOW_BYTES_MIN = 16_384
+STALL_S = 5.0
+"""A receiver that grants nothing for so long is reported, and dealt with as the group wishes."""
 STREAMS_MAX = 65_536
 DEPARTED_STREAMS_MAX = 4_096
 """Streams whose sender is out of sight and whose place is remembered, so that an old datagram brings nothing twice."""

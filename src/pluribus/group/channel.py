@@ -110,10 +110,15 @@ class Channel:
         self.refused = ""
         """Why this member cannot be in the group."""
         self.closed = False
+        self.excludes = False
+        """Whether members that do not read are asked to leave."""
+        self.stalls_itself = False
+        """For a while now it has been this member's own inbox that leaves no room."""
         self.inbox: deque[Frame] = deque()
         self.on_arrival: Callable[[], None] = nobody
         self.on_room: Callable[[], None] = nobody
         self.on_view: Callable[[View], None] = lambda view: None
+        self.on_excluded: Callable[[str], None] = lambda reason: None
         self.on_call: Callable[[Frame], None] = self.pass_over
         self.asking = Asking(name, me, own=own, echoes=echoes)
         self.answer: Callable[[Question, Any], Any] | None = None

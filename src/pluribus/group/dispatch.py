@@ -14,6 +14,7 @@ from ..core.limits import FRAME_OVERHEAD_BYTES
 from ..core.ports import Clock
 from ..stack.events import (
     Blocked,
+    CollectFull,
     Confirm,
     Confirmed,
     Consumed,
@@ -25,6 +26,7 @@ from ..stack.events import (
     JoinGroup,
     LeaveGroup,
     Members,
+    NoRoom,
     Paused,
     Unconfirmed,
     ViewChanged,
@@ -32,12 +34,15 @@ from ..stack.events import (
 from ..stack.layer import Layer
 from .channel import Channel, Numbers
 from .confirmations import Confirmations, Stream, Told
+from .stalled import DROP, EXCLUDE, WAIT, PleaseLeave, StalledMembers
 from .state import WORDS, State, Transfer
 from .state.line import Change, Held, Mark
 from .state.transfer import PLAIN
 from .state.words import Have, Need
 
 CHUNK_BYTES_MIN = 512
+HEARD: tuple[type[Header], ...] = (PleaseLeave, *WORDS)
+"""What channels say to each other besides messages."""
 
 UNORDERED = ("none", "fifo")
 """Promises for which a member that does not want to hear itself does not: its messages do not come back to it."""
@@ -49,7 +54,7 @@ class Dispatch(Layer):
     name = "groups"
     requires = frozenset({"members"})
     provides = frozenset({"groups"})
-    headers = (Parents, Piece, *WORDS)
+    headers = (Parents, Piece, *HEARD)
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
@@ -72,6 +77,7 @@ class Dispatch(Layer):
         self._paused: dict[int, str] = {}
         self._open: dict[int, Channel] = {}
         self._numbers = Numbers()
+        self._stalled = StalledMembers()
         self._scheduled = False
         self._merging = False
         """The bus's view is one of several put together: who was in the old one may have been elsewhere meanwhile."""
@@ -87,7 +93,15 @@ class Dispatch(Layer):
     def clock(self, clock: Clock) -> None:
         self._clock = clock
 
-    def join(self, name: str, *, own: bool = True, promises: str = "none", state: State | None = None) -> Channel:
+    def join(
+        self,
+        name: str,
+        *,
+        own: bool = True,
+        promises: str = "none",
+        state: State | None = None,
+        stalled: str = WAIT,
+    ) -> Channel:
         """Become a member of a group; the channel is live at once, its view follows, and the state of the group if it
         is to have one."""
         number = number_of(checked_name(name, "the group"))
@@ -100,7 +114,8 @@ class Dispatch(Layer):
             )
             if state is not None:
                 channel.state = self._transfer(channel, state, ordered=promises.startswith("total"))
-            wish = JoinGroup(number, name, own, channel.out.first, promises)
+            channel.excludes = stalled == EXCLUDE
+            wish = JoinGroup(number, name, own, channel.out.first, promises, stalled == DROP)
             if any(leaving.number == number for leaving in self._leaving):
                 self._again[number] = (channel, wish)
             else:
@@ -248,8 +263,9 @@ class Dispatch(Layer):
             self.observe(frame)
         channel = self.channels.get(frame.group)
         if channel is None or not frame.count:
-            if channel is not None and frame.headers and isinstance(frame.headers[-1], WORDS):
-                self._hear(channel, frame.sender, frame.headers[-1])
+            word = frame.headers[-1] if frame.headers else None
+            if channel is not None and isinstance(word, HEARD):
+                self._hear(channel, frame.sender, word)
                 return
             self.unwanted += 1
             if frame.count:
@@ -258,7 +274,11 @@ class Dispatch(Layer):
         channel.arrived(frame)
 
     def _hear(self, channel: Channel, sender: int, word: Header) -> None:
-        if channel.state is not None:
+        if isinstance(word, PleaseLeave):
+            if sender in channel.view:
+                self.on_event(Excluded((channel.name,)))
+                channel.on_excluded(word.reason)
+        elif channel.state is not None:
             channel.state.heard(sender, word)
         elif isinstance(word, Need):  # a member that has no part in the state
             answer = Have(word.point, (PLAIN,))
@@ -279,8 +299,12 @@ class Dispatch(Layer):
             channel = self.channels.get(event.group)
             if channel is not None:
                 self._show(channel, event)
+                for resumed in self._stalled.keep_only(channel):
+                    self.on_event(resumed)
         elif isinstance(event, Confirmed):
             self.confirmations.confirmed((event.group, event.to), event.upto)
+        elif isinstance(event, NoRoom):
+            self._no_room(event)
         elif isinstance(event, ViewChanged):
             self.view = event
             self._merging = bool(event.sides)
@@ -329,6 +353,26 @@ class Dispatch(Layer):
             if missing:
                 channel.asking.left(missing)
                 self.confirmations.uncertain(channel.number)
+
+    def _no_room(self, event: NoRoom) -> None:
+        channel = self.channels.get(event.group)
+        if channel is None:
+            return
+        told = self._stalled.changed(channel, event.to, event.member, over=event.over)
+        if told is not None:
+            self.on_event(told)
+        if event.member == self.node.me:
+            channel.stalls_itself = not event.over
+        channel.on_room()  # whoever waits may be the one that could make room
+        if channel.excludes and not event.over and event.member != self.node.me:
+            please = PleaseLeave(f"{self.node.name!r} cannot send, because it does not read")
+            self.pass_down(Frame(sender=self.node.me, to=event.member, group=event.group, headers=[please]))
+
+    def full(self, channel: Channel, to: int) -> list[int]:
+        """The members that leave no room to a stream of this one now."""
+        found: list[int] = []
+        self.tell_down(CollectFull(channel.number, to, found))
+        return found
 
     def _exclude(self) -> None:
         """What was totally ordered meanwhile is missing here."""

@@ -11,6 +11,8 @@ from ..core.events import (
     Gone,
     LostPrimary,
     Merged,
+    Resumed,
+    Stalled,
     Suspected,
     Uncertain,
     Unsuspected,
@@ -20,7 +22,7 @@ from ..core.ids import MemberId
 from ..core.view import View
 from ..stack.events import Members, ViewChanged
 
-PLAIN = (Suspected, Unsuspected, Gone, Excluded, Uncertain)
+PLAIN = (Suspected, Unsuspected, Gone, Excluded, Uncertain, Stalled, Resumed)
 """Told as they are."""
 
 

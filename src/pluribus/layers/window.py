@@ -23,6 +23,10 @@ receiver that lost sight of a sender remembers how far it had come, so that an o
 
 A sender that does not keep to its limit is not delivered beyond it: unread messages are bounded, whoever sends them.
 
+A receiver that grants nothing for ``stall_s`` is reported above, again and again while it lasts. A group that joined
+with ``drops`` counts it no more from then on: the others go on, and it loses what it has no room for, until it grants
+again.
+
 A member of the group that sends hears itself through the same account: ``echo`` frames go up here, at the end of the
 stimulus, and its own unread messages hold it up like anybody's; unless it joined with ``own=False``.
 """
@@ -40,13 +44,15 @@ from ..core.limits import (
     BATCH_MESSAGES_MAX,
     DEPARTED_STREAMS_MAX,
     FRAME_OVERHEAD_BYTES,
+    STALL_S,
     STREAMS_MAX,
     WINDOW_BYTES_MAX,
     WINDOW_BYTES_MIN,
 )
 from ..core.ports import Timer
-from ..stack.events import Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members
+from ..stack.events import CollectFull, Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members, NoRoom
 from ..stack.layer import Layer
+from ..stack.stalls import Stalls, checked_stall_s
 
 FRAME_CHARGE_BYTES = 768
 PROBE_S = 0.2
@@ -99,14 +105,26 @@ class Probe(Header, tag=12):
 class Outgoing:
     """One stream of this member: how far it has gone and how far each receiver lets it go."""
 
-    __slots__ = ("epoch", "limits", "offset", "probe", "told")
+    __slots__ = ("epoch", "limits", "offset", "probe", "stalls", "told", "uncounted")
 
     def __init__(self, epoch: int) -> None:
+        self.stalls = Stalls()
+        self.uncounted: set[int] = set()
+        """Receivers that do not read, in a group that does not wait for them."""
         self.epoch = epoch
         self.offset = 0
         self.limits: dict[int, int] = {}
         self.told = -1
         self.probe: Timer | None = None
+
+    @property
+    def room(self) -> int:
+        counted = [limit for member, limit in self.limits.items() if member not in self.uncounted]
+        return (min(counted) if counted else UNLIMITED_BYTES) - self.offset
+
+    def full(self) -> list[int]:
+        """The receivers without room."""
+        return [member for member, limit in self.limits.items() if limit <= self.offset]
 
 
 class Incoming:
@@ -140,10 +158,11 @@ class Window(Layer):
     provides = frozenset({"flow"})
     headers = (Sent, Ack, Probe)
 
-    def __init__(self, bytes_max: int = WINDOW_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = WINDOW_BYTES_MAX, stall_s: float = STALL_S) -> None:
         if bytes_max < WINDOW_BYTES_MIN:
             raise BadStack(f"window(bytes_max={bytes_max}) is too small: use {WINDOW_BYTES_MIN:,} or more")
         self._bytes_max = bytes_max
+        self._stall_s = checked_stall_s(stall_s, self.name)
         self._unread_max = bytes_max + INITIAL_BYTES + OVERSHOOT_BYTES_MAX
         self._epoch = 0
         self._outgoing: dict[tuple[int, int], Outgoing] = {}
@@ -154,6 +173,7 @@ class Window(Layer):
         self._answers: dict[int, list[Granted]] = {}
         self._echo: list[Frame] = []
         self._deaf: set[int] = set()
+        self._drops: set[int] = set()
         self.frames_in = self.messages_in = self.frames_out = self.messages_out = 0
         self.lost = 0
         self.late = 0
@@ -197,19 +217,35 @@ class Window(Layer):
 
     def _tell_credit(self, key: tuple[int, int], out: Outgoing) -> None:
         """Tell above when the room changed, and watch over a stream that must wait."""
-        limit = min(out.limits.values()) if out.limits else UNLIMITED_BYTES
-        room = min(limit - out.offset, ROOM_TOLD_BYTES_MAX)
+        limits = out.limits
+        if out.uncounted:
+            room = min(out.room, ROOM_TOLD_BYTES_MAX)
+        else:
+            room = min((min(limits.values()) if limits else UNLIMITED_BYTES) - out.offset, ROOM_TOLD_BYTES_MAX)
         if room != out.told:
             out.told = room
             self.tell_up(Credit(key[0], key[1], room))
-        if room <= 0 and out.probe is None:
-            self.stalls += 1
+        if room <= 0 or out.stalls:
+            self._look_at(key, out)
+        if (room <= 0 or out.uncounted) and out.probe is None:
+            self.stalls += room <= 0
             out.probe = self.after(PROBE_S, lambda: self._probe(key, out))
+
+    def _look_at(self, key: tuple[int, int], out: Outgoing) -> None:
+        """Report receivers that leave no room for long. One that is not waited for counts again once it has some."""
+        stalled, over = out.stalls.look(self.ports.clock.now(), out.full(), self._stall_s)
+        for member in (*stalled, *over):
+            self.tell_up(NoRoom(*key, member, member in over))
+        if key[0] in self._drops and (stalled or out.uncounted):
+            uncounted = (out.uncounted | set(stalled)) & set(out.full())
+            if uncounted != out.uncounted:
+                out.uncounted = uncounted
+                self._tell_credit(key, out)
 
     def _probe(self, key: tuple[int, int], out: Outgoing) -> None:
         out.probe = None
-        for member, limit in sorted(out.limits.items()):
-            if limit <= out.offset and member != self.node.me:
+        for member in sorted(out.full()):
+            if member != self.node.me:
                 probe = Probe(key[0], key[1], out.offset, out.epoch)
                 self.pass_down(Frame(sender=self.node.me, to=member, headers=[probe]))
         self._tell_credit(key, out)
@@ -222,7 +258,7 @@ class Window(Layer):
                 continue
             if granted.limit > out.limits.get(member, UNLIMITED_BYTES):
                 out.limits[member] = granted.limit
-                if out.probe is not None and min(out.limits.values()) > out.offset:
+                if out.probe is not None and not out.full():
                     out.probe.cancel()
                     out.probe = None
                 self._tell_credit(key, out)
@@ -316,10 +352,17 @@ class Window(Layer):
         self._departed[key] = (stream.epoch, stream.next)
 
     def event_down(self, event: Event) -> None:
-        if isinstance(event, JoinGroup) and not event.own:
-            self._deaf.add(event.group)
+        if isinstance(event, JoinGroup):
+            (self._drops.add if event.drops else self._drops.discard)(event.group)
+            if not event.own:
+                self._deaf.add(event.group)
         elif isinstance(event, LeaveGroup):
             self._deaf.discard(event.group)
+            self._drops.discard(event.group)
+        elif isinstance(event, CollectFull):
+            out = self._outgoing.get((event.group, event.to))
+            event.into.extend(out.full() if out is not None else ())
+            return
         elif isinstance(event, Consumed):
             key = (event.sender, event.group, event.to)
             stream = self._incoming.get(key)
@@ -384,6 +427,7 @@ class Window(Layer):
                 continue
             for member in [member for member in out.limits if member not in receivers]:
                 del out.limits[member]
+                out.uncounted.discard(member)
             for member in sorted(receivers - out.limits.keys()):
                 out.limits[member] = out.offset + INITIAL_BYTES
             self._tell_credit(key, out)
@@ -407,6 +451,7 @@ class Window(Layer):
             "late": self.late,
             "over": self.over,
             "stalls": self.stalls,
+            "stalled": sum(len(out.stalls) for out in self._outgoing.values()),
             "ignored": self.ignored,
         }
 
@@ -419,7 +464,8 @@ class Window(Layer):
             assert 0 <= stream.unread <= self._unread_max
         for key, out in self._outgoing.items():
             assert out.limits.keys() == self._receivers(key)
-            assert out.probe is not None or not out.limits or min(out.limits.values()) > out.offset, "somebody asks"
+            assert out.probe is not None or not out.full(), "somebody asks"
+            assert out.uncounted <= out.limits.keys() and (not out.uncounted or key[0] in self._drops)
 
 
 def sent_before(departed: tuple[int, int] | None, epoch: int, first: int) -> bool:

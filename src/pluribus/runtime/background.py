@@ -14,10 +14,12 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
 from ..core.errors import BadInput, Closed
 from ..core.limits import DRAIN_S
+from .readers import caller
 from .running import new_loop
 
 P = ParamSpec("P")
@@ -42,7 +44,9 @@ class Background:
     def call(self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a coroutine function on the loop and wait for its result. An interrupt of the caller cancels it."""
         self.check()
-        future = asyncio.run_coroutine_threadsafe(work(*args, **kwargs), self._loop)
+        context = copy_context()
+        context.run(caller.set, threading.current_thread())
+        future = context.run(asyncio.run_coroutine_threadsafe, work(*args, **kwargs), self._loop)
         return _waited_for(future)
 
     def ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -20,6 +20,7 @@ from ..group.dispatch import Dispatch
 from ..group.log import StateMachine
 from ..group.notices import Notices
 from ..group.safelog import SafeLog
+from ..group.stalled import WAIT, checked_wish
 from ..group.state import State
 from ..layers.reliable import Reliable
 from ..layers.transport import Transport
@@ -123,6 +124,7 @@ class Bus:
         safe: bool = False,
         own: bool = True,
         state: State | None = None,
+        stalled: str = WAIT,
     ) -> Group:
         """Join a group; returns when this member is in its view. ``own=False``: this member does not hear itself.
 
@@ -134,6 +136,9 @@ class Bus:
         group's; whoever joins is given it before its first message, so that it has applied every message once. Then
         this call returns when the state is restored. A member that was cut off from an ordered group is given it again
         when it returns, between two messages. The group's messages are read by one task.
+
+        ``stalled`` says what becomes of members that do not read while this one wants to send: ``wait`` for them,
+        ``exclude`` them from the group after a while, or, on a best-effort stack, ``drop`` what they have no room for.
         """
         self._check_open()
         order = order if order is not None else "total" if safe else self.orders[0]
@@ -149,7 +154,8 @@ class Bus:
             return group
         if state is not None and not (own and "views" in self._provided):
             raise BadInput("state= needs agreed views and a member that hears itself: stack='views', own=True")
-        channel = self._dispatch.join(name, own=own, promises=promises, state=state)
+        wish = checked_wish(stalled, self._provided)
+        channel = self._dispatch.join(name, own=own, promises=promises, state=state, stalled=wish)
         group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now, self._line)
         try:
             await group.joined(JOIN_S)

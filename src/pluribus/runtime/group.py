@@ -14,7 +14,16 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from ..core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Overflow, PluribusError
+from ..core.errors import (
+    BadInput,
+    Closed,
+    Excluded,
+    GroupMismatch,
+    NotPrimary,
+    Overflow,
+    PluribusError,
+    WouldDeadlock,
+)
 from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
@@ -29,11 +38,12 @@ from .arrivals import Arrivals, Line
 from .asking import ANSWER_S, Asker
 from .calls import Service
 from .objects import Objects
+from .readers import Readers
 from .stability import Stability
 
 RECEIVE_MANY = 4_096
 """Messages that ``receive_many`` takes at most, unless told otherwise."""
-NO_ROOM = "has no room: a receiver does not read, or reads too slowly"
+NO_ROOM = "does not read, or reads too slowly"
 _FAST_OVERHEAD_BYTES = 5  # a literal of limits.BODY_OVERHEAD_BYTES, for the fast path
 
 
@@ -46,10 +56,12 @@ class Group:
         "_channel",
         "_current",
         "_dispatch",
+        "_excluded",
         "_left",
         "_now",
         "_opened",
         "_out",
+        "_readers",
         "_rooms",
         "_service",
         "_since",
@@ -76,12 +88,15 @@ class Group:
         self._view_waiters: list[asyncio.Future[None]] = []
         self._now = now  # not the stack's clock: how an application spends its time is no stimulus of the protocols
         self._since = 0.0
+        self._readers = Readers()
+        self._excluded = ""
         self._asker = Asker(channel, self._send, now)
         self._stability = Stability(channel, dispatch, now)
         self._service = Service(channel, self._asker, lambda: dispatch.consumed(channel))
         channel.on_arrival = self._arrivals.wake
         channel.on_room = lambda: _wake(self._rooms)
         channel.on_view = lambda view: _wake(self._view_waiters)
+        channel.on_excluded = self._exclude
 
     @property
     def name(self) -> str:
@@ -181,7 +196,7 @@ class Group:
         channel = self._channel
         while True:
             if channel.closed:
-                raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
+                raise self._closed()
             if to != ALL and to not in channel.view:  # asked again after every wait: it may have left meanwhile
                 raise BadInput(f"{MemberId(to)!r} is not a member of {channel.name!r} now: look at its view")
             out = channel.outgoing(to)
@@ -196,13 +211,34 @@ class Group:
                     self._since = self._now()
             else:
                 left_s = None if deadline is None else deadline - self._now()
+                if writable:
+                    self._check_deadlock(to)
                 try:
-                    await self._wait(self._rooms, left_s, NO_ROOM)
+                    await self._wait(self._rooms, left_s, "")
                 except Overflow:
-                    if channel.paused:
-                        raise NotPrimary(f"group {channel.name!r} {channel.paused}") from None
-                    raise
+                    raise self._no_room(to) from None
                 self._since = self._now()
+
+    def _no_room(self, to: int) -> PluribusError:
+        """Why a call that does not wait longer could not send."""
+        channel = self._channel
+        if channel.paused and to == ALL:
+            return NotPrimary(f"group {channel.name!r} {channel.paused}")
+        if self._dispatch.blocked or (channel.blocked and to == ALL):
+            return Overflow(f"group {channel.name!r} has no room: its view is about to change")
+        names = channel.view.names
+        full = [f"{names.get(m, 'a receiver')} ({MemberId(m)})" for m in self._dispatch.full(channel, to)]
+        return Overflow(f"group {channel.name!r} has no room: {' and '.join(full) or 'a receiver'} {NO_ROOM}")
+
+    def _check_deadlock(self, to: int) -> None:
+        """Raise if whoever waits for room is the only one who could make it, or nobody ever read for so long."""
+        channel, readers = self._channel, self._readers
+        alone = readers.only_the_caller() or (readers.nobody and channel.stalls_itself)
+        if alone and channel.me in self._dispatch.full(channel, to):
+            raise WouldDeadlock(
+                f"group {channel.name!r} has no room because nobody else reads it while this call waits: read it in "
+                "another task, or open it with own=False"
+            )
 
     async def send_many(
         self, bodies: Sequence[Any], *, to: int | None = None, timeout: float | None = None, wait: str | None = None
@@ -294,9 +330,12 @@ class Group:
                 since = self._now()
             while not inbox:
                 if channel.closed:
+                    if self._excluded:
+                        raise Excluded(self._excluded)
                     return
                 await self._arrivals.wait()
                 since = self._now()
+            self._readers.note()
             self._current = channel.take()
 
     async def receive(self, timeout: float | None = None) -> Message:
@@ -320,8 +359,9 @@ class Group:
                 self._dispatch.consumed(channel)
             while not channel.inbox:
                 if channel.closed:
-                    raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
+                    raise self._closed()
                 await self._arrivals.wait()
+            self._readers.note()
             self._current = channel.take()
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
@@ -397,6 +437,19 @@ class Group:
             self._dispatch.leave(self._channel)
             self._left(self)
         self.abandon()
+
+    def _closed(self) -> PluribusError:
+        if self._excluded:
+            return Excluded(self._excluded)
+        return Closed(f"group {self.name!r} is closed: open it again with bus.group()")
+
+    def _exclude(self, reason: str) -> None:
+        """Others asked this member to leave."""
+        if not self._channel.closed:
+            self._excluded = f"this member was excluded from {self.name!r}: {reason}; open it again with bus.group()"
+            self._dispatch.leave(self._channel)
+            self._left(self)
+            self.abandon()
 
     def abandon(self) -> None:
         """As a crash would leave it: closed, and nobody waits for it."""

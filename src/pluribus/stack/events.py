@@ -24,6 +24,8 @@ class JoinGroup(Event, frozen=True):
     """The number of its next message there."""
     promises: str = "none"
     """Order and safety, as one word: every member of a group must ask for the same."""
+    drops: bool = False
+    """A receiver that does not read is not waited for: what it has no room for is lost to it."""
 
 
 class LeaveGroup(Event, frozen=True):
@@ -106,6 +108,24 @@ class Credit(Event, frozen=True):
     group: int
     to: int
     room_bytes: int
+
+
+class NoRoom(Event, frozen=True):
+    """Up: a receiver has left a stream of this member no room for a while, or, ``over``, leaves it some again. Repeated
+    while it lasts."""
+
+    group: int
+    to: int
+    member: int
+    over: bool
+
+
+class CollectFull(Event, frozen=True):
+    """Down, answered at once: the receivers that leave a stream of this member no room now."""
+
+    group: int
+    to: int
+    into: list[int]
 
 
 class Consumed(Event, frozen=True):

@@ -41,6 +41,7 @@ from ...core.ids import ALL
 from ...stack.events import (
     CollectDigest,
     CollectEnds,
+    CollectFull,
     Confirm,
     Consumed,
     Event,
@@ -95,6 +96,9 @@ class Reliable(Streams):
                 self._regroup(event)
             case Confirm(group, to, upto):
                 self._confirming.want((group, to), upto)
+            case CollectFull(group, to, into):
+                found = self._out.get((group, to))
+                into.extend(found.full() if found is not None else ())
             case Watch(group, watched):
                 (self._watched.add if watched else self._watched.discard)(group)
             case _:

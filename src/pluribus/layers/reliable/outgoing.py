@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import deque
 
 from ...core.frame import Frame
+from ...stack.stalls import Stalls
 
 UNLIMITED_BYTES = 1 << 62
 
@@ -22,6 +23,7 @@ class Outgoing:
         "offset",
         "sent_at",
         "stable",
+        "stalls",
         "stamp",
         "told",
         "told_stable",
@@ -40,6 +42,7 @@ class Outgoing:
         """Of the group's view in which it is sent."""
         self.sent_at = 0.0
         self.told = -1
+        self.stalls = Stalls()
 
     @property
     def unstable(self) -> bool:
@@ -53,6 +56,10 @@ class Outgoing:
     @property
     def room(self) -> int:
         return (min(self.limits.values()) if self.limits else UNLIMITED_BYTES) - self.offset
+
+    def full(self) -> list[int]:
+        """The receivers without room."""
+        return [member for member, limit in self.limits.items() if limit <= self.offset]
 
     def receivers(self, members: frozenset[int], initial_bytes: int) -> None:
         """Those who left count no more; those who came have missed nothing that they should have."""

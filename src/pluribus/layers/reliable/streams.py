@@ -7,15 +7,17 @@ from typing import Any
 from ...core.errors import MalformedFrame
 from ...core.frame import Frame
 from ...core.ids import ALL
-from ...core.limits import DEPARTED_STREAMS_MAX, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
+from ...core.limits import DEPARTED_STREAMS_MAX, STALL_S, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
 from ...core.ports import Timer
 from ...stack.events import (
     Confirmed,
     Credit,
+    NoRoom,
     Stable,
     Unconfirmed,
 )
 from ...stack.layer import Layer
+from ...stack.stalls import checked_stall_s
 from .confirming import Confirming
 from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Want
 from .incoming import Incoming
@@ -46,8 +48,9 @@ InKey = tuple[int, int, int]
 class Streams(Layer):
     """The half of ``Reliable`` that works within a view; ``layer`` carries it from one view to the next."""
 
-    def __init__(self, bytes_max: int = WINDOW_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = WINDOW_BYTES_MAX, stall_s: float = STALL_S) -> None:
         self._bytes_max = bytes_max
+        self._stall_s = checked_stall_s(stall_s, self.name)
         self._out: dict[Key, Outgoing] = {}
         self._in: dict[InKey, Incoming] = {}
         self._members: dict[int, frozenset[int]] = {}
@@ -148,6 +151,16 @@ class Streams(Layer):
                 self.stalls += 1
             out.told = room
             self.tell_up(Credit(key[0], key[1], room))
+            if room <= 0 or out.stalls:
+                self._look_at(key, out)
+
+    def _look_at(self, key: Key, out: Outgoing) -> None:
+        """Report receivers that leave no room for long."""
+        stalled, over = out.stalls.look(self.ports.clock.now(), out.full(), self._stall_s)
+        for member in (*stalled, *over):
+            self.tell_up(NoRoom(*key, member, member in over))
+        if out.stalls:
+            self._watch()
 
     def _watch(self) -> None:
         if self._status is None:
@@ -162,6 +175,8 @@ class Streams(Layer):
         for (group, to), out in self._out.items():
             unstable = out.stable < out.next or out.room <= 0
             waiting = waiting or unstable
+            if out.stalls:
+                self._look_at((group, to), out)
             if (unstable and out.sent_at <= quiet_since) or out.told_stable < out.stable:
                 out.told_stable = out.stable
                 if len(out.acked) > (self.node.me in out.acked):
@@ -528,6 +543,7 @@ class Streams(Layer):
             "early_dropped": self.early_dropped,
             "foreign": self.foreign,
             "stalls": self.stalls,
+            "stalled": sum(len(out.stalls) for out in self._out.values()),
         }
 
     def validate(self) -> None:

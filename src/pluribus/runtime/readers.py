@@ -1,0 +1,53 @@
+"""Who reads a group: so that a task that waits for itself is told, instead of waiting for ever.
+
+A task that waits in ``send`` for room that only reading this group can make, and that is the only one that reads it,
+would wait for ever. What counts as one reader is a task, or, in ``pluribus.sync``, the thread that calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from contextvars import ContextVar
+from typing import Any
+
+caller: ContextVar[threading.Thread | None] = ContextVar("pluribus-caller", default=None)
+"""The thread on whose behalf a task of the background loop runs."""
+
+
+class Readers:
+    __slots__ = ("_any", "_known", "_last")
+
+    def __init__(self) -> None:
+        self._any = False
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._last: Any = None
+
+    def note(self) -> None:
+        """The caller takes something from the inbox."""
+        task = asyncio.current_task()
+        if task is not self._last:
+            self._last = task
+            self._any = True
+            reader = _caller()
+            if reader is not None:
+                self._known.add(reader)
+
+    def only_the_caller(self) -> bool:
+        """Whether the caller reads, and nobody else who is still there ever did."""
+        me = _caller()
+        return me in self._known and not any(_alive(other) for other in self._known if other is not me)
+
+    @property
+    def nobody(self) -> bool:
+        """Whether nobody ever read."""
+        return not self._any
+
+
+def _caller() -> threading.Thread | asyncio.Task[Any] | None:
+    return caller.get() or asyncio.current_task()
+
+
+def _alive(reader: threading.Thread | asyncio.Task[Any]) -> bool:
+    return not reader.done() if isinstance(reader, asyncio.Task) else reader.is_alive()
