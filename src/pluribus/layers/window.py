@@ -155,7 +155,7 @@ class Window(Layer):
 
     name = "window"
     requires = frozenset({"members"})
-    provides = frozenset({"flow"})
+    provides = frozenset({"fifo", "flow"})
     headers = (Sent, Ack, Probe)
 
     def __init__(self, bytes_max: int = WINDOW_BYTES_MAX, stall_s: float = STALL_S) -> None:

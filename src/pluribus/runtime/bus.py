@@ -45,12 +45,13 @@ from .survey import report
 from .tracing import FORMAT, Beginning, TraceFile
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
+ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
 VIEWS = (
     "transport | fragment | introductions | inquiry | detector | reliable | membership | causal | semantic | total"
     " | groups"
 )
 CROWD = "transport | fragment | inquiry | crowd | groups"
-STACKS = {"best-effort": BEST_EFFORT, "views": VIEWS, "crowd": CROWD}
+STACKS = {"best-effort": BEST_EFFORT, "adhoc": ADHOC, "views": VIEWS, "crowd": CROWD}
 """Stacks by name, for ``connect(stack=)``."""
 JOIN_S = 30.0
 """A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
@@ -113,7 +114,7 @@ class Bus:
     def orders(self) -> tuple[str, ...]:
         """The orders that the stack of this bus offers, the default first."""
         provided = self._provided
-        basic = ("fifo", "none") if "reliability" in provided else ("none",)
+        basic = ("fifo", "none") if "reliability" in provided else ("none", *({"fifo"} & provided))
         return (*basic, *(order for order in ("causal", "total", "semantic") if order in provided))
 
     async def group(
@@ -360,9 +361,9 @@ class connect:
     """Join the bus that a URL names.
 
     The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
-    ``name`` is how others see this member. ``stack`` is ``"best-effort"``, ``"views"`` (agreed views and every
-    order), ``"crowd"`` (gossip, for very many members), or a specification of your own, bottom first; every member
-    needs the same.
+    ``name`` is how others see this member. ``stack`` is ``"best-effort"``, ``"adhoc"`` (answers after what they
+    answer, without agreed views), ``"views"`` (agreed views and every order), ``"crowd"`` (gossip, for very many
+    members), or a specification of your own, bottom first; every member needs the same.
     ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
     the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
     every frame is sealed, and a member with another one, or without, is refused.

@@ -41,10 +41,11 @@ def scenario(name: str) -> Scenario:
     """The scenario of that name, or a sentence that lists those there are. ``module:NAME`` is one of your own."""
     if ":" in name:
         return _of_a_module(name)
-    from . import asks, crowd, disk, flood, groups, replica, spread, spread_views
+    from . import adhoc, asks, crowd, disk, flood, groups, replica, spread, spread_views
 
     views = (groups.GROUPS, asks.ASKS, replica.REPLICA)
-    shipped = (flood.FLOOD, disk.DISK, *views, spread.SPREAD, spread_views.SPREAD_VIEWS, crowd.CROWD)
+    plain = (flood.FLOOD, disk.DISK, adhoc.ADHOC_GROUPS)
+    shipped = (*plain, *views, spread.SPREAD, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())
