@@ -3,12 +3,12 @@
 import logging
 import sys
 
-from tests.mutants import asking, orders, replicas, spread, views
+from tests.mutants import asking, orders, regrouping, replicas, spread, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
 logging.disable(logging.CRITICAL)
 SCENARIOS = {
-    **dict.fromkeys([*orders.FOUND, *views.FOUND], "groups"),
+    **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND], "groups"),
     **dict.fromkeys(asking.FOUND, "asks"),
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),

@@ -6,10 +6,10 @@ import warnings
 import pytest
 
 from pluribus.sim.campaign import play_seed
-from tests.mutants import orders, views
+from tests.mutants import orders, regrouping, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
-FOUND = {**orders.FOUND, **views.FOUND}
+FOUND = {**orders.FOUND, **views.FOUND, **regrouping.FOUND}
 
 
 @pytest.mark.parametrize("mutant", FOUND, ids=lambda mutant: mutant.__name__)
