@@ -45,6 +45,8 @@ from .words import (
 )
 
 CONTROL = 0
+ASK_S_MIN = 0.005
+"""Wishes that come together are told together."""
 ASK_S_MAX = 1.0
 
 
@@ -81,6 +83,9 @@ class Regrouping(State):
         self._serial = 0
         self._ask: Timer | None = None
         self._ask_s = REPEAT_S
+        self._asked_at = -ASK_S_MIN
+        self._wanted = False
+        """At the eldest: somebody's wishes may not be fulfilled."""
         self.regroups = 0
 
     def _begin_view(self, view: Proposal) -> None:
@@ -107,15 +112,22 @@ class Regrouping(State):
     def _wishes_changed(self) -> None:
         self._settle_wishes()
         self._ask_s = REPEAT_S
-        self._ask_for_groups()
+        wait_s = self._asked_at + ASK_S_MIN - self.ports.clock.now()
+        if wait_s <= 0:
+            self._ask_for_groups()
+        elif self._asked_for:
+            self._ask_later(wait_s)
 
-    def _ask_for_groups(self) -> None:
+    def _ask_later(self, delay_s: float) -> None:
         if self._ask is not None:
             self._ask.cancel()
-            self._ask = None
+        self._ask = self.after(delay_s, self._ask_for_groups)
+
+    def _ask_for_groups(self) -> None:
         if not self._asked_for:
             return
-        self._ask = self.after(self._ask_s, self._ask_for_groups)
+        self._asked_at = self.ports.clock.now()
+        self._ask_later(self._ask_s)
         self._ask_s = min(self._ask_s * 2, ASK_S_MAX)
         if not self._flushing and not self._just_started():
             self._serial += 1
@@ -141,7 +153,13 @@ class Regrouping(State):
             return
         if asked.serial > self._heard.get(member, (0, {}))[0]:
             self._heard[member] = (asked.serial, {wish.group: wish for wish in asked.wishes})
-        self._order_changes()
+        self._wanted = self.unsettled = True
+
+    def settle(self) -> None:
+        self.unsettled = False
+        if self._wanted:
+            self._wanted = False
+            self._order_changes()
 
     def _order_changes(self) -> None:
         """What members want and is not so yet, of groups that are not changing just now."""
@@ -272,8 +290,18 @@ class Regrouping(State):
         self.tell_down(Regroup(group, tuple(roster.members), starts, stamp))
         if me in change.participants:
             self.tell_up(GroupBlocked(group, False))
-            self._wishes_changed()
+            self._fulfilled(group)
         if under_way:
             self._begin([under_way[0]])
         elif me == self._members[0]:
-            self._order_changes()
+            self._wanted = self.unsettled = True
+
+    def _fulfilled(self, group: int) -> None:
+        """One wish is; of a group that was left and is wanted again only the first half."""
+        shown = self.node.me in self._rosters[group].members if group in self._rosters else False
+        if not shown:
+            self._left.discard(group)
+        if shown is (group in self._wishes) and group not in self._left:
+            self._asked_for -= {group}
+        else:
+            self._wishes_changed()
