@@ -129,6 +129,9 @@ FILTER_STEPS_MAX = 8
 """Names in a path such as ``a.b.c``."""
 FILTER_IN_MAX = 1_024
 """Values in the list of an IN."""
+INDEX_SUBSCRIPTIONS_MAX = 10_000_000
+INDEX_FIELDS_MAX = 4_096
+"""Fields that an index keeps sorted; conditions on others are evaluated one by one."""
 
 # Simulation
 SIM_EVENTS_MAX = 50_000_000

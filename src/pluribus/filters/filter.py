@@ -13,7 +13,21 @@ from .normal import fold
 from .predicate import Now, Predicate, Resolve, compile_predicate
 from .printing import to_text
 from .schema import Schema
-from .tree import Call, Constant, Field, Kind, Like, Node, Not, Parameter, Path, replace_leaves, walk
+from .tree import (
+    Call,
+    Compare,
+    Constant,
+    Field,
+    Kind,
+    Like,
+    Node,
+    Not,
+    Parameter,
+    Path,
+    children,
+    replace_leaves,
+    walk,
+)
 
 
 class Filter:
@@ -23,10 +37,14 @@ class Filter:
     ``predicate(now=clock.now)``.
     """
 
-    __slots__ = ("_predicate", "tree")
+    __slots__ = ("_predicate", "needs_now", "tree")
 
     def __init__(self, tree: Node) -> None:
-        self.tree = fold(tree)
+        self._make(fold(tree), _asks_for_now(tree))
+
+    def _make(self, tree: Node, needs_now: bool) -> None:
+        self.tree = tree
+        self.needs_now = needs_now
         self._predicate: Predicate | None = None
 
     def __str__(self) -> str:
@@ -45,10 +63,6 @@ class Filter:
     def fields(self) -> dict[Path, Kind]:
         """The fields that it reads, and what it takes them for."""
         return {node.path: node.kind for node in walk(self.tree) if isinstance(node, Field)}
-
-    @property
-    def needs_now(self) -> bool:
-        return any(isinstance(node, Call) and node.name == "NOW" for node in walk(self.tree))
 
     def matches(self, event: Any) -> bool:
         """Whether the filter is true for an event; false and unknown are both no."""
@@ -93,6 +107,10 @@ class Template:
         self.parameters: dict[str, Kind] = {
             node.name: node.kind for node in walk(self.tree) if isinstance(node, Parameter)
         }
+        self._plain = _parameters_are_plain(self.tree)
+        self._needs_now = _asks_for_now(self.tree)
+        if self._plain:
+            self.tree = fold(self.tree)
         self._open = {name: kinds.like_parameter(name) for name, kind in self.parameters.items() if kind is Kind.ANY}
 
     def bind(self, values: Mapping[str, Any] | None = None, **more: Any) -> Filter:
@@ -111,6 +129,10 @@ class Template:
             return leaf
 
         tree = replace_leaves(self.tree, bound)
+        if self._plain and not any(made.kind is Kind.BOOLEAN for made in constants.values()):
+            made = Filter.__new__(Filter)
+            made._make(tree, self._needs_now)
+            return made
         self._check_patterns(tree)
         return Filter(tree)
 
@@ -131,6 +153,19 @@ class Template:
                     raise BadInput(
                         f"filter {self.text!r}: the pattern {node.pattern.value!r} is wrong: {error}"
                     ) from None
+
+
+def _asks_for_now(tree: Node) -> bool:
+    return any(isinstance(node, Call) and node.name == "NOW" for node in walk(tree))
+
+
+def _parameters_are_plain(tree: Node) -> bool:
+    """Whether every parameter is compared with a field and nothing else, so that binding leaves nothing to compute."""
+    parents = [node for node in walk(tree) if any(isinstance(child, Parameter) for child in children(node))]
+    return all(
+        isinstance(node, Compare) and any(isinstance(side, Field) for side in (node.left, node.right))
+        for node in parents
+    )
 
 
 def constant(value: Any) -> Constant | None:

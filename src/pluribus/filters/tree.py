@@ -26,6 +26,8 @@ class Kind(Enum):
     TEXT = "a text"
     ANY = "anything"
 
+    __hash__ = object.__hash__  # that of Enum is Python code, and trees are hashed a lot
+
     def __repr__(self) -> str:
         return self.name
 
