@@ -13,6 +13,7 @@ BENCHES = {
     "group": "agreed views, every order, encryption, beside limits and peers",
     "views": "what joins, leaves and crashes cost, many starts at once, members at rest",
     "tree": "the doubling tree and the pipelined one against one by one, on network namespaces",
+    "match": "events against the filters of very many subscriptions, beside a linear scan",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "fuzz": "mutated frames against a live node",

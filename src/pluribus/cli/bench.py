@@ -25,6 +25,7 @@ def command(
     size: Annotated[
         int | None, typer.Option(help="group, tree: bytes of a message (100; 20,480).", min=1, max=1 << 20)
     ] = None,
+    subscriptions: Annotated[int, typer.Option(help="match: how many; also a tenth, ten times.", min=1)] = 100_000,
     hosts: Annotated[int, typer.Option(help="tree: how many, each a network namespace.", min=2, max=200)] = 16,
     members: Annotated[
         int | None, typer.Option(help="group: how many, senders included (2); views: how many (10).", min=2, max=50)
@@ -42,7 +43,15 @@ def command(
     measure = bench(name)
     wanted: dict[str, Any] = {"quick": quick, "frames": frames, "seed": seed, "order": order, "hosts": hosts}
     wanted |= {option: value for option, value in (("size", size), ("members", members)) if value is not None}
-    wanted |= {"senders": senders, "sealed": sealed, "typed": typed, "network": network, "peers": peers, "sweep": sweep}
+    wanted |= {
+        "subscriptions": subscriptions,
+        "senders": senders,
+        "sealed": sealed,
+        "typed": typed,
+        "network": network,
+        "peers": peers,
+        "sweep": sweep,
+    }
     for option, choices in CHOICES.items():
         if wanted[option] not in choices:
             raise BadInput(f"--{option} {wanted[option]} is none of {', '.join(choices)}: choose one of them")
