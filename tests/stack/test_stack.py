@@ -293,3 +293,35 @@ def test_statistics_and_invariants_are_those_of_all_layers():
     stack.validate()
     assert checked == ["low", "high"]
     assert stack.stats() == {"bottom": {}, "low": {"seen": 1}, "high": {"seen": 1}}
+
+
+def test_a_selective_layer_is_asked_only_for_its_own_headers():
+    asked: list[str] = []
+
+    class Picky(Layer):
+        selective = True
+
+        def up(self, frame: Frame) -> None:
+            asked.append(self.name)
+            self.pass_up(frame)
+
+    class One(Picky):
+        name = "one"
+        headers = (Sent,)
+
+    class Other(Picky):
+        name = "other"
+
+    class Top(Layer):
+        name = "top"
+
+        def up(self, frame: Frame) -> None:
+            asked.append("top")
+
+    bottom = Bottom()
+    stack_of(bottom, One(), Other(), Top())
+    bottom.pass_up(Frame(sender=1, headers=[Sent(0, 0)]))
+    assert asked == ["one", "other", "top"], "what it passes on goes to the next"
+    asked.clear()
+    bottom.pass_up(Frame(sender=1, headers=[]))
+    assert asked == ["top"]

@@ -112,6 +112,7 @@ class Causal(Layer):
     requires = frozenset({"reliability", "views"})
     provides = frozenset({"causal"})
     headers = (Known,)
+    selective = True
 
     def __init__(self) -> None:
         self._groups: dict[int, CausalGroup] = {}

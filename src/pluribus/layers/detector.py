@@ -146,6 +146,12 @@ class Detector(Layer):
             if peer.suspected or peer.asked_at >= 0:
                 self._alive(sender, peer)
         header = frame.headers[-1] if frame.headers else None
+        if type(header) not in self.headers:
+            if peer is None:
+                self.strangers += 1
+            else:
+                self.pass_up(frame)
+            return
         match header:
             case Beat():
                 self._beat(sender, header)
@@ -160,11 +166,6 @@ class Detector(Layer):
                 self._pong(sender, target, asker)
             case Refusal(reason):
                 self._was_refused(sender, reason)
-            case _:
-                if peer is None:
-                    self.strangers += 1
-                else:
-                    self.pass_up(frame)
 
     def stats(self) -> dict[str, Any]:
         return {

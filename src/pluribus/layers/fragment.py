@@ -76,6 +76,7 @@ class Fragment(Layer):
     requires = frozenset({"datagrams"})
     provides = frozenset({"cutting"})
     headers = (Cut,)
+    selective = True
 
     def __init__(self, path_bytes: int = 0) -> None:
         if path_bytes and path_bytes < PATH_BYTES_MIN:

@@ -56,6 +56,7 @@ class Inquiry(Layer):
     name = "inquiry"
     requires = frozenset({"datagrams"})
     headers = (Inquire, Report)
+    selective = True
 
     def __init__(self) -> None:
         self._since = 0.0

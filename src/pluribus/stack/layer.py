@@ -46,6 +46,8 @@ class Layer:
     requires: ClassVar[frozenset[str]] = frozenset()
     provides: ClassVar[frozenset[str]] = frozenset()
     headers: ClassVar[tuple[type[Header], ...]] = ()
+    selective: ClassVar[bool] = False
+    """Whether ``up`` passes on untouched what does not end with one of its own headers; then it need not be asked."""
 
     unsettled: bool = True
     ports: Ports

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 from typing import Any
 
 from ..core.errors import BadStack
@@ -94,7 +95,7 @@ class Stack:
             layer.ports = self.ports
             layer.node = self.node
             layer.stimulus = self.run
-            layer.pass_up = _first(above, "up", _lost_frame)
+            layer.pass_up = _up_through(above)
             layer.tell_up = _first(above, "event_up", _lost_event)
             layer.pass_down = _first(below, "down", _lost_frame)
             layer.tell_down = _first(below, "event_down", _lost_event)
@@ -143,6 +144,26 @@ def _first(layers: Sequence[Layer], method: str, otherwise: Callable[..., None])
             bound: Callable[..., None] = getattr(layer, method)
             return bound
     return otherwise
+
+
+def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
+    """The way up from below these layers. Selective ones are passed by unless a frame is for them."""
+    asked = [layer for layer in above if overrides(layer, "up")]
+    selective = list(takewhile(lambda layer: layer.selective, asked))
+    after: Callable[[Frame], None] = asked[len(selective)].up if len(asked) > len(selective) else _lost_frame
+    own = {header: layer.up for layer in selective for header in layer.headers}
+    if len(selective) < 2:
+        return _first(above, "up", _lost_frame)
+    find = own.get
+
+    def way(frame: Frame) -> None:
+        headers = frame.headers
+        if headers:
+            find(type(headers[-1]), after)(frame)
+        else:
+            after(frame)
+
+    return way
 
 
 def _lost_frame(frame: Frame) -> None:

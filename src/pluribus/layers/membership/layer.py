@@ -91,6 +91,7 @@ class Membership(Leading):
     requires = frozenset({"detection", "reliability"})
     provides = frozenset({"members", "views"})
     headers = (Invite, Joined, Busy, Propose, Agree, Enter, Entered, GroupWishes, NewRosters, Ends, Otherwise)
+    selective = True
 
     # Starting
 
