@@ -55,7 +55,7 @@ def test_a_member_that_stood_still_comes_back_and_nobody_else_is_disturbed(tmp_p
         assert paused.count("suspected") == suspicions[1], "a paused observer suspects nobody"
         for process, before in zip(others, (suspicions[0], *suspicions[2:]), strict=True):
             suspected = [h.members for h in process.look() if h.what == "suspected"][before:]
-            assert suspected == [(paused.me,)], "nobody suspects anybody else"
+            assert set(suspected) <= {(paused.me,)}, "nobody suspects anybody else"
         assert [len(p.views()) - n for p, n in zip(others, views, strict=True)] == [2, 2, 2], "without it, and with it"
         found.settle(people)
 
