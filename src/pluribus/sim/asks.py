@@ -53,18 +53,24 @@ class Story:
 def stories(history: History) -> Iterator[Story]:
     """Every question, with what became of it."""
     views: dict[tuple[int, str], tuple[int, ...]] = {}
+    away: dict[tuple[int, str], set[int]] = {}
+    """By member: who has had a view without it since its own last one."""
     found: dict[bytes, Story] = {}
     going_on: dict[tuple[int, str], list[Story]] = {}
     for h in history.happenings:
         where = (h.member, h.group)
         if h.what == "view":
             views[where] = h.members
+            for (member, group), apart in away.items():
+                if group == h.group and member not in h.members:
+                    apart.add(h.member)
+            away[where] = set()
             for story in going_on.get(where, ()):
                 story.present &= set(h.members)
                 story.shown &= set(h.members)
-            for (asker, group), others in going_on.items():  # away, which the asker may notice later
+            for (asker, group), asked in going_on.items():  # away, which the asker may notice later
                 if group == h.group and asker not in h.members:
-                    for story in others:
+                    for story in asked:
                         story.present.discard(h.member)
         elif h.what == "ask":
             found[h.body] = Story(h, views.get(where, ()))
@@ -72,7 +78,7 @@ def stories(history: History) -> Iterator[Story]:
         elif h.what == "heard" and h.body in found and found[h.body].asked.member == h.member:
             story = found[h.body]
             story.heard, story.view, story.shown = True, views.get(where, ()), set(views.get(where, ()))
-            story.present = {m for m in story.view if h.member in views.get((m, h.group), story.view)}
+            story.present = set(story.view) - away.get(where, set())
         elif h.what == "answer":
             found[h.body].answered.append(h.id[0])
             found[h.body].errors += h.orphan
