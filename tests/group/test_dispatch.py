@@ -1,6 +1,7 @@
 """Dispatch: frames find the channel of their group, and what channels gathered goes down when the turn ends."""
 
 from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -8,11 +9,15 @@ from pluribus.core.errors import BadInput, TooLarge
 from pluribus.core.events import Event, Gone
 from pluribus.core.frame import Frame
 from pluribus.core.ids import number_of
+from pluribus.core.ports import Ports
 from pluribus.group.dispatch import Dispatch
 from pluribus.layers.window import Sent
-from pluribus.stack.events import Credit
-from tests.harness import Medium, Member
+from pluribus.stack.events import Credit, JoinGroup, LeaveGroup, Members
+from pluribus.stack.layer import Node
+from tests.harness import FakeEngine, ManualClock, Medium, Member
 from tests.layers.talkers import Talker, met
+
+ME, OTHER = 1, 2
 
 
 def test_joining_twice_gives_the_same_channel():
@@ -96,3 +101,30 @@ def test_whoever_asks_hears_of_members_that_go():
     medium.deliver()
     assert Gone(b.me, "it left", "b") in told
     assert not any(isinstance(event, Credit) for event in told), "that is the channels' own"
+
+
+def test_a_group_that_is_joined_again_waits_until_its_leaving_was_noticed():
+    told: list[Event] = []
+    dispatch = alone(Dispatch(), told)
+    group = number_of("x")
+    first = dispatch.join("x")
+    dispatch.event_up(Members(group, (ME, OTHER), {}, agreed=True))
+    dispatch.leave(first)
+    second = dispatch.join("x")
+    assert second is not first and dispatch.join("x") is second
+    dispatch.event_up(Members(group, (ME,), {}, agreed=True))  # another member went, and ours is not noticed yet
+    assert second.view.members == () and [type(event) for event in told] == [JoinGroup, LeaveGroup]
+    dispatch.event_up(Members(group, (), {}, agreed=True))
+    assert [type(event) for event in told] == [JoinGroup, LeaveGroup, JoinGroup]
+    dispatch.event_up(Members(group, (OTHER, ME), {}, agreed=True))
+    assert second.view.members == (OTHER, ME)
+
+
+def alone(dispatch: Dispatch, told: list[Event]) -> Dispatch:
+    """With nothing below it but a list."""
+    dispatch.node = Node(ME, "me", "demo")
+    dispatch.ports = Ports(clock=ManualClock(), random=Random(1), engine=FakeEngine(Medium(), ("me", 0)))
+    dispatch.tell_down = told.append
+    dispatch.pass_down = lambda frame: None
+    dispatch.stimulus = lambda work: work()
+    return dispatch

@@ -81,16 +81,17 @@ class Boastful(Confirming):
     __slots__ = ()
 
     def look(self, outgoing, members):
+        confirmed, hasten = super().look(outgoing, members)
         for key in self.wanted:
             out = outgoing.get(key)
             if out is not None and len(out.acked) > 1:
-                out.stable = max(out.stable, sorted(out.acked.values())[-2])
-        return super().look(outgoing, members)
+                confirmed.append((key, sorted(out.acked.values())[-2]))
+        return confirmed, hasten
 
 
 FOUND = {
-    Loyal: (0, "waited in vain"),
-    Welcoming: (2, "waited in vain"),
+    Loyal: (2, "waited in vain"),
+    Welcoming: (7, "waited in vain"),
     Prompt: (2, "who was there"),
     Gullible: (0, "is said to have answered"),
     Populist: (0, "good answers"),

@@ -73,7 +73,7 @@ class Dispatch(Layer):
         """The last two primary views that this member was in."""
         self._leaving: list[Channel] = []
         self._again: dict[int, tuple[Channel, JoinGroup]] = {}
-        """Groups that are joined again before they could be left: that comes first."""
+        """Groups that are joined again before they are left: that comes first."""
         self._paused: dict[int, str] = {}
         self._open: dict[int, Channel] = {}
         self._numbers = Numbers()
@@ -116,11 +116,17 @@ class Dispatch(Layer):
                 channel.state = self._transfer(channel, state, ordered=promises.startswith("total"))
             channel.excludes = stalled == EXCLUDE
             wish = JoinGroup(number, name, own, channel.out.first, promises, stalled == DROP)
-            if any(leaving.number == number for leaving in self._leaving):
+            if any(leaving.number == number for leaving in self._leaving) or self._still_in(number):
                 self._again[number] = (channel, wish)
             else:
                 self._enter(channel, wish)
         return channel
+
+    def _still_in(self, number: int) -> bool:
+        """Whether this member is shown in a group that it has left. Views of that membership may still come, and would
+        be taken for those of the next one."""
+        known = self.members.get(number)
+        return known is not None and known.agreed and self.node.me in known.members
 
     def _transfer(self, channel: Channel, state: State, *, ordered: bool) -> Transfer:
         me, number, engine = self.node.me, channel.number, self.ports.engine
@@ -148,10 +154,8 @@ class Dispatch(Layer):
         except PluribusError:  # one group too many: it was not joined, and the next try must say so again
             del self.channels[number]
             raise
-        known = self.members.get(number)
-        # An agreed view with this member in it is of before it left: a new one comes.
-        if known is not None and not (known.agreed and self.node.me in known.members):
-            self._show(channel, known)
+        if number in self.members and not self._still_in(number):
+            self._show(channel, self.members[number])
 
     def leave(self, channel: Channel) -> None:
         """Send what waits, give up what was not read, and be no member any more."""
@@ -183,9 +187,14 @@ class Dispatch(Layer):
         if channel.state is not None:
             channel.state.close()
         self.tell_down(LeaveGroup(channel.number))
-        again = self._again.pop(channel.number, None)
-        if again is not None:
-            self._enter(*again)
+        self._enter_again(channel.number)
+
+    def _enter_again(self, number: int) -> None:
+        """A group that was left can be joined again once that has been noticed."""
+        leaving = any(channel.number == number for channel in self._leaving)
+        if number in self._again and not leaving and not self._still_in(number):
+            channel, wish = self._again.pop(number)
+            self.stimulus(lambda: self._enter(channel, wish))
 
     def opened(self, channel: Channel) -> None:
         """A channel's batch got its first body: close it when the loop's turn ends, so that more can join it.
@@ -301,6 +310,8 @@ class Dispatch(Layer):
                 self._show(channel, event)
                 for resumed in self._stalled.keep_only(channel):
                     self.on_event(resumed)
+            elif self._again:
+                self._enter_again(event.group)
         elif isinstance(event, Confirmed):
             self.confirmations.confirmed((event.group, event.to), event.upto)
         elif isinstance(event, NoRoom):

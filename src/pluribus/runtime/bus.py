@@ -150,7 +150,7 @@ class Bus:
         promises = f"{order} safe" if safe else order
         group = self._groups.get(name)
         if group is not None:
-            if self._dispatch.channels[group._channel.number].own is not own:
+            if group._channel.own is not own:
                 raise GroupMismatch(f"group {name!r} is open with own={not own}: close it first, or ask for the same")
             return group
         if state is not None and not (own and "views" in self._provided):
