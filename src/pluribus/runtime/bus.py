@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Generator
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Undelivered, Unreachable
 from ..core.ids import MemberId, checked_name, new_member_id
@@ -31,18 +31,20 @@ from ..stack.stack import Stack
 from ..stack.trace import Trace
 from .arrivals import Line
 from .asking import ANSWER_S
-from .cache import Cache, Consumer
 from .clock import LoopClock, real_random
 from .events import Events, Listener, Watchers
 from .group import Group
 from .lateness import watch_loop
-from .notifications import Notifications, cache_of
 from .objects import Objects
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .stability import drain
 from .survey import report
 from .tracing import FORMAT, Beginning, TraceFile
+
+if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
+    from .cache import Cache
+    from .notifications import Notifications
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
@@ -214,6 +216,8 @@ class Bus:
         ``promises`` are those of ``group``; the order is total where the stack has it. A consumer with ``get_cache``
         and ``put_cache`` is given the others' cache when it joins; see ``runtime.notifications`` for every hook.
         """
+        from .notifications import Notifications, cache_of
+
         if "safe" not in promises:
             promises.setdefault("order", "total" if "total" in self.orders else None)
         if name in self._groups:
@@ -224,6 +228,8 @@ class Bus:
     async def cache(self, name: str, *, entries_max: int = CACHE_ENTRIES_MAX) -> Cache:
         """Join a replicated cache; returns when this member has what the others have. The first member's
         ``entries_max`` holds for all."""
+        from .cache import Cache, Consumer
+
         consumer = Consumer(self.me, entries_max)
         return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
 
