@@ -298,7 +298,7 @@ class SafeLog:
         if not change.continues:
             self._uncertain([number for number in self._sent if number < change.sent])
 
-    def _passed_seen(self, seens: Seens) -> None:
+    def _passed_seen(self, point: int, seens: Seens) -> None:
         me = self._channel.me if self._channel is not None else 0
         runs: list[Seen] = [run for run in seens.list() if run[0] == me]
         self._uncertain([n for n in self._sent if any(first <= n < stop for _, first, stop in runs)])

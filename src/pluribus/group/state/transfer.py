@@ -106,8 +106,8 @@ class Transfer:
         self.on_older: Callable[[Change], None] = lambda change: None
         """The reader has come to where an ordered group goes on with the state of an older primary than the last, or of
         another chain: whoever had more is gone, or was left behind by a primary that somebody forced."""
-        self.on_restored: Callable[[Seens], None] = lambda seens: None
-        """The reader has restored a state, which holds these messages of its view."""
+        self.on_restored: Callable[[int, Seens], None] = lambda point, seens: None
+        """The reader has restored a state: everything before a view, and these messages of it."""
         self._lived = False
         self._version: tuple[int, int, int, int] = (0, 0, 0, 0)
         self._version_view = (0, 0)
@@ -138,6 +138,7 @@ class Transfer:
     def changed(self, change: Change) -> None:
         """The group has a new view; what is delivered from now on is of this view."""
         if self._me not in change.members:
+            self._stay_out(change)
             return
         continues = change.continues and not self.away
         if self.ready:
@@ -158,6 +159,18 @@ class Transfer:
         self._answer_early()
         if self.holding:
             self._go_on_asking()
+
+    def _stay_out(self, change: Change) -> None:
+        """This member is not in the group yet, or was until now: a group that is left and joined again at once may
+        still be shown as it was before. What is delivered until it is back is not for us."""
+        self.away = True
+        self._pull = None
+        self._drop_held()
+        self._view = change
+        self._ahead = None
+        if not self._ordered:  # else ranks will tell what its state is worth
+            self.has = self._lived = False
+            self.holding = True
 
     def _suspend(self, change: Change) -> None:
         """Outside a primary nothing is delivered. What was held is of no use: others have gone on, or will."""
@@ -449,7 +462,7 @@ class Transfer:
         self.restored += 1
         for change in passed:
             self.on_mark(change)
-        self.on_restored(seens)
+        self.on_restored(point, seens)
         self.serving.reader_at(point, seens)
 
     def validate(self) -> None:

@@ -1,0 +1,191 @@
+"""States: groups of every order whose members hand their state to those who come, under every fault."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from ...core.errors import PluribusError, Violation
+from ...core.frame import Frame
+from ...core.ids import ALL, MessageId
+from ...group.state.line import Change, Seens
+from ...runtime.bus import VIEWS, Bus
+from ...runtime.group import Group
+from ...stack.events import Event
+from ..chaos import torment
+from ..history import Happening, History
+from ..states import applied_once, heard, nothing_left_out, same_state
+from ..world import World
+from . import Scenario
+
+NAME = "notes"
+TORMENT_S = 20.0
+CALM_S = 30.0
+LAST_ROUNDS = 20
+PROMISES = ("fifo", "causal", "semantic", "total", "total safe")
+"""Each seed has one of them."""
+PADDING_BYTES = (0, 0, 10_000, 1_000_000)
+"""A state that passes at once, or takes its time."""
+
+_encode = msgspec.msgpack.encode
+_decode = msgspec.msgpack.Decoder(tuple[list[tuple[int, int]], bytes]).decode
+
+
+class Notes:
+    """What was applied, in order."""
+
+    def __init__(self, player: Player, padding: bytes) -> None:
+        self.applied: list[MessageId] = []
+        self.padding = padding
+        self.player = player
+
+    def snapshot(self) -> bytes:
+        return _encode((self.applied, self.padding))
+
+    def restore(self, state: bytes) -> None:
+        self.applied, self.padding = _decode(state)
+
+
+class Player:
+    """One member: sends, reads with all its time, and now and then leaves and comes back as a stranger."""
+
+    def __init__(self, world: World, history: History, bus: Bus, promises: str, padding: int) -> None:
+        self.world = world
+        self.history = history
+        self.bus = bus
+        self.promises = promises
+        self.padding = padding
+        self.calm = False
+        self.group: Group | None = None
+        self.notes = Notes(self, b"")
+        self._count = 0
+        bus._dispatch.observe = self._observe
+        self.task = asyncio.create_task(self._live())
+
+    def note(self, what: str, id: MessageId = (0, 0), body: bytes = b"") -> None:
+        promises = self.promises if what == "end" else ""
+        self.history.add(Happening(self.world.now, self.bus.me, what, NAME, id, body, promises=promises))
+        self.world.note(what, self.bus.name, str(id).encode())
+
+    def _observe(self, what: Frame | Event) -> None:
+        if isinstance(what, Frame) and what.count and what.to == ALL:
+            for number in range(what.first, what.first + what.count):
+                self.note("deliver", (what.sender, number))
+
+    async def _live(self) -> None:
+        random = self.world.random
+        try:
+            while not self.bus.closed:
+                await self._open()
+                until = self.world.now + 2 + random.random() * 20
+                while self.world.now < until or self.calm:
+                    await asyncio.sleep(random.random() * 0.2)
+                    if self.calm:
+                        return
+                    for _ in range(random.randrange(1, 6)):
+                        await self.send_one()
+                assert self.group is not None, "opened above"
+                group, self.group = self.group, None
+                await group.close()
+                await asyncio.sleep(random.random())
+        except PluribusError:
+            if not self.bus.closed:
+                raise
+
+    async def _open(self) -> None:
+        self.notes = Notes(self, bytes(self.padding))
+        self.note("open")
+        order, _, safe = self.promises.partition(" ")
+        opening = asyncio.create_task(self.bus.group(NAME, order=order, safe=bool(safe), state=self.notes))
+        await asyncio.sleep(0)  # the channel is there, and has seen no view yet
+        self._watch()
+        self.group = await opening
+        asyncio.create_task(self._read(self.group, self.notes))  # noqa: RUF006 - it ends with the group
+
+    def _watch(self) -> None:
+        """Write down the views that the stack tells of, and the states that the reader restores."""
+        channel = next((found for found in self.bus._dispatch.channels.values() if found.name == NAME), None)
+        channel = channel or next(found for found, _ in self.bus._dispatch._again.values())
+        transfer, notes = channel.state, self.notes
+        assert transfer is not None, "opened with a state"
+        changed = transfer.changed
+
+        def watched(change: Change) -> None:
+            if self.bus.me in change.members:
+                self.note("view", (change.point, 0))
+            changed(change)
+
+        def restored(point: int, seens: Seens) -> None:
+            self.note("restored", (point, 0), _encode(notes.applied))
+
+        transfer.changed = watched  # type: ignore[method-assign]
+        transfer.on_restored = restored
+
+    async def _read(self, group: Group, notes: Notes) -> None:
+        random = self.world.random
+        slow = random.random() < 0.3
+        async for message in group:
+            if notes is self.notes:
+                notes.applied.append((int(message.id[0]), message.id[1]))
+                self.note("apply", notes.applied[-1])
+            if slow and not self.calm and random.random() < 0.1:
+                await asyncio.sleep(random.random() * 0.2)
+
+    async def send_one(self) -> None:
+        if self.group is None:
+            return
+        self._count += 1
+        at = self.world.now
+        sent = await self.group.send(b"%d/" % self._count * self.world.random.randrange(1, 20))
+        self.history.add(Happening(at, self.bus.me, "send", NAME, (int(sent[0]), sent[1])))
+
+
+async def play(world: World, history: History) -> None:
+    players: dict[int, Player] = {}
+    promises, padding = world.random.choice(PROMISES), world.random.choice(PADDING_BYTES)
+
+    async def begin(number: int, bus: Bus) -> None:
+        players[number] = Player(world, history, bus, promises, padding)
+
+    for number, host in enumerate(world.hosts):
+        if host.bus is not None:
+            await begin(number, host.bus)
+    await torment(world, TORMENT_S, begin)
+    for player in players.values():
+        player.calm = True
+    await asyncio.sleep(CALM_S / 2)
+    if not any(bus.primary for bus in world.buses):
+        world.buses[0].force_primary()  # most members of the last primary are gone for good, and somebody knows it
+    await asyncio.sleep(CALM_S / 2)
+    for player in players.values():
+        if not player.task.done() or player.group is None:
+            raise Violation(f"{player.bus.me!r} still waits for its state or to send {CALM_S:g} s after the last fault")
+        player.task.result()
+    history.add(Happening(world.now, 0, "settled"))
+    await asyncio.sleep(0.001)
+    for _ in range(LAST_ROUNDS):
+        for player in players.values():
+            await player.send_one()
+    await asyncio.sleep(2)
+    for player in players.values():
+        player.note("end", body=_encode(player.notes.applied))
+    world.validate()
+
+
+STATES = Scenario(
+    "states",
+    "groups of every order that hand their state to joiners, under every fault",
+    VIEWS,
+    play,
+    {
+        "applied_once": applied_once,
+        "nothing_left_out": nothing_left_out,
+        "same_state": same_state,
+        "heard": heard,
+    },
+    (
+        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
+        *("pause", "drift", "partition", "heal", "cut"),
+    ),
+)
