@@ -64,6 +64,8 @@ def nothing_left_out(history: History) -> int:
             view[place] = h.id[0]
         elif h.what == "deliver" and place in view:
             delivered[place].append((view[place], h.id))
+        elif h.what == "founded":
+            states[place] = Kept([], h.id[0])
         elif h.what == "restored":
             states[place] = Kept(_decode(h.body), h.id[0])
         elif h.what == "apply":

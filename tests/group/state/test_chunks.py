@@ -1,5 +1,6 @@
 """Snapshots in chunks against the bytes that they are of, over a road that loses and swaps."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -14,21 +15,23 @@ from pluribus.group.state.chunks import Pull, Snapshot
 def pulled(snapshot: Snapshot, seed: int, loss: float, chunk_bytes: int) -> bytes:
     """Everything that is asked for arrives, or not, in any order; the clock ticks when nothing is on its way."""
     random = Random(seed)
-    pull = Pull(1, 1, chunk_bytes, 64 * chunk_bytes)
+    pull = Pull(1, 1, chunk_bytes, 64 * chunk_bytes, 0.0)
     road: list[int] = []
+    now = 0.0
     for _ in range(100_000):
         if pull.done:
             return pull.state()
-        wanted = pull.wants()
-        if wanted:
-            road += [index for index in range(*wanted) if random.random() >= loss]
+        wanted = pull.wants(now)
+        road += [index for run in wanted for index in range(*run) if random.random() >= loss]
+        now += random.random() * 0.01
         if not road:
-            road += [i for first, stop in pull.overdue() for i in range(first, stop) if random.random() >= loss]
+            now += 0.05
+            road += [i for first, stop in pull.overdue(now) for i in range(first, stop) if random.random() >= loss]
             continue
         index = road.pop(random.randrange(len(road)))
         found = (b"", False) if index == 0 else snapshot.chunk(index)
         if found is not None:
-            pull.take(index, found[0], last=found[1])
+            pull.take(index, found[0], now, last=found[1])
     raise AssertionError("it never ends")
 
 
@@ -63,19 +66,52 @@ def test_a_state_over_the_limit_is_refused(monkeypatch):
         Snapshot(0, [], bytes(101), 10)
     with pytest.raises(TooLarge, match="exceeds 100"):
         Snapshot(0, [], iter([bytes(60), bytes(60)]), 10).chunk(20)
-    pull = Pull(1, 1, 60, 1_000)
-    pull.take(1, bytes(60), last=False)
+    pull = Pull(1, 1, 60, 1_000, 0.0)
+    pull.take(1, bytes(60), 0.0, last=False)
     with pytest.raises(TooLarge):
-        pull.take(2, bytes(60), last=False)
+        pull.take(2, bytes(60), 0.0, last=False)
 
 
-def test_the_window_shrinks_when_chunks_are_lost_and_grows_when_they_come():
-    pull = Pull(1, 1, 10, 100_000)
-    first, stop = pull.wants()
-    for index in range(first, stop):
-        pull.take(index, b"x", last=False)
-    first, wider = pull.wants()
-    assert first == stop and wider - stop > stop
-    assert pull.overdue() == []
-    gaps = pull.overdue()
-    assert gaps[0][0] == stop and sum(b - a for a, b in gaps) < wider - stop
+CHUNK_BYTES = 10_000
+
+
+def delivered(road_bytes_s: float, seconds: float) -> tuple[Pull, float]:
+    """A pull over a road of so many bytes a second, and the longest that a chunk stood in the queue before it."""
+    pull = Pull(1, 1, CHUNK_BYTES, 8 << 20, 0.0)
+    queue: list[tuple[float, int]] = []
+    now = free_at = longest_s = 0.0
+    while now < seconds:
+        for run in pull.wants(now):
+            for index in range(*run):
+                free_at = max(free_at, now) + CHUNK_BYTES / road_bytes_s
+                queue.append((free_at, index))
+                longest_s = max(longest_s, free_at - now)
+        assert queue, "something is always on its way"
+        now, index = queue.pop(0)
+        pull.take(index, bytes(CHUNK_BYTES), now, last=False)
+        pull.point = 0
+    return pull, longest_s
+
+
+def test_a_slow_road_is_not_flooded_and_a_quick_one_is_used():
+    slow, queued_s = delivered(1e6, 5.0)
+    assert slow.size > 0.9 * 5e6, "it is used all the time"
+    assert queued_s < 0.5, "others wait no longer than that behind it"
+    quick, queued_s = delivered(500e6, 1.0)
+    assert quick.size > 0.8 * 500e6 and queued_s < 0.2
+
+
+def test_what_is_not_answered_is_asked_for_less_and_less_often():
+    pull = Pull(1, 1, CHUNK_BYTES, 8 << 20, 0.0)
+    assert pull.wants(0.0)
+    asked_at = [tick * 0.05 for tick in range(1, 400) if pull.overdue(tick * 0.05)]
+    waits = [later - before for before, later in pairwise(asked_at)]
+    assert waits == sorted(waits) and waits[0] < 0.5 and 2.5 < waits[-1] < 3.5
+
+
+def test_requests_are_not_larger_than_what_is_answered():
+    pull = Pull(1, 1, 10, 64 << 20, 0.0)
+    pull._window = 1_000
+    runs = pull.wants(0.0)
+    assert runs[0][0] == 0 and runs[-1][1] == 1_000
+    assert max(stop - first for first, stop in runs) == chunks.CHUNKS_PER_WANT_MAX

@@ -1,8 +1,10 @@
 """A snapshot on its way: kept in chunks by who took it, pulled chunk by chunk by who needs it.
 
 The puller decides what is under way: it asks for a window of chunks, for more as they come, and again for what did not
-come. The window halves when something was lost and grows when all is well, up to a fraction of what the receiver's
-socket can hold; so a large state passes beside the group's messages and not in front of them.
+come. The window grows while chunks come as quickly as the quickest did, and halves when they are late, because then
+they wait in a queue somewhere, and with them everything else, or when some are lost. So a large state passes beside
+the group's messages and not in front of them, over a slow road too. What is asked for again and again without an answer
+is asked for less and less often.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from ...core.errors import TooLarge
 from .words import Seen
 
 STATE_BYTES_MAX = 1 << 30
-WINDOW_CHUNKS_MIN = 4
+WINDOW_BYTES_MIN = 16 << 10
 WINDOW_BYTES_MAX = 2 << 20
-GROWTH_CHUNKS = 2
-QUIET_TICKS = 2
-"""After so many ticks without a chunk, chunks were lost."""
+CHUNKS_PER_WANT_MAX = 256
+LATE_S = 0.1
+"""A chunk that takes so much longer than the quickest did waits in a queue."""
+AGAIN_S_MIN = 0.1
+AGAIN_S_MAX = 3.0
 
 
 class Snapshot:
@@ -70,21 +74,28 @@ class Snapshot:
 class Pull:
     """The puller's side of one transfer: what came, and what to ask for next."""
 
-    def __init__(self, provider: int, number: int, chunk_bytes: int, buffer_bytes: int) -> None:
+    def __init__(self, provider: int, number: int, chunk_bytes: int, buffer_bytes: int, now: float) -> None:
         self.provider = provider
         self.number = number
         self.point = -1
         """Of the snapshot, once the first chunk is there."""
         self.seen: list[Seen] = []
         self.size = 0
-        self.quiet = 0
-        """Ticks of the clock since the last chunk came."""
+        self.begun_at = now
         self._parts: dict[int, bytes] = {}
         self._last = -1
         self._low = 0
-        self._asked = 0
-        self._window = WINDOW_CHUNKS_MIN
-        self._window_max = max(min(WINDOW_BYTES_MAX, buffer_bytes // 4) // chunk_bytes, WINDOW_CHUNKS_MIN)
+        self._asked: dict[int, float] = {}
+        """What is on its way, and since when."""
+        self._next = 0
+        self._window_min = max(WINDOW_BYTES_MIN // chunk_bytes, 2)
+        self._window_max = max(min(WINDOW_BYTES_MAX, buffer_bytes // 4) // chunk_bytes, self._window_min)
+        self._window = self._window_min
+        self._halved_at = now
+        self._quickest_s = AGAIN_S_MAX
+        self._usual_s = 0.0
+        self._heard_at = now
+        self._again_s = AGAIN_S_MIN
 
     @property
     def done(self) -> bool:
@@ -97,23 +108,25 @@ class Pull:
     def state(self) -> bytes:
         return b"".join(self._parts[index] for index in range(1, self._last + 1))
 
-    def wants(self) -> tuple[int, int] | None:
+    def wants(self, now: float) -> list[tuple[int, int]]:
         """The next chunks to ask for, once half of the window is free; a few large requests, not many small ones."""
         top = self._low + self._window
         if self._last >= 0:
             top = min(top, self._last + 1)
-        if top - self._asked < max(self._window // 2, 1) and not (self._last >= 0 and top > self._asked):
-            return None
-        if top <= self._asked:
-            return None
-        first, self._asked = self._asked, top
-        return first, top
+        if top <= self._next or (top - self._next < self._window // 2 and self._last < 0):
+            return []
+        first, self._next = self._next, top
+        self._asked |= dict.fromkeys(range(first, top), now)
+        return [(at, min(at + CHUNKS_PER_WANT_MAX, top)) for at in range(first, top, CHUNKS_PER_WANT_MAX)]
 
-    def take(self, index: int, data: bytes, *, last: bool) -> bool:
+    def take(self, index: int, data: bytes, now: float, *, last: bool) -> bool:
         """Whether this chunk is news. ``TooLarge`` if it is one too many."""
-        self.quiet = 0
+        asked_at = self._asked.pop(index, None)
+        self._heard_at = now
         if index in self._parts or index < self._low:
             return False
+        if asked_at is not None:
+            self._took(now - asked_at, now)
         self._parts[index] = data
         self.size += len(data)
         if self.size > STATE_BYTES_MAX:
@@ -122,19 +135,34 @@ class Pull:
             self._last = index
         while self._low in self._parts:
             self._low += 1
-            self._window = min(self._window + GROWTH_CHUNKS, self._window_max)
         return True
 
-    def overdue(self) -> list[tuple[int, int]]:
-        """The clock ticked. If nothing came meanwhile, what is missing of what was asked for, to be asked for again."""
-        self.quiet += 1
-        if self.quiet < QUIET_TICKS or self.done:
+    def _took(self, took_s: float, now: float) -> None:
+        if self.point >= 0:  # the first chunk may have waited for a reader, not in a queue
+            self._quickest_s = min(self._quickest_s, took_s)
+            self._usual_s = took_s if not self._usual_s else 0.8 * self._usual_s + 0.2 * took_s
+        self._again_s = min(max(AGAIN_S_MIN, 2 * self._usual_s), AGAIN_S_MAX)
+        if took_s > self._quickest_s + LATE_S:
+            self._halve(now)
+        else:
+            self._window = min(self._window + 1, self._window_max)
+
+    def _halve(self, now: float) -> None:
+        """Once for everything that was asked for before it could show."""
+        if now - self._halved_at >= self._usual_s:
+            self._halved_at = now
+            self._window = max(self._window // 2, self._window_min)
+
+    def overdue(self, now: float) -> list[tuple[int, int]]:
+        """What is missing of what was asked for, to be asked for again, if nothing has come for long enough."""
+        if self.done or now - self._heard_at < self._again_s:
             return []
-        self._window = max(self._window // 2, WINDOW_CHUNKS_MIN)
-        top = max(self._asked, self._low + 1)
-        missing = [index for index in range(self._low, top) if index not in self._parts][: self._window]
+        self._heard_at = now
+        self._again_s = min(2 * self._again_s, AGAIN_S_MAX)
+        self._halve(now)
         gaps: list[tuple[int, int]] = []
-        for index in missing:
+        for index in sorted(self._asked)[: min(self._window, CHUNKS_PER_WANT_MAX)]:
+            self._asked[index] = now
             if gaps and gaps[-1][1] == index:
                 gaps[-1] = (gaps[-1][0], index + 1)
             else:

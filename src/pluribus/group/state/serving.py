@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ...core.frame import Frame, Header
 from ...core.ids import MemberId
-from .chunks import Snapshot
+from .chunks import CHUNKS_PER_WANT_MAX, Snapshot
 from .line import Mark, Seens
 from .words import Chunk, Over, Want
 
@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 SNAPSHOTS_MAX = 2
 SNAPSHOT_S_MAX = 30.0
 """A snapshot that nobody asked for any more is forgotten."""
-CHUNKS_PER_WANT_MAX = 256
 
 Asker = tuple[int, int]
 """A member, and its number for the transfer."""

@@ -95,6 +95,7 @@ class Transfer:
         self._consumed = consumed
         self._say = say
         self._after = after
+        self._now = now
         self.has = False
         """Whether the state will be right when the reader has come to the end of the inbox."""
         self.holding = True
@@ -315,9 +316,9 @@ class Transfer:
             self._ask()
             self._decide()
         else:
-            for first, stop in pull.overdue():
+            for first, stop in pull.overdue(self._now()):
                 self._say(pull.provider, Want(self._view.point, pull.number, first, stop))
-            if not pull.started and pull.quiet * TICK_S > PATIENCE_S:
+            if not pull.started and self._now() - pull.begun_at > PATIENCE_S:
                 self._give_up(pull)
         self._watch()
 
@@ -372,21 +373,21 @@ class Transfer:
 
     def _begin_pull(self, provider: int) -> None:
         self._pulls += 1
-        self._pull = Pull(provider, self._pulls, self._chunk_bytes, self._buffer_bytes)
+        self._pull = Pull(provider, self._pulls, self._chunk_bytes, self._buffer_bytes, self._now())
         self._pull_more()
 
     def _pull_more(self) -> None:
         pull = self._pull
-        wanted = pull.wants() if pull is not None else None
-        if pull is not None and wanted is not None:
-            self._say(pull.provider, Want(self._view.point, pull.number, *wanted))
+        if pull is not None:
+            for first, stop in pull.wants(self._now()):
+                self._say(pull.provider, Want(self._view.point, pull.number, first, stop))
 
     def _took(self, sender: int, chunk: Chunk) -> None:
         pull = self._pull
         if pull is None or (sender, chunk.transfer) != (pull.provider, pull.number):
             return
         try:
-            fresh = pull.take(chunk.index, chunk.data, last=chunk.last)
+            fresh = pull.take(chunk.index, chunk.data, self._now(), last=chunk.last)
         except TooLarge as error:
             log.error("%s cannot take the state of %s: %s", MemberId(self._me), MemberId(sender), error)
             self._give_up(pull)

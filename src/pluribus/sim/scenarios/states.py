@@ -9,7 +9,7 @@ import msgspec
 from ...core.errors import PluribusError, Violation
 from ...core.frame import Frame
 from ...core.ids import ALL, MessageId
-from ...group.state.line import Change, Seens
+from ...group.state.line import Change, Mark, Seens
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ...stack.events import Event
@@ -119,7 +119,16 @@ class Player:
         def restored(point: int, seens: Seens) -> None:
             self.note("restored", (point, 0), _encode(notes.applied))
 
+        resolve = transfer._resolve
+
+        def resolved() -> None:
+            if not transfer.has:  # the first member: its state begins with what it holds
+                first = next(frame.change for frame in transfer._hold if isinstance(frame, Mark))
+                self.note("founded", (first.point, 0))
+            resolve()
+
         transfer.changed = watched  # type: ignore[method-assign]
+        transfer._resolve = resolved  # type: ignore[method-assign]
         transfer.on_restored = restored
 
     async def _read(self, group: Group, notes: Notes) -> None:
