@@ -60,7 +60,7 @@ def nothing_left_out(history: History) -> int:
             states[place] = Kept([], -1)
             delivered[place] = []
             view.pop(place, None)
-        elif h.what == "view":
+        elif h.what == "view" and h.member in h.members:
             view[place] = h.id[0]
         elif h.what == "deliver" and place in view:
             delivered[place].append((view[place], h.id))

@@ -15,6 +15,7 @@ from ..linearizability import linearizable
 from ..replicas import Fold, answered, digest, folded, once, one_sequence, same_in_the_end
 from ..world import World
 from . import Scenario
+from .groups import MEDIA
 
 NAME = "map"
 KEYS = tuple("abcdefghijklmnop")
@@ -236,4 +237,5 @@ REPLICA = Scenario(
     ),
     members_min=3,
     members_max=5,
+    media=MEDIA,
 )

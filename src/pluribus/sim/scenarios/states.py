@@ -7,17 +7,17 @@ import asyncio
 import msgspec
 
 from ...core.errors import PluribusError, Violation
-from ...core.frame import Frame
-from ...core.ids import ALL, MessageId
-from ...group.state.line import Change, Mark, Seens
+from ...core.ids import MessageId
+from ...group.state.line import Mark, Seens
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
-from ...stack.events import Event
 from ..chaos import torment
 from ..history import Happening, History
+from ..observer import Observer
 from ..states import applied_once, heard, nothing_left_out, same_state
 from ..world import World
 from . import Scenario
+from .groups import MEDIA
 
 NAME = "notes"
 TORMENT_S = 20.0
@@ -60,18 +60,13 @@ class Player:
         self.group: Group | None = None
         self.notes = Notes(self, b"")
         self._count = 0
-        bus._dispatch.observe = self._observe
+        Observer(bus, [NAME], lambda: world.now, history.add)
         self.task = asyncio.create_task(self._live())
 
     def note(self, what: str, id: MessageId = (0, 0), body: bytes = b"") -> None:
         promises = self.promises if what == "end" else ""
         self.history.add(Happening(self.world.now, self.bus.me, what, NAME, id, body, promises=promises))
         self.world.note(what, self.bus.name, str(id).encode())
-
-    def _observe(self, what: Frame | Event) -> None:
-        if isinstance(what, Frame) and what.count and what.to == ALL:
-            for number in range(what.first, what.first + what.count):
-                self.note("deliver", (what.sender, number))
 
     async def _live(self) -> None:
         random = self.world.random
@@ -104,30 +99,22 @@ class Player:
         asyncio.create_task(self._read(self.group, self.notes))  # noqa: RUF006 - it ends with the group
 
     def _watch(self) -> None:
-        """Write down the views that the stack tells of, and the states that the reader restores."""
+        """Write down where states begin: with what the first member holds, and with what a reader restores."""
         channel = next((found for found in self.bus._dispatch.channels.values() if found.name == NAME), None)
         channel = channel or next(found for found, _ in self.bus._dispatch._again.values())
         transfer, notes = channel.state, self.notes
         assert transfer is not None, "opened with a state"
-        changed = transfer.changed
-
-        def watched(change: Change) -> None:
-            if self.bus.me in change.members:
-                self.note("view", (change.point, 0))
-            changed(change)
+        resolve = transfer._resolve
 
         def restored(point: int, seens: Seens) -> None:
             self.note("restored", (point, 0), _encode(notes.applied))
 
-        resolve = transfer._resolve
-
         def resolved() -> None:
-            if not transfer.has:  # the first member: its state begins with what it holds
+            if not transfer.has:
                 first = next(frame.change for frame in transfer._hold if isinstance(frame, Mark))
                 self.note("founded", (first.point, 0))
             resolve()
 
-        transfer.changed = watched  # type: ignore[method-assign]
         transfer._resolve = resolved  # type: ignore[method-assign]
         transfer.on_restored = restored
 
@@ -197,4 +184,6 @@ STATES = Scenario(
         *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
         *("pause", "drift", "partition", "heal", "cut"),
     ),
+    media=MEDIA,
+    promises=PROMISES,
 )
