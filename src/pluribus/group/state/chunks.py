@@ -27,7 +27,10 @@ AGAIN_S_MAX = 3.0
 class Snapshot:
     """What ``snapshot()`` gave: bytes, or an iterator of parts that are fetched when somebody asks for them."""
 
-    def __init__(self, point: int, seen: list[Seen], state: bytes | Iterable[bytes], chunk_bytes: int) -> None:
+    def __init__(
+        self, point: int, seen: list[Seen], state: bytes | Iterable[bytes], chunk_bytes: int, number: int = 0
+    ) -> None:
+        self.number = number
         self.point = point
         self.seen = seen
         self.used_at = 0.0
@@ -80,6 +83,7 @@ class Pull:
         self.point = -1
         """Of the snapshot, once the first chunk is there."""
         self.seen: list[Seen] = []
+        self.snapshot = -1
         self.size = 0
         self.begun_at = now
         self._parts: dict[int, bytes] = {}
@@ -104,6 +108,12 @@ class Pull:
     @property
     def started(self) -> bool:
         return self._low > 0 or bool(self._parts)
+
+    def same(self, snapshot: int) -> bool:
+        """Whether a chunk is of the snapshot that this transfer began with."""
+        if self.snapshot < 0:
+            self.snapshot = snapshot
+        return self.snapshot == snapshot
 
     def state(self) -> bytes:
         return b"".join(self._parts[index] for index in range(1, self._last + 1))

@@ -107,7 +107,8 @@ class Serving:
 
     def _taken(self) -> Snapshot | None:
         try:
-            snapshot = Snapshot(self._read_point, self.seens.list(), self._state.snapshot(), self._chunk_bytes)
+            state, seen = self._state.snapshot(), self.seens.list()
+            snapshot = Snapshot(self._read_point, seen, state, self._chunk_bytes, self.taken)
         except Exception:
             log.exception("%s could not take a snapshot for a joiner", MemberId(self._me))
             return None
@@ -130,10 +131,11 @@ class Serving:
 
     def _serve(self, key: Asker, snapshot: Snapshot, want: Want) -> None:
         member, transfer = key
+        number = snapshot.number
         snapshot.used_at = self._now()
         for index in range(want.first, min(want.stop, want.first + CHUNKS_PER_WANT_MAX)):
             if index == 0:
-                self._say(member, Chunk(transfer, 0, point=snapshot.point, seen=snapshot.seen))
+                self._say(member, Chunk(transfer, number, 0, point=snapshot.point, seen=snapshot.seen))
                 continue
             try:
                 found = snapshot.chunk(index)
@@ -144,7 +146,7 @@ class Serving:
             if found is None:
                 return
             data, last = found
-            self._say(member, Chunk(transfer, index, data, last))
+            self._say(member, Chunk(transfer, number, index, data, last))
 
     def over(self, sender: int, transfer: int, members: tuple[int, ...]) -> None:
         self._serving.pop((sender, transfer), None)

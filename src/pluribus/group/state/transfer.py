@@ -23,7 +23,8 @@ what it held is still good, because the next snapshot has a later point.
 - SURE: it came straight from the view before, with the state. Nobody can know more.
 - UNSURE: it has a state, but was cut off (ordered groups), or began by itself and nothing has happened since (others).
   It compares what it has: the same chain of primaries, how long it has waited, how far it came.
-- NONE: it has no state. If nobody has one, the eldest is the first member, whose state is right by definition.
+- NONE: it has no state. If nobody has one, the eldest is the first member, whose state is right by definition, from
+  the present view on.
 
 In *ordered* groups (total, safe) a member that comes back from outside the primary is UNSURE, and a joiner if another
 has more; nothing happens outside a primary. In the others both sides of a partition live on, and a merge changes
@@ -354,9 +355,20 @@ class Transfer:
         view = self._view
         if not self.has:
             self.founded = True
+            self._forget_lives_before()
         elif self._ordered and (self._version[0], self._version_view) != (view.lineage, view.after):
             self._inbox.append(Mark.of(lambda: self.on_older(view)))
         self._have(self._hold)
+
+    def _forget_lives_before(self) -> None:
+        """What was held in earlier views was sent by members that had a state, and are gone with it: whoever begins
+        anew begins with this view."""
+        last = max(at for at, frame in enumerate(self._hold) if type(frame) is Mark)
+        before, after = list(self._hold)[:last], list(self._hold)[last:]
+        for frame in before:
+            if type(frame) is Held:
+                self._drop(frame)
+        self._hold = deque([*(frame for frame in before if type(frame) is Mark), *after])
 
     def _have(self, rest: Iterable[Frame]) -> None:
         view = self._view
@@ -385,6 +397,11 @@ class Transfer:
     def _took(self, sender: int, chunk: Chunk) -> None:
         pull = self._pull
         if pull is None or (sender, chunk.transfer) != (pull.provider, pull.number):
+            return
+        if not pull.same(chunk.snapshot):
+            self._say(sender, Over(pull.number))
+            self._pull = None
+            self._begin_pull(sender)
             return
         try:
             fresh = pull.take(chunk.index, chunk.data, self._now(), last=chunk.last)

@@ -37,7 +37,7 @@ class Want(Header, tag=72):
 
     point: Number
     transfer: Number
-    """The asker's number for this transfer; all its chunks are of one snapshot."""
+    """The asker's number for this transfer."""
     first: Position
     stop: Position
 
@@ -47,6 +47,8 @@ class Chunk(Header, tag=73):
     that view what is listed."""
 
     transfer: Number
+    snapshot: Number
+    """The provider's number. It may have forgotten the one that this transfer began with, and taken another."""
     index: Position
     data: Annotated[bytes, msgspec.Meta(max_length=PATH_BYTES_LOOPBACK)] = b""
     last: bool = False

@@ -99,7 +99,8 @@ class Player:
         asyncio.create_task(self._read(self.group, self.notes))  # noqa: RUF006 - it ends with the group
 
     def _watch(self) -> None:
-        """Write down where states begin: with what the first member holds, and with what a reader restores."""
+        """Write down where states begin: with the view in which the first member finds itself alone with none,
+        and with what a reader restores."""
         channel = next((found for found in self.bus._dispatch.channels.values() if found.name == NAME), None)
         channel = channel or next(found for found, _ in self.bus._dispatch._again.values())
         transfer, notes = channel.state, self.notes
@@ -111,8 +112,8 @@ class Player:
 
         def resolved() -> None:
             if not transfer.has:
-                first = next(frame.change for frame in transfer._hold if isinstance(frame, Mark))
-                self.note("founded", (first.point, 0))
+                last = [frame.change for frame in transfer._hold if isinstance(frame, Mark)][-1]
+                self.note("founded", (last.point, 0))
             resolve()
 
         transfer._resolve = resolved  # type: ignore[method-assign]
