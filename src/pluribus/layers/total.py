@@ -116,6 +116,9 @@ class Total(Layer):
         self._stable: dict[tuple[int, int], int] = {}
         self._paused: set[int] = set()
         self._delivered = 0
+        self._heard = 0
+        """Places of the order that are behind this member, and how many there were with the last that it delivered.
+        What it only passed, because it is in another group, may not be safe yet, and binds nobody."""
         self.ordered = 0
         self.uncertain = 0
 
@@ -239,6 +242,7 @@ class Total(Layer):
             entry.first += frame.count
             entry.count -= frame.count
             self._delivered += frame.count
+            self._heard = self._delivered
             self.pass_up(frame)
         if self._deferred and entry.group in self._deferred:
             self._show_deferred(entry.group)
@@ -296,7 +300,7 @@ class Total(Layer):
                 self._blocked = blocked
                 self._deliver()
             case CollectDelivered(into):
-                into.append(self._delivered)
+                into.append(self._heard)
                 return
             case Members():
                 self._members_told(event)
@@ -324,6 +328,7 @@ class Total(Layer):
         self._noted.clear()
         self._stable.clear()
         self._delivered = 0
+        self._heard = 0
         self._members = view.members
         self._primary = view.primary
         self._view = (view.number, view.leader)
