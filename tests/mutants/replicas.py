@@ -145,16 +145,16 @@ class Everlasting:
 
 FOUND = {
     Late: (0, "another command than others"),
-    Early: (17, "nothing explains"),
+    Early: (1, "another command than others"),
     Twice: (0, "another command than others"),
-    Unaware: (26, "another command than others"),
-    Sure: (1, "nothing explains"),
-    Hasty: (1, "nothing explains"),
+    Unaware: (2, "another command than others"),
+    Sure: (1, "still waits"),
+    Hasty: (13, "began anew"),
     Mistaken: (0, "nothing explains"),
-    Lazy: (0, "nothing explains"),
-    Forgetful: (0, "nothing explains"),
-    Discreet: (3, "and again at"),
-    Confident: (2, "nothing explains"),
-    Everlasting: (17, "nothing explains"),
+    Lazy: (5, "nothing explains"),
+    Forgetful: (0, "and again at"),
+    Discreet: (2, "was next"),
+    Confident: (24, "nothing explains"),
+    Everlasting: (14, "nothing explains"),
 }
 """By mutant: the seed of the scenario ``replica`` in which it is found, and words of the sentence that says so."""
