@@ -76,6 +76,12 @@ class Filter:
             return True
         return False if compile_predicate(Not(self.tree))(event) else None
 
+    def covers(self, other: Filter) -> bool:
+        """Whether every event that matches the other matches this one. A yes is right; a no may be "cannot tell"."""
+        from .covering import covers
+
+        return covers(self.tree, other.tree)
+
     def predicate(self, *, now: Now | None = None, resolve: Resolve | None = None) -> Predicate:
         """``matches`` as a plain function: quicker to call, and the way to hand in a clock or a resolver."""
         return compile_predicate(self.tree, now=now, resolve=resolve)
