@@ -82,6 +82,12 @@ class Filter:
 
         return covers(self.tree, other.tree)
 
+    def partial(self, known: Mapping[str, Any]) -> Filter:
+        """What is left of it for events that have these values; ``None`` is a value that is known to be null."""
+        from .partial import partial
+
+        return Filter(partial(self.tree, known))
+
     def predicate(self, *, now: Now | None = None, resolve: Resolve | None = None) -> Predicate:
         """``matches`` as a plain function: quicker to call, and the way to hand in a clock or a resolver."""
         return compile_predicate(self.tree, now=now, resolve=resolve)

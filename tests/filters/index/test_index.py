@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pluribus.core.errors import BadInput, TooLarge
 from pluribus.filters import Filter, Template, parse
-from pluribus.filters.index import Index
+from pluribus.filters.index import Index, explain
 from pluribus.filters.index import bitmaps as bitmaps_module
 from pluribus.filters.index import coordinates as coordinates_module
 from pluribus.filters.index import index as index_module
@@ -237,6 +237,19 @@ def test_a_filter_with_very_many_ranges_is_exact():
     index.add("long", parse(words))
     event = {f"f{at}": at + 1 for at in range(30)}
     assert index.match([event, {**event, "f29": 29}]) == [["long"], []]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        ("s = 'x' AND p > 1 AND t LIKE '%y'", ["by hash: s = 'x'; by range: p from 1 to inf; one by one: t LIKE '%y'"]),
+        ("a = 1 OR NOT b", ["by hash: a = 1", "by range: b (truth) from 0 to 0"]),
+        ("TRUE", ["always"]),
+        ("a > 2 AND a < 1", ["never"]),
+    ],
+)
+def test_how_a_filter_is_used_can_be_told(words, lines):
+    assert explain(parse(words).tree) == lines
 
 
 def test_no_events_and_no_subscriptions():

@@ -21,6 +21,7 @@ Promise: ``match`` gives exactly the keys whose filters' predicates are true. No
 the same calls give the same answers in the same order.
 """
 
+from .conjunctions import explain
 from .index import Index
 
-__all__ = ["Index"]
+__all__ = ["Index", "explain"]

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ..normal import alternatives
 from ..numbers import EARTH_RADIUS_M
+from ..printing import to_text
 from ..tree import (
     MIRRORED,
     And,
@@ -77,6 +78,21 @@ def conjunctions_of(tree: Node) -> list[Conjunction]:
         return [Conjunction([], {}, [tree])]
     made = (_conjunction(terms) for terms in found)
     return [one for one in made if one is not None]
+
+
+def explain(tree: Node) -> list[str]:
+    """How an index uses a filter, a line for each alternative."""
+    lines = []
+    for equalities, intervals, rest in conjunctions_of(tree):
+        by_hash = " or ".join(to_text(equality.condition) for equality in equalities)
+        ranges = ", ".join(
+            f"{'.'.join(path)}{'' if form is Form.NUMBER else f' ({form.value})'} from {low:g} to {high:g}"
+            for (path, form), (low, high) in intervals.items()
+        )
+        one_by_one = " AND ".join(map(to_text, rest))
+        parts = (("by hash", by_hash), ("by range", ranges), ("one by one", one_by_one))
+        lines.append("; ".join(f"{how}: {what}" for how, what in parts if what) or "always")
+    return lines or ["never"]
 
 
 def _is_simple(term: Node) -> bool:
