@@ -203,8 +203,9 @@ def new_bus() -> str:
 
 @asynccontextmanager
 async def two(url: str | None = None, **options: Any) -> AsyncIterator[tuple[Bus, Bus]]:
-    """Two members of a bus."""
+    """Two members of a bus, best effort unless told otherwise."""
     url = url or new_bus()
+    options.setdefault("stack", "best-effort")
     async with connect(url, name="a", **options) as a, connect(url, name="b", **options) as b:
         yield a, b
 

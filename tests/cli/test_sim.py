@@ -94,7 +94,7 @@ def trace(tmp_path_factory):
     path = tmp_path_factory.mktemp("trace") / "run.trace"
 
     async def record() -> None:
-        async with pluribus.connect("inproc://replayed", trace=path) as bus:
+        async with pluribus.connect("inproc://replayed", trace=path, stack="best-effort") as bus:
             group = await bus.group("alone")
             for number in range(50):
                 await group.send(number)

@@ -129,7 +129,7 @@ async def test_a_stack_that_does_not_fit_is_one_sentence():
 @on_a_loop
 async def test_a_wrong_name_is_one_sentence():
     assert "the member '' is not a name" in await refusal(BadInput, new_bus(), name="")
-    async with pluribus.connect(new_bus()) as bus:
+    async with pluribus.connect(new_bus(), stack="best-effort") as bus:
         with pytest.raises(BadInput, match="the group '' is not a name"):
             await bus.group("")
         with pytest.raises(BadInput, match="order='sideways' is not offered by the stack of this bus: use none"):
@@ -141,7 +141,9 @@ async def test_a_refused_connection_leaves_no_socket_behind():
     port = free_port()
     url = f"udp://127.0.0.1:{port}/x"
     long_name = "\U0001f600" * 128
-    assert "is too long for a path of 576 bytes" in await refusal(TooLarge, f"{url}?path=576", name=long_name)
+    assert "is too long for a path of 576 bytes" in await refusal(
+        TooLarge, f"{url}?path=576", name=long_name, stack="best-effort"
+    )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", port))
 
@@ -207,7 +209,10 @@ async def test_leaving_tells_the_others_at_once():
 async def test_members_with_other_stacks_do_not_count_each_other():
     url = new_bus()
     other = "transport | presence | groups"
-    async with pluribus.connect(url, name="a") as a, pluribus.connect(url, name="b", stack=other) as b:
+    async with (
+        pluribus.connect(url, name="a", stack="best-effort") as a,
+        pluribus.connect(url, name="b", stack=other) as b,
+    ):
         await eventually(lambda: a.stats()["presence"]["refusals"] + b.stats()["presence"]["refusals"])
         assert a.members == {a.me: "a"} and b.members == {b.me: "b"}
 
@@ -226,7 +231,7 @@ async def test_a_peer_that_gives_a_name_for_its_address_makes_nobody_ask_a_name_
     engine: str, monkeypatch: pytest.MonkeyPatch
 ):
     """A name in a send would hold the whole loop up while a name server is asked; a wrong one would raise into it."""
-    async with pluribus.connect(url_of(engine), name="a") as a:
+    async with pluribus.connect(url_of(engine), name="a", stack="best-effort") as a:
         fingerprint, address = a._stack.node.fingerprint, a._stack.ports.engine.address
         codec = a._stack.node.codec
         for number, host in enumerate(("evil.example", "a" * 200, "\x00", "", "256.256.256.256")):

@@ -41,7 +41,7 @@ async def test_views_are_told_while_members_come_and_go():
 @on_a_loop
 async def test_a_listener_is_called_until_it_is_told_to_stop_and_its_failure_is_its_own(caplog):
     url = new_bus()
-    async with pluribus.connect(url, name="ann") as ann:
+    async with pluribus.connect(url, name="ann", stack="best-effort") as ann:
         heard: list[Event] = []
 
         def fail(event: Event) -> None:
@@ -50,12 +50,12 @@ async def test_a_listener_is_called_until_it_is_told_to_stop_and_its_failure_is_
         ann.on_event(fail)
         stop = ann.on_event(heard.append)
         with caplog.at_level(logging.CRITICAL):
-            async with pluribus.connect(url, name="bob") as bob:
+            async with pluribus.connect(url, name="bob", stack="best-effort") as bob:
                 await eventually(lambda: len(ann.members) == 2)
             await eventually(lambda: heard == [Gone(bob.me, "it left", "bob")])
         stop()
         stop()
-        async with pluribus.connect(url, name="cid"):
+        async with pluribus.connect(url, name="cid", stack="best-effort"):
             await eventually(lambda: len(ann.members) == 2)
         await eventually(lambda: len(ann.members) == 1)
         await asyncio.sleep(0)

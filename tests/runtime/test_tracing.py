@@ -32,7 +32,11 @@ class Reading(msgspec.Struct):
 
 async def traced_talk(url: str, path: Path) -> None:
     """A traced member sends every kind of body to another one, which answers."""
-    async with pluribus.connect(url, name="traced", trace=path) as bus, pluribus.connect(url, name="other") as other:
+    options = {"stack": "best-effort"}
+    async with (
+        pluribus.connect(url, name="traced", trace=path, **options) as bus,
+        pluribus.connect(url, name="other", **options) as other,
+    ):
         ours, theirs = await bus.group("readings"), await other.group("readings")
         await ours.wait_for(2)
         await theirs.wait_for(2)

@@ -367,9 +367,9 @@ class connect:
     """Join the bus that a URL names.
 
     The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
-    ``name`` is how others see this member. ``stack`` is ``"best-effort"``, ``"adhoc"`` (answers after what they
-    answer, without agreed views), ``"views"`` (agreed views and every order), ``"crowd"`` (gossip, for very many
-    members), or a specification of your own, bottom first; every member needs the same.
+    ``name`` is how others see this member. ``stack`` is ``"views"`` (agreed views and every order), ``"best-effort"``,
+    ``"adhoc"`` (answers after what they answer, without agreed views), ``"crowd"`` (gossip, for very many members), or
+    a specification of your own, bottom first; every member needs the same.
     ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
     the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
     every frame is sealed, and a member with another one, or without, is refused.
@@ -380,7 +380,7 @@ class connect:
         url: str | None = None,
         *,
         name: str | None = None,
-        stack: str = "best-effort",
+        stack: str = "views",
         trace: str | os.PathLike[str] | None = None,
         secret: Given | None = None,
     ) -> None:
