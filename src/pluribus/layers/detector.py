@@ -31,7 +31,7 @@ from ..core.frame import Frame, Header, Number
 from ..core.ids import ALL, MemberId
 from ..core.limits import HOST_CHARS_MAX, LEFT_MAX, NAME_CHARS_MAX, PEERS_MAX
 from ..core.ports import Address
-from ..stack.events import Addresses, Event, Found, Gone, Introduced, Suspected, Tell, Told, Unsuspected
+from ..stack.events import Addresses, Event, Found, Gone, Introduced, LastWord, Suspected, Tell, Told, Unsuspected
 from ..stack.layer import Layer
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,9 @@ class Beat(Header, tag=30):
 
 class Leaving(Header, tag=31):
     """This member leaves the bus for good; its incarnation never comes back."""
+
+    word: bytes = b""
+    """The last that it wants to be known: it will do nothing more."""
 
 
 class Ping(Header, tag=32):
@@ -122,7 +125,7 @@ class Detector(Layer):
         self._later()
 
     def stop(self) -> None:
-        self.pass_down(Frame(sender=self.node.me, headers=[Leaving()]))
+        self.pass_down(Frame(sender=self.node.me, headers=[Leaving(self._word)]))
 
     def event_up(self, event: Event) -> None:
         if isinstance(event, Introduced):
@@ -155,7 +158,9 @@ class Detector(Layer):
         match header:
             case Beat():
                 self._beat(sender, header)
-            case Leaving():
+            case Leaving(word):
+                if word and sender in self._peers:
+                    self.tell_up(LastWord(sender, word))
                 self._leaves(sender)
             case Ping(asker):
                 self.pass_down(Frame(sender=self.node.me, to=sender, headers=[Pong(self.node.me, asker)]))

@@ -165,6 +165,13 @@ class Told(Event, frozen=True):
     word: bytes
 
 
+class LastWord(Event, frozen=True):
+    """Up: what a member wanted to be known when it left for good."""
+
+    member: int
+    word: bytes
+
+
 # Between the membership and the reliability below it: a view change in four steps
 
 StreamOf = tuple[int, int]

@@ -46,6 +46,7 @@ from ...stack.events import (
     GroupReached,
     Install,
     JoinGroup,
+    LastWord,
     LeaveGroup,
     Reach,
     Reached,
@@ -124,6 +125,9 @@ class Membership(Leading):
                 self._look_soon()
             case Told(member, word):
                 self._hear_word(member, word)
+                return
+            case LastWord(member, word):
+                self._hear_last_word(member, word)
                 return
             case Reached():
                 self._reached()
@@ -253,7 +257,17 @@ class Membership(Leading):
         )
 
     def _past(self) -> Past:
-        return Past(self._last, tuple(self._attempts))
+        return Past(self._last, tuple(self._attempts), tuple(sorted(self._departed)))
+
+    def _hear_last_word(self, member: int, encoded: bytes) -> None:
+        """Who left for good from the primary that this member was last in, and from nothing later, counts no more."""
+        try:
+            word = _decode_word(encoded)
+        except msgspec.MsgspecError:
+            return
+        last = self._last
+        if last is not None and member in last.members and word.view == word.agreed == last.view:
+            self._departed.add(member)
 
     def _be_patient(self) -> None:
         if self._patience is not None:
@@ -325,6 +339,7 @@ class Membership(Leading):
         if proposal.link is not None:
             self._last = proposal.link
             self._attempts = []
+            self._departed.clear()
         self.tell_down(Rekey(proposal.ballot, tuple(proposal.members)))
         self._show_view(proposal, continues=continues, excluded=excluded)
         self._begin_view(proposal)

@@ -11,6 +11,9 @@ disjoint sets cannot both hold a majority of the same link; so there is one chai
 
 Exactly half suffices if it holds the eldest member of the link (dynamic linear voting).
 
+Members that left for good from the last link, and said so with nothing later agreed to, are counted out: they will
+never be in another set, so two disjoint sets would still have to share a member, whichever of them heard of whom.
+
 If all members of an attempt are here and none of them is in it, it was never formed and is forgotten.
 
 Different chains can meet when processes were started apart. The longer chain wins, then the one with more members here,
@@ -19,17 +22,18 @@ then the smaller lineage; members of the others are joiners.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from .words import Ballot, Link, Past
 
 
-def is_quorum(here: Iterable[int], link: Link) -> bool:
-    """A majority of the link's members, or half of them with the eldest."""
-    present = set(here) & set(link.members)
-    if 2 * len(present) == len(link.members):
-        return link.members[0] in present
-    return 2 * len(present) > len(link.members)
+def is_quorum(here: Iterable[int], link: Link, left: Container[int] = ()) -> bool:
+    """A majority of the link's members without those who left for good from it, or half of them with the eldest."""
+    members = [member for member in link.members if member not in left]
+    present = set(here).intersection(members)
+    if 2 * len(present) == len(members):
+        return bool(members) and members[0] in present
+    return 2 * len(present) > len(members)
 
 
 def chain_of(pasts: dict[int, Past]) -> int | None:
@@ -64,7 +68,8 @@ def next_link(
     assert last is not None, "there is a lineage, so somebody was in it"
     later = [a for a in attempts if a.lineage == lineage and (a.epoch, a.view) > (last.epoch, last.view)]
     open_attempts = [attempt for attempt in later if not _refuted(attempt, pasts, views)]
-    if not all(is_quorum(members, link) for link in (last, *open_attempts)):
+    left = {member for past in pasts.values() if past.last == last for member in past.left}
+    if not is_quorum(members, last, left) or not all(is_quorum(members, attempt) for attempt in open_attempts):
         return None
     epoch = max([last.epoch, *(attempt.epoch for attempt in later)]) + 1
     return Link(lineage, epoch, ballot, members, last.view)

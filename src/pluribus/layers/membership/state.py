@@ -72,6 +72,8 @@ class State(Layer):
         self._attempt: Attempt | None = None
         self._last: Link | None = None
         self._attempts: list[Link] = []
+        self._departed: set[int] = set()
+        """Members of the last primary that left the bus for good from it."""
         self._view = Proposal(NO_BALLOT, [], [], None, [], [])
         self._primary = False
         self._look: Timer | None = None
@@ -135,6 +137,8 @@ class State(Layer):
 
     def _own_word(self) -> Word:
         agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot
+        if self._attempts:  # what it once agreed to somebody may have formed
+            agreed = max(agreed, self._attempts[-1].view)
         epoch = self._last.epoch if self._last is not None else 0
         return Word(self._view.ballot, agreed, len(self._members), epoch, self._primary, self._may_found())
 

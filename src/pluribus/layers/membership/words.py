@@ -44,6 +44,8 @@ class Past(msgspec.Struct, array_like=True, frozen=True):
 
     last: Link | None
     attempts: tuple[Link, ...] = ()
+    left: tuple[Number, ...] = ()
+    """Members of ``last`` that left the bus for good from it, and had agreed to nothing later."""
 
 
 class Wish(msgspec.Struct, array_like=True, frozen=True):
