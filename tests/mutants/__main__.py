@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from tests.mutants import asking, orders, regrouping, replicas, spread, views
+from tests.mutants import asking, keepers, orders, regrouping, replicas, spread, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
 logging.disable(logging.CRITICAL)
@@ -12,6 +12,7 @@ SCENARIOS = {
     **dict.fromkeys(asking.FOUND, "asks"),
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),
+    **dict.fromkeys(keepers.FOUND, "keepers"),
     **dict.fromkeys(spread.CROWD_FOUND, "crowd"),
 }
 for mutant, scenario in SCENARIOS.items():

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pluribus.core.errors import BadInput
-from pluribus.core.ports import Append, Bounds, Cut, Delete, Put, Repair, Trim
+from pluribus.core.ports import Append, Bounds, Cut, Delete, Put, Repair, Restart, Trim
 from pluribus.store.backend import POSITIONS_MAX, Backend
 from tests.store.places import OPENERS
 
@@ -144,6 +144,18 @@ def test_the_front_is_trimmed_and_places_stay(opened):
     assert list(backend.read("log", 0, 99)) == [b"10"]
 
 
+def test_a_log_is_begun_again_anywhere(opened):
+    backend = opened()
+    append(backend, "log", [b"0", b"1", b"2"])
+    backend.write([Trim("log", 1)])
+    backend.commit()
+    for at in (7, 0, 2):
+        backend.write([Restart("log", at), Append("log", [b"new"], at=at)])
+        backend.commit()
+        assert backend.bounds("log") == Bounds(at, at + 1)
+        assert list(backend.read("log", 0, 9)) == [b"new"]
+
+
 def test_what_does_not_fit_is_refused_and_nothing_of_it_is_done(opened):
     backend = opened()
     append(backend, "log", [b"0", b"1", b"2"])
@@ -156,6 +168,8 @@ def test_what_does_not_fit_is_refused_and_nothing_of_it_is_done(opened):
         Cut("log", 4),
         Trim("log", 0),
         Trim("log", POSITIONS_MAX),
+        Restart("log", -1),
+        Restart("log", POSITIONS_MAX),
         Repair("log", 0, b"x"),
         Repair("log", 3, b"x"),
     ):
@@ -180,7 +194,7 @@ steps = st.lists(
         st.tuples(st.just("append"), st.sampled_from("ab"), rows_of_a_write),
         st.tuples(st.just("put"), st.sampled_from("kl"), st.none() | st.binary(max_size=3)),
         st.tuples(st.just("cut"), st.sampled_from("ab"), st.integers(0, 5)),
-        st.tuples(st.just("trim"), st.sampled_from("ab"), st.integers(0, 6)),
+        st.tuples(st.sampled_from(["trim", "restart"]), st.sampled_from("ab"), st.integers(0, 6)),
         st.tuples(st.sampled_from(["commit", "rollback", "reopen"])),
     ),
     max_size=25,
@@ -193,7 +207,7 @@ def change_of(step):
         return Append(target, what)
     if name == "put":
         return Delete(target) if what is None else Put(target, what)
-    return {"cut": Cut, "trim": Trim}[name](target, what)
+    return {"cut": Cut, "trim": Trim, "restart": Restart}[name](target, what)
 
 
 class Oracle:
@@ -217,6 +231,8 @@ class Oracle:
             if not start <= what <= start + len(rows):
                 return False
             del rows[what - start :]
+        elif name == "restart":
+            self.logs[target] = (what, [])
         else:
             if what < start:
                 return False

@@ -117,6 +117,13 @@ class Trim(msgspec.Struct, frozen=True):
     start: int
 
 
+class Restart(msgspec.Struct, frozen=True):
+    """Forget every row; the next one will be at ``at``. For a log that is replaced by another copy."""
+
+    log: str
+    at: int
+
+
 class Repair(msgspec.Struct, frozen=True):
     """Put back a row that is damaged or missing between a log's start and end; one that is whole is left alone."""
 
@@ -134,7 +141,7 @@ class Delete(msgspec.Struct, frozen=True):
     key: str
 
 
-Change = Append | Cut | Trim | Repair | Put | Delete
+Change = Append | Cut | Trim | Restart | Repair | Put | Delete
 
 
 class Bounds(msgspec.Struct, frozen=True):

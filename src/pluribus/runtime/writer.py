@@ -18,10 +18,11 @@ from contextlib import contextmanager, suppress
 
 from ..core.errors import Closed, Overflow
 from ..core.limits import STORE_COMMIT_MAX, STORE_SUBMISSIONS_MAX
-from ..core.ports import Append, Bounds, Change, Cut, Put, Repair, Trim
+from ..core.ports import Append, Bounds, Change, Cut, Put, Repair, Restart, Trim
 from ..store.backend import Backend
 
 Done = Callable[[Exception | None], None]
+_REWRITES = (Cut, Trim, Restart, Repair)
 _Work = tuple[Sequence[Change], Done]
 
 
@@ -46,7 +47,7 @@ class StoreWriter:
         if self._closed:
             raise Closed("the store is closed: connect again")
         for change in changes:
-            if isinstance(change, (Cut, Trim, Repair)):
+            if isinstance(change, _REWRITES):
                 self._rewriting[change.log] += 1
         try:
             self._work.put_nowait((changes, done))
@@ -155,5 +156,5 @@ class StoreWriter:
 
     def _rewritten(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if isinstance(change, (Cut, Trim, Repair)):
+            if isinstance(change, _REWRITES):
                 self._rewriting[change.log] -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ..runtime.bus import Bus
 from .network import Link, faulty_link
@@ -12,15 +12,21 @@ from .world import World, split
 CALM = Link()
 
 
+Restarted = Callable[[int, Bus], Awaitable[None]]
+Fault = Callable[[World, Restarted], Awaitable[None]]
+"""What strikes once; it is handed what to call when it restarts a member."""
+
+
 async def torment(
-    world: World, seconds: float, restarted: Callable[[int, Bus], Awaitable[None]], every_s: float = 0.5
+    world: World, seconds: float, restarted: Restarted, every_s: float = 0.5, faults: Sequence[Fault] = ()
 ) -> None:
     """Strike with one fault after another for so many virtual seconds, then heal, restart and calm everything.
 
-    ``restarted`` is told of every member that came back, so that the application can join its groups again.
+    ``restarted`` is told of every member that came back, so that the application can join its groups again. ``faults``
+    are those that strike; without it all of them do.
     """
     random = world.random
-    faults = (_crash, _crash, _restart, _restart, _pause, _drift, _partition, _heal, _bad_links, _good_links, _flip)
+    faults = faults or EVERY_FAULT
     end = world.now + seconds
     world.set_link(faulty_link(random, 0.3))
     while world.now < end:
@@ -31,51 +37,55 @@ async def torment(
     world.set_link(CALM)
     for member, host in enumerate(world.hosts):
         host.drift(1.0)
+        host.disk.full = False
         if not host.up:
             await restarted(member, await world.restart(member))
 
 
-Restarted = Callable[[int, Bus], Awaitable[None]]
-
-
-async def _crash(world: World, restarted: Restarted) -> None:
+async def crash(world: World, restarted: Restarted) -> None:
     up = [number for number, host in enumerate(world.hosts) if host.up]
     if len(up) > 1:
         world.crash(world.random.choice(up))
 
 
-async def _restart(world: World, restarted: Restarted) -> None:
+async def restart(world: World, restarted: Restarted) -> None:
     down = [number for number, host in enumerate(world.hosts) if not host.up]
     if down:
         member = world.random.choice(down)
         await restarted(member, await world.restart(member))
 
 
-async def _pause(world: World, restarted: Restarted) -> None:
+async def pause(world: World, restarted: Restarted) -> None:
     world.pause(world.random.randrange(len(world.hosts)), world.random.random() * 8)
 
 
-async def _drift(world: World, restarted: Restarted) -> None:
+async def drift(world: World, restarted: Restarted) -> None:
     world.drift(world.random.randrange(len(world.hosts)), 0.9 + 0.2 * world.random.random())
 
 
-async def _partition(world: World, restarted: Restarted) -> None:
+async def partition(world: World, restarted: Restarted) -> None:
     if len(world.hosts) > 1:
         world.partition(*split(range(len(world.hosts)), world.random))
 
 
-async def _heal(world: World, restarted: Restarted) -> None:
+async def heal(world: World, restarted: Restarted) -> None:
     world.heal()
 
 
-async def _bad_links(world: World, restarted: Restarted) -> None:
+async def bad_links(world: World, restarted: Restarted) -> None:
     source, target = (world.random.randrange(len(world.hosts)) for _ in range(2))
     world.set_link(faulty_link(world.random), source, target)
 
 
-async def _good_links(world: World, restarted: Restarted) -> None:
+async def good_links(world: World, restarted: Restarted) -> None:
     world.network.clear_links()
 
 
-async def _flip(world: World, restarted: Restarted) -> None:
+async def flip(world: World, restarted: Restarted) -> None:
     world.flip_bit(world.random.randrange(len(world.hosts)))
+
+
+EVERY_FAULT: tuple[Fault, ...] = (
+    *(crash, crash, restart, restart, pause, drift),
+    *(partition, heal, bad_links, good_links, flip),
+)

@@ -15,6 +15,7 @@ from random import Random
 
 from ..core.errors import PluribusError, Unavailable
 from ..core.ports import Append, Bounds, Change, Put
+from ..store.backend import value_sum
 from ..store.memory import MemoryBackend, Undo
 from .kernel import Kernel
 
@@ -37,7 +38,7 @@ class SimStore:
         self._kernel = kernel
         self._random = random
         self._faults = faults
-        self._latency_s = latency_s
+        self.latency_s = latency_s
         self._gate = gate
         self._platter = MemoryBackend()
         self._cached: deque[list[Undo]] = deque()
@@ -122,6 +123,12 @@ class SimStore:
         self._faults["lost_tail"] += 1
         return True
 
+    def damage(self) -> int:
+        """How many records are not what was written; for tests that must not damage too much."""
+        platter = self._platter
+        rows = sum(platter.read(log, kept.start, 1 << 60).count(None) for log, kept in platter.logs.items())
+        return rows + sum(value_sum(key, value) != checksum for key, (checksum, value) in platter.keys.items())
+
     def _flipped(self, sealed: tuple[int, bytes]) -> tuple[int, bytes]:
         checksum, row = sealed
         bit = self._random.randrange(32 + 8 * len(row))
@@ -145,6 +152,6 @@ class SimStore:
             if incarnation == self._incarnation:
                 done(error)
 
-        ready_at = self._kernel.now + self._latency_s * (0.5 + self._random.random())
+        ready_at = self._kernel.now + self.latency_s * (0.5 + self._random.random())
         self._idle_at = max(self._idle_at, ready_at)
         self._kernel.at(self._idle_at, complete)

@@ -36,7 +36,12 @@ class Host:
         self._paused_until = 0.0
         self._held: deque[Callable[[], None]] = deque()
         self._engine: SimEngine | None = None
+        self._ports: dict[int, SimEngine] = {}
         self.disk = SimStore(kernel, Random(f"{seed}/{name}/disk"), network.faults, gate=self.gate)
+
+    def random(self, use: str = "") -> Random:
+        """A source of chance of the present incarnation."""
+        return Random(f"{self._seed}/{self.name}/{self.incarnations}{use}")
 
     @property
     def up(self) -> bool:
@@ -46,11 +51,18 @@ class Host:
         """A new incarnation: a new member on the same machine."""
         self.incarnations += 1
         self._engine = self._network.engine(self.address, self.gate)
-        clock = HostClock(self, self._kernel, self.incarnations)
-        random = Random(f"{self._seed}/{self.name}/{self.incarnations}")
-        ports = Ports(clock=clock, random=random, engine=self._engine, store=self.disk)
+        ports = Ports(clock=self.clock(), random=self.random(), engine=self._engine, store=self.disk)
         self.bus = await opened(url, self.name, ports, stack, secret=SECRET)
         return self.bus
+
+    def port(self, number: int) -> SimEngine:
+        """One more engine on this machine, beside the bus's, for protocols that are tested without a bus."""
+        self._ports[number] = self._network.engine((self.name, number), self.gate)
+        return self._ports[number]
+
+    def clock(self) -> HostClock:
+        """The time of the present incarnation, whose timers end with it."""
+        return HostClock(self, self._kernel, self.incarnations)
 
     @property
     def rate(self) -> float:
@@ -67,6 +79,9 @@ class Host:
         if self.bus is not None and self._engine is not None:
             self._network.faults["crash"] += 1
             self._engine.cut()
+            for engine in self._ports.values():
+                engine.cut()
+            self._ports.clear()
             self.bus.abandon()
             self.bus = None
             self.disk.crash()

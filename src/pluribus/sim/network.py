@@ -70,10 +70,10 @@ class Network:
         self._random = random
         self._note = note
         self._engines: dict[Address, SimEngine] = {}
-        self._links: dict[tuple[Address, Address], Link] = {}
-        self._sides: dict[Address, int] = {}
+        self._links: dict[tuple[str, str], Link] = {}
+        self._sides: dict[str, int] = {}
         self._last_arrival: dict[tuple[Address, Address], float] = {}
-        self._uplink_free_at: dict[Address, float] = {}
+        self._uplink_free_at: dict[str, float] = {}
         self.link = Link()
         self.faults: Counter[str] = Counter()
 
@@ -82,14 +82,14 @@ class Network:
         return SimEngine(self, address, gate)
 
     def set_link(self, source: Address, target: Address, link: Link) -> None:
-        self._links[(source, target)] = link
+        self._links[(source[0], target[0])] = link
 
     def clear_links(self) -> None:
         self._links.clear()
 
     def partition(self, sides: Sequence[Iterable[Address]]) -> None:
         """Only hosts of the same side reach each other; hosts on no side are a side of their own together."""
-        self._sides = {address: number for number, side in enumerate(sides, 1) for address in side}
+        self._sides = {address[0]: number for number, side in enumerate(sides, 1) for address in side}
         self.faults["partition"] += 1
 
     def heal(self) -> None:
@@ -109,14 +109,15 @@ class Network:
             del self._engines[engine.address]
 
     def others(self, address: Address) -> list[Address]:
-        return [other for other in sorted(self._engines) if other != address]
+        """At the same port of other hosts."""
+        return [other for other in sorted(self._engines) if other != address and other[1] == address[1]]
 
     def carry(self, source: Address, target: Address, data: bytes) -> None:
         """One datagram sets out; what becomes of it is decided now and happens later."""
-        if self._sides and self._sides.get(source, 0) != self._sides.get(target, 0):
+        if self._sides and self._sides.get(source[0], 0) != self._sides.get(target[0], 0):
             self.faults["cut"] += 1
             return
-        link = self._links.get((source, target), self.link)
+        link = self._links.get((source[0], target[0]), self.link)
         random = self._random
         if link.loss and random.random() < link.loss:
             self.faults["loss"] += 1
@@ -137,8 +138,8 @@ class Network:
         kernel, random, pair = self._kernel, self._random, (source, target)
         leaves_at = kernel.now
         if link.bandwidth_bytes_s:
-            leaves_at = max(leaves_at, self._uplink_free_at.get(source, 0.0)) + len(data) / link.bandwidth_bytes_s
-            self._uplink_free_at[source] = leaves_at
+            leaves_at = max(leaves_at, self._uplink_free_at.get(source[0], 0.0)) + len(data) / link.bandwidth_bytes_s
+            self._uplink_free_at[source[0]] = leaves_at
         arrives_at = leaves_at + link.latency_s + link.jitter_s * random.random()
         if link.reorder and random.random() < link.reorder:
             self.faults["reorder"] += 1

@@ -12,7 +12,7 @@ from typing import Protocol
 from zlib import crc32
 
 from ..core.errors import BadInput
-from ..core.ports import Append, Bounds, Change, Cut, Repair, Trim
+from ..core.ports import Append, Bounds, Change, Cut, Repair, Restart, Trim
 
 POSITIONS_MAX = 1 << 40
 """Rows that a log may ever have had."""
@@ -62,7 +62,7 @@ def bounds_sum(log: str, start: int, end: int) -> int:
     return crc32(f"{log} {start} {end}".encode())
 
 
-def bounds_after(change: Append | Cut | Trim | Repair, now: Bounds) -> Bounds:
+def bounds_after(change: Append | Cut | Trim | Restart | Repair, now: Bounds) -> Bounds:
     """The bounds of a log when this is done, or ``BadInput`` if it cannot be done."""
     start, end, log = now.start, now.end, change.log
     if isinstance(change, Append):
@@ -79,6 +79,10 @@ def bounds_after(change: Append | Cut | Trim | Repair, now: Bounds) -> Bounds:
         if not start <= change.start < POSITIONS_MAX:
             raise BadInput(f"log {log!r} cannot be trimmed to {change.start}: it starts at {start} already")
         start, end = change.start, max(end, change.start)
+    elif isinstance(change, Restart):
+        if not 0 <= change.at < POSITIONS_MAX:
+            raise BadInput(f"log {log!r} cannot start at {change.at}: use 0 to {POSITIONS_MAX - 1:,}")
+        start = end = change.at
     elif not start <= change.at < end:
         raise BadInput(f"log {log!r} has no row {change.at} to repair: it has rows from {start} up to {end}")
     return Bounds(start, end, now.sure)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..core.errors import Damaged
-from ..core.ports import Append, Bounds, Change, Cut, Delete, Put, Repair, Trim
+from ..core.ports import Append, Bounds, Change, Cut, Delete, Put, Repair, Restart, Trim
 from .backend import Reader, bounds_after, row_sum, value_sum
 
 Undo = Callable[[], None]
@@ -53,7 +53,9 @@ class MemoryBackend:
             del log.rows[end:]
             return lambda: log.rows.extend(gone)
         if isinstance(change, Trim):
-            return self._trim(log, change.start)
+            return self._replace(log, change.start, log.rows[max(change.start - log.start, 0) :])
+        if isinstance(change, Restart):
+            return self._replace(log, change.at, [])
         return self._repair(log, change)
 
     def commit(self) -> None:
@@ -102,15 +104,12 @@ class MemoryBackend:
             self.keys[key] = (value_sum(key, value), value)
         return undo
 
-    def _trim(self, log: _Log, start: int) -> Undo:
-        old = log.start
-        gone = log.rows[: start - old]
-        del log.rows[: start - old]
-        log.start = start
+    def _replace(self, log: _Log, start: int, rows: list[Sealed | None]) -> Undo:
+        before = (log.start, log.rows)
+        log.start, log.rows = start, rows
 
         def undo() -> None:
-            log.rows[:0] = gone
-            log.start = old
+            log.start, log.rows = before
 
         return undo
 

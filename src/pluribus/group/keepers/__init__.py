@@ -1,0 +1,7 @@
+"""The keepers' log: a durable ``LogPort``. Read ``keeper`` first, then ``follower``, ``candidate``, ``leader``."""
+
+from .keeper import Keeper
+from .seat import Settings
+from .words import Carrier
+
+__all__ = ["Carrier", "Keeper", "Settings"]

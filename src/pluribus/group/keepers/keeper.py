@@ -1,0 +1,398 @@
+"""One keeper: a member with a disk. Together they keep one log of commands that survives them all.
+
+It is a replicated log in the way of Raft (Ongaro and Ousterhout, 2014) and viewstamped replication (Liskov and Cowling,
+2012), with batches for entries, and with keepers that know when their disk went bad.
+
+**Promises.** What was reported as committed is on the disks of most voters, survives any crashes of any keepers, and
+is handed to every keeper, in one order, once a life. After all were stopped, any majority goes on. At most one keeper
+leads in an epoch. A keeper whose log is damaged, shortened or gone neither votes nor counts until a leader has put it
+back.
+
+**Assumptions.** Words may be lost, doubled, late and out of order, but are not invented. A disk that said it wrote
+something wrote it; it may damage it later, noticed by the store's checksums, on fewer than half of the voters at a
+time. For progress: most voters are up, whole, and hear each other within the time of an election.
+
+**States.** Follower (voters and learners), candidate, leader: a file each. A *fresh* keeper belongs to no log yet; the
+first one that speaks to it, or ``found``, gives it one. ``Ledger`` is what is on disk, ``Seat`` what is applied.
+
+**Why it is safe.** A vote and the epoch it is for are on disk before they are told; each voter gives one an epoch; it
+gives none to a log that ends before its own. So a leader has every row that most voters had on disk, and only rows of
+its own epoch are committed by counting. Voters change one at a time, so any two majorities share a voter.
+
+**Why it is live.** Elections are tried first, so that nobody is deposed in vain; their times differ by chance; every
+word that matters is repeated, and every answer says what its sender has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.errors import BadInput, Closed, Damaged, MalformedFrame, Refused, Uncertain
+from ...core.ports import Clock, Random, Store
+from ..log import Done
+from . import words
+from .candidate import Candidate
+from .follower import Follower
+from .leader import Leader
+from .ledger import Ledger
+from .requests import Requests
+from .rows import COMMANDS, Voters, commands_of, head_of
+from .seat import Seat, Settings
+from .words import Answer, Ask, Carrier, Failed, Got, Held, Hello, Piece, Rows, Word
+
+log_ = logging.getLogger("pluribus")
+READ_BYTES = 256 << 10
+
+
+class Keeper:
+    """A ``LogPort`` over a store and a carrier of words. Set the call-backs, then ``start``; hand ``receive`` what the
+    carrier brings."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        carrier: Carrier,
+        clock: Clock,
+        random: Random,
+        settings: Settings | None = None,
+        report: Callable[[str], None] = log_.warning,
+    ) -> None:
+        self.name = name
+        self._tell = report
+        self.ledger = Ledger(store, name, random, self._report)
+        self.seat = Seat(self.ledger, carrier, clock, random, settings or Settings())
+        self.id = self.ledger.meta.keeper
+        self.requests = Requests(self.seat, self._leading)
+        self.role: Follower | Candidate | Leader | None = None
+        self.malformed = 0
+        self.strangers = 0
+        """Words of keepers of another log that bears this name."""
+        self.elections = 0
+        self.on_role: Callable[[str, int], None] = lambda role, epoch: None
+        """Told the name of each new role, and its epoch."""
+        self.ledger.on_durable = self._durable
+        self.ledger.on_trouble = self._trouble
+        self.seat.on_applied = self._applied
+
+    # The log port.
+
+    @property
+    def on_commit(self) -> Callable[[int, Sequence[bytes]], None]:
+        return self.seat.on_commit
+
+    @on_commit.setter
+    def on_commit(self, callback: Callable[[int, Sequence[bytes]], None]) -> None:
+        self.seat.on_commit = callback
+
+    @property
+    def on_snapshot(self) -> Callable[[], bytes]:
+        return self.seat.on_snapshot
+
+    @on_snapshot.setter
+    def on_snapshot(self, callback: Callable[[], bytes]) -> None:
+        self.seat.on_snapshot = callback
+
+    @property
+    def on_restore(self) -> Callable[[int, bytes], None]:
+        return self.seat.on_restore
+
+    @on_restore.setter
+    def on_restore(self, callback: Callable[[int, bytes], None]) -> None:
+        self.seat.on_restore = callback
+
+    @property
+    def applied(self) -> int:
+        return self.seat.applied
+
+    def submit(self, command: bytes, done: Done) -> None:
+        self.submit_many([command], done)
+
+    def submit_many(self, commands: Sequence[bytes], done: Done) -> None:
+        self._check_open()
+        self.requests.submit(commands, done)
+
+    def barrier(self, done: Done) -> None:
+        self._check_open()
+        self.requests.barrier(done)
+
+    # Reading again what was committed.
+
+    def keep_from(self, index: int | None) -> None:
+        """Do not forget commands from this index on, even though a snapshot holds what they did; None: forget all.
+        It is not written down: say it before ``start``, and again as time goes by; what is before it is forgotten
+        soon."""
+        self.seat.keep_from = index
+        if self.role is not None:
+            self.seat.trim()
+
+    @property
+    def first(self) -> int:
+        """The first command that can still be read."""
+        return self.ledger.base.index
+
+    def read(self, index: int) -> tuple[int, list[bytes]]:
+        """The commands of the batch that holds this one, and the index of the first; none at the end of what is applied
+        here. ``BadInput`` if they were forgotten, ``Damaged`` if they cannot be read until they are put back."""
+        if index < self.first:
+            raise BadInput(f"command {index} is not kept any more: the first that is, is {self.first}")
+        row = self.seat.row_of(index)
+        while row < self.seat.applied_row:
+            rows = self.ledger.read(row, row + 1, READ_BYTES)
+            if not rows:
+                raise Damaged(f"command {index} of {self.name!r} is damaged here: ask another keeper")
+            head = head_of(rows[0])
+            if head.kind == COMMANDS and head.next > index:
+                return head.first, commands_of(rows[0])
+            row += 1
+        return self.seat.applied, []
+
+    # Life.
+
+    def start(self) -> None:
+        """Restore the snapshot, and look for the others."""
+        self.seat.begin()
+        self._follow(0)
+
+    def stop(self) -> None:
+        """As a crash would, but those who wait hear of it."""
+        if not self.seat.stopped:
+            self.seat.stopped = True
+            if self.role is not None:
+                self.role.stop()
+            self.requests.stop(Closed(f"the keeper of {self.name!r} was stopped"))
+
+    def found(self, keepers: Sequence[int]) -> None:
+        """Begin a new log, with these as its first voters. Once, by one of them, when none of them has a log yet."""
+        if not self.ledger.fresh:
+            raise BadInput(f"keeper {self.id:x} has a log already: its voters are in its voters list")
+        if self.id not in keepers or len(set(keepers)) != len(keepers):
+            raise BadInput(f"founders {[f'{one:x}' for one in keepers]} must hold {self.id:x}, and each of them once")
+        self.ledger.found(self.seat.random.getrandbits(63) or 1, Voters(1, tuple(keepers)))
+        self._follow(0)
+
+    def set_voter(self, keeper: int, votes: bool, done: Done) -> None:
+        """Have one keeper vote, or not any more; a new voter must be following already."""
+        self._check_open()
+        self.requests.change(keeper, votes, done)
+
+    @property
+    def voters(self) -> tuple[int, ...]:
+        return self.ledger.voters.keepers
+
+    @property
+    def leads(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
+    def whole(self) -> bool:
+        return self.ledger.meta.health == words.WHOLE
+
+    def stats(self) -> dict[str, Any]:
+        ledger, seat = self.ledger, self.seat
+        return {
+            "keeper": f"{self.id:x}",
+            "role": self.role.name if self.role is not None else "",
+            "votes": self.id in ledger.voters,
+            "whole": self.whole,
+            "epoch": ledger.epoch,
+            "leader": f"{seat.leader:x}" if seat.leader else "",
+            "voters": [f"{one:x}" for one in ledger.voters.keepers],
+            "rows": ledger.end - ledger.start,
+            "committed": seat.commit,
+            "applied": seat.applied,
+            "elections": self.elections,
+            "damaged": len(ledger.damaged) + len(ledger.scars),
+            "malformed": self.malformed,
+            "strangers": self.strangers,
+        }
+
+    def validate(self) -> None:
+        """For tests."""
+        self.ledger.validate()
+        assert self.seat.applied_row <= self.seat.commit
+        assert not self.leads or self.seat.leader == self.id
+
+    # Words.
+
+    def receive(self, data: bytes) -> None:
+        """What the carrier brought from another keeper."""
+        if self.seat.stopped:
+            return
+        try:
+            envelope = words.decode(data)
+        except MalformedFrame as error:
+            self.malformed += 1
+            if self.malformed == 1:
+                self._report(f"heard {error}")
+            return
+        cluster, mine = envelope.cluster, self.ledger.meta.cluster
+        word, sender = envelope.word, envelope.keeper
+        if cluster != mine and not (cluster == 0 and isinstance(word, Hello)):
+            if mine != 0:
+                self._stranger(sender)
+                return
+            if isinstance(word, (Rows, Piece, Ask)):
+                self.ledger.belong(cluster)
+        self._heard(sender, word)
+
+    def _heard(self, sender: int, word: Word) -> None:
+        if isinstance(word, (Rows, Piece)):
+            self._from_leader(sender, word)
+        elif isinstance(word, (Held, Got)):
+            if word.epoch > self.ledger.epoch:
+                self._new_epoch(word.epoch)
+            elif isinstance(self.role, Leader) and word.epoch == self.ledger.epoch:
+                if isinstance(word, Held):
+                    self.role.held(sender, word)
+                else:
+                    self.role.got(sender, word)
+        elif isinstance(word, Ask):
+            self._asked(sender, word)
+        elif isinstance(word, Answer):
+            if word.epoch > self.ledger.epoch and not word.granted:
+                self._new_epoch(word.epoch)
+            elif isinstance(self.role, Candidate):
+                self.role.answer(sender, word)
+        elif isinstance(word, Hello):
+            if isinstance(self.role, Leader):
+                self.role.hello(sender)
+        elif isinstance(word, words.Placed):
+            self.requests.placed(sender, word)
+        elif isinstance(word, Failed):
+            self.requests.failed(sender, word)
+        elif isinstance(word, words.ReadAt):
+            self.requests.read_at(sender, word)
+        else:
+            self._requested(sender, word)
+
+    def _from_leader(self, sender: int, word: Rows | Piece) -> None:
+        if word.epoch < self.ledger.epoch:
+            self.seat.send(sender, Held(self.ledger.epoch, 0, None, 0, 0, words.WHOLE))
+            return
+        if word.epoch > self.ledger.epoch:
+            self.ledger.promise(word.epoch, 0)
+            self._follow(sender)
+        elif not isinstance(self.role, Follower) or self.seat.leader != sender:
+            assert not isinstance(self.role, Leader), f"two leaders in epoch {word.epoch}: {self.id:x} and {sender:x}"
+            self._follow(sender)
+        assert isinstance(self.role, Follower)
+        if isinstance(word, Rows):
+            self.role.rows(sender, word)
+        else:
+            self.role.piece(sender, word)
+
+    def _asked(self, sender: int, ask: Ask) -> None:
+        """For a vote: given to a log that does not end before ours, by a keeper that is whole, once an epoch."""
+        ledger, seat = self.ledger, self.seat
+        recent = (ask.last_epoch, ask.end) >= (ledger.last_epoch, ledger.end)
+        if ask.trial:
+            hears = self.role is not None and self.role.hears_leader
+            granted = ledger.may_vote and recent and ask.epoch > ledger.epoch and not hears
+            seat.send(sender, Answer(ask.epoch if granted else ledger.epoch, granted, True))
+            return
+        if ask.epoch < ledger.epoch:
+            seat.send(sender, Answer(ledger.epoch, False, False))
+            return
+        free = ask.epoch > ledger.epoch or ledger.meta.voted in (0, sender)
+        granted = ledger.may_vote and recent and free and not ledger.failing
+        answer = Answer(ask.epoch, granted, False)
+        if granted:
+            ledger.promise(ask.epoch, sender, lambda: self._tell_vote(sender, answer))
+            self._follow(0)
+        elif ask.epoch > ledger.epoch:
+            self._new_epoch(ask.epoch)
+
+    def _tell_vote(self, sender: int, answer: Answer) -> None:
+        """It is on disk; but is it still the last word?"""
+        if answer.epoch == self.ledger.epoch:
+            self.seat.send(sender, answer)
+
+    def _requested(self, sender: int, word: words.Submit | words.Read | words.Vote) -> None:
+        """By a keeper that believes that this one leads."""
+        ticket, seat = word.ticket, self.seat
+
+        def placed(index: int, row: int, error: Exception | None) -> None:
+            if error is None:
+                read = isinstance(word, words.Read)
+                seat.send(sender, words.ReadAt(ticket, row) if read else words.Placed(ticket, index, row))
+            else:
+                seat.send(sender, Failed(ticket, not isinstance(error, Uncertain), str(error)))
+
+        if not isinstance(self.role, Leader):
+            placed(-1, 0, Refused("this keeper does not lead"))
+        elif isinstance(word, words.Submit):
+            self.role.submit(word.commands, sum(map(len, word.commands)), placed)
+        elif isinstance(word, words.Read):
+            self.role.read(placed)
+        else:
+            self.role.change(word.keeper, word.votes, placed)
+
+    def _stranger(self, sender: int) -> None:
+        self.strangers += 1
+        if self.strangers == 1:
+            self._report(f"hears {sender:x}, a keeper of another log of this name: give one of them another name")
+
+    def _report(self, what: str) -> None:
+        """Something that a person should know."""
+        self._tell(f"the keeper of {self.name!r} {what}")
+
+    # Roles.
+
+    def _new_epoch(self, epoch: int) -> None:
+        self.ledger.promise(epoch, 0)
+        self._follow(0)
+
+    def _follow(self, leader: int) -> None:
+        self._become(Follower(self.seat, self._stand), leader)
+        if leader:
+            self.requests.leads()
+
+    def _stand(self) -> None:
+        candidate = Candidate(self.seat, self._lead, lambda: self._follow(0))
+        self._become(candidate, 0)
+        self.elections += 1
+        candidate.start()
+
+    def _lead(self) -> None:
+        leader = Leader(self.seat, self._step_down)
+        self._become(leader, self.id)
+        leader.start()
+        self.requests.leads()
+
+    def _step_down(self, why: str) -> None:
+        self._report(f"leads no more: {why}")
+        self._follow(0)
+
+    def _become(self, role: Follower | Candidate | Leader, leader: int) -> None:
+        old, self.role = self.role, role
+        self.seat.leader = leader
+        self.on_role(role.name, self.ledger.epoch)
+        if old is not None:
+            old.stop()
+
+    def _leading(self) -> Leader | None:
+        return self.role if isinstance(self.role, Leader) else None
+
+    # Stimuli of the ledger and the state machine.
+
+    def _durable(self) -> None:
+        if self.role is not None:
+            self.role.durable()
+        self.requests.ask()
+
+    def _trouble(self) -> None:
+        self.seat.doubt()
+        if self.role is not None:
+            self.role.trouble()
+
+    def _applied(self) -> None:
+        if isinstance(self.role, Leader):
+            self.role.applied()
+        self.requests.applied()
+
+    def _check_open(self) -> None:
+        if self.seat.stopped:
+            raise Closed(f"the keeper of {self.name!r} was stopped: start another")

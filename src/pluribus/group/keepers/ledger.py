@@ -1,0 +1,467 @@
+"""What one keeper has written down: who it is, what it promised, its log, its snapshot; and how sure it is of them.
+
+Everything goes through the store port: it is submitted now and counts when the completion comes. ``end`` is where the
+log ends in memory, ``durable`` how much of it is on disk. Completions come in order, so what was submitted behind a
+promise is durable only when the promise is.
+
+A log goes bad in three ways, and each is noticed and remembered on disk before anything else is done:
+
+- rows between start and end are damaged or missing: ``damaged`` lists them, and a leader's rows put them back;
+- the store is not sure where the log ended: rows may be missing that nobody can name;
+- the snapshot is gone, or the rows that should follow it: only a leader's snapshot helps (``LOST``).
+
+A disk that refuses a write (it is full) leaves rows in memory that are not in the store. Then the ledger is ``failing``
+until everything that is under way has ended, and goes on from what the store has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ...core.errors import Damaged, MalformedFrame, PluribusError
+from ...core.ports import Append, Bounds, Change, Cut, Put, Random, Repair, Restart, Store, Trim
+from .rows import VOTERS, Head, Voters, encode_voters, head_of, voters_of
+from .words import DAMAGED, LOST, WHOLE, Base, Meta, Snapshot, base_of, meta_of, snapshot_of, stored
+
+CACHE_BYTES_MAX = 8 << 20
+"""Rows in memory, so that followers that keep up and the state machine need no disk."""
+SCAN_ROWS = 256
+TRIM_ROWS_MAX = 1_024
+"""Rows that one write forgets: retention must not hold up appends."""
+
+
+class _Writing:
+    """A write that is under way: what is durable, and promised, when it is done."""
+
+    __slots__ = ("end", "epoch", "then")
+
+    def __init__(self, end: int | None, epoch: int, then: Callable[[], None] | None) -> None:
+        self.end = end
+        self.epoch = epoch
+        self.then = then
+
+
+class Ledger:
+    """``on_durable`` is told when more is on disk, ``on_trouble`` when the log failed or went bad under way."""
+
+    def __init__(self, store: Store, name: str, random: Random, report: Callable[[str], None]) -> None:
+        self._store = store
+        self._report = report
+        self.name = name
+        self._log = f"{name}/log"
+        self._cache: dict[int, bytes] = {}
+        self._cache_bytes = 0
+        self._writing: deque[_Writing] = deque()
+        self._runs: list[tuple[int, int]] = []
+        self._voters: list[tuple[int, Voters]] = []
+        self.start = self.end = self.durable = 0
+        self.snapshot, self.base = Snapshot(), Base()
+        self.damaged: set[int] = set()
+        self.failing = False
+        self.failures = 0
+        self.needed = 0
+        """Rows from here on are not applied yet and stay in memory."""
+        self.scars: set[int] = set()
+        """Damaged rows that a keeper without others has to live with; all of them are older than its snapshot."""
+        self.on_durable: Callable[[], None] = lambda: None
+        self.on_trouble: Callable[[], None] = lambda: None
+        self.promised = -1
+        """The epoch that is promised on disk."""
+        self.meta = self._load_meta(random)
+        self._load_log()
+        self._write_meta(run=self.meta.run + 1)
+
+    # Who and what.
+
+    @property
+    def epoch(self) -> int:
+        return self.meta.epoch
+
+    @property
+    def fresh(self) -> bool:
+        """It belongs to nobody yet."""
+        return self.meta.cluster == 0
+
+    @property
+    def voters(self) -> Voters:
+        """As of the last row that changed them, committed or not."""
+        return self._voters[-1][1]
+
+    @property
+    def voters_row(self) -> int:
+        """The row behind the one that changed them."""
+        return self._voters[-1][0]
+
+    def voters_at(self, row: int) -> Voters:
+        """As of the rows below this one."""
+        return next(voters for since, voters in reversed(self._voters) if since <= row)
+
+    @property
+    def alone(self) -> bool:
+        return self.voters.keepers == (self.meta.keeper,)
+
+    @property
+    def may_vote(self) -> bool:
+        """A log that is not whole says nothing about what was committed. A keeper that is the only voter, and misses
+        nothing that it could name, has nobody to ask and is believed."""
+        if self.meta.health == WHOLE:
+            return True
+        return self.alone and self.meta.health == DAMAGED and not self.damaged
+
+    @property
+    def may_stand(self) -> bool:
+        """A voter, or one until lately: who was removed by a row that is not committed may be the only one that has
+        that row, and then nobody else can be elected."""
+        return self.may_vote and not self.failing and any(self.meta.keeper in voters for _, voters in self._voters)
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epoch_at(self.end - 1)
+
+    # Promises.
+
+    def promise(self, epoch: int, voted: int, then: Callable[[], None] | None = None) -> None:
+        """Never act in an older epoch again, and vote for nobody else in this one; ``then`` when that is on disk."""
+        assert epoch > self.epoch or (epoch == self.epoch and self.meta.voted in (0, voted))
+        self._write_meta(then, epoch=epoch, voted=voted)
+
+    def repromise(self) -> None:
+        """Try again to write a promise that the disk refused."""
+        if self.promised < self.epoch and not self._writing:
+            self._write_meta()
+
+    def belong(self, cluster: int) -> None:
+        assert self.fresh
+        self._write_meta(cluster=cluster)
+
+    def found(self, cluster: int, voters: Voters) -> None:
+        """The first row of a new log; what its voters agree on from then on is the truth."""
+        assert self.fresh and not self.end
+        self._write_meta(None, self._added([encode_voters(0, 0, voters)]), cluster=cluster, logged=True)
+
+    # Rows.
+
+    def append(self, rows: Sequence[bytes]) -> None:
+        """At the end, in memory now and on disk when ``durable`` says so."""
+        assert not self.failing
+        change = self._added(rows)
+        if self.meta.logged:
+            self._write([change])
+        else:
+            self._write_meta(None, change, logged=True)
+
+    def cut(self, end: int) -> None:
+        """The rows from here on never happened."""
+        assert self.start <= end <= self.end and not self.failing
+        for row in range(end, self.end):
+            self._drop(row)
+        self._end_at(end)
+        while self._runs and self._runs[-1][0] >= end:
+            self._runs.pop()
+        while self._voters[-1][0] > end and len(self._voters) > 1:
+            self._voters.pop()
+        self.damaged = {row for row in self.damaged if row < end}
+        self._write([Cut(self._log, end)])
+
+    def repair(self, at: int, row: bytes) -> None:
+        """Put back what a leader has at the place of a damaged row. If that is not what was there, the rows behind it
+        never happened either; one that does not follow tells."""
+        self.damaged.discard(at)
+        self._write([Repair(self._log, at, row)])
+        head = head_of(row)
+        behind = self.head_at(at + 1)
+        if behind is not None and (behind.first != head.next or behind.epoch < head.epoch):
+            self.cut(at + 1)
+
+    def heal(self) -> None:
+        """A leader vouched for everything: look at it again, and vote."""
+        durable, cache = self.durable, self._cache
+        self._load_log()
+        self.durable = min(durable, self.end)
+        self._cache = {at: row for at, row in cache.items() if at < self.end}
+        self._cache_bytes = sum(map(len, self._cache.values()))
+        if not self.damaged and self.meta.health == DAMAGED:
+            self._report("is whole again")
+            self._write_meta(health=WHOLE)
+
+    def head_at(self, at: int) -> Head | None:
+        """None if there is no whole row."""
+        row = self._cache.get(at)
+        if row is None:
+            found = self._store.read(self._log, at, at + 1) if self.start <= at < self.end else []
+            row = found[0] if found else None
+        try:
+            return None if row is None else head_of(row)
+        except MalformedFrame:
+            return None
+
+    def epoch_at(self, at: int) -> int:
+        """The epoch of a row, or of what stands before the log; -1 if it is not known."""
+        if at < self.start:
+            return self.base.epoch if at == self.start - 1 else -1
+        runs = self._runs
+        if runs and runs[0][0] <= at < self.end and self.meta.health == WHOLE:
+            return runs[bisect_right(runs, at, key=lambda run: run[0]) - 1][1]
+        head = self.head_at(at)
+        return -1 if head is None else head.epoch
+
+    def next_index(self) -> int | None:
+        """The index of the first command of the next row; None if the last row is damaged, which is reported."""
+        if self.end == self.start:
+            return self.base.index
+        head = self.head_at(self.end - 1)
+        if head is None:
+            self.damage_found(self.end - 1)
+            return None
+        return head.next
+
+    def read(self, start: int, stop: int, bytes_max: int) -> list[bytes]:
+        """Whole rows from ``start``, at least one if it is there; it ends before a damaged one, which is reported."""
+        rows: list[bytes] = []
+        size = 0
+        at, stop = max(start, self.start), min(stop, self.end)
+        while at < stop and size < bytes_max:
+            row = self._cache.get(at)
+            found: Sequence[bytes | None] = [row]
+            if row is None:  # what is not durable is in memory; in the store there may be something older
+                found = self._store.read(self._log, at, min(stop, at + 16, max(self.durable, at + 1)))
+            for one in found:
+                if one is None:
+                    self.damage_found(at)
+                    return rows
+                rows.append(one)
+                size += len(one)
+                at += 1
+                if size >= bytes_max:
+                    break
+        return rows
+
+    def damage_found(self, at: int) -> None:
+        self._report(f"has a row {at} that is damaged or missing")
+        if self.alone and at < self.snapshot.row:
+            self.scars.add(at)
+            return
+        self.damaged.add(at)
+        if self.meta.health == WHOLE:
+            self._write_meta(health=DAMAGED)
+        self.on_trouble()
+
+    # Snapshots.
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Keep a state in place of the one before; rows are forgotten by ``trim``."""
+        assert self.snapshot.row <= snapshot.row <= self.end and not self.failing
+        self._write([Put(f"{self.name}/snapshot", stored(snapshot))])
+        self.snapshot = msgspec.structs.replace(snapshot, state=b"")
+        while len(self._voters) > 1 and self._voters[1][0] <= snapshot.row:
+            del self._voters[0]
+
+    def trim(self, start: int) -> bool:
+        """Forget some rows before ``start``, which the snapshot holds; whether there are more."""
+        start, wanted = min(start, self.start + TRIM_ROWS_MAX, self.snapshot.row, self.durable), start
+        if start <= self.start or self.failing:
+            return False
+        head = self.head_at(start - 1)
+        if head is None:
+            self.damage_found(start - 1)
+            return False
+        self._start_at(Base(start, head.epoch, head.next))
+        self._write([Trim(self._log, start), Put(f"{self.name}/base", stored(self.base))])
+        return start < wanted
+
+    def saved(self) -> bytes | None:
+        """The snapshot as it is stored, to be sent; None if there is none or it is damaged, which is reported."""
+        try:
+            return self._store.get(f"{self.name}/snapshot")
+        except Damaged:
+            self.lost("its snapshot is damaged")
+            return None
+
+    def lost(self, why: str) -> None:
+        self._report(f"lost its state: {why}")
+        if self.meta.health != LOST:
+            self._write_meta(health=LOST)
+        self.on_trouble()
+
+    def install(self, base: Base, whole: bytes) -> Snapshot:
+        """Take over a leader's snapshot. Rows that agree with it stay, from the leader's base on; else the log starts
+        anew at that base."""
+        assert not self.failing
+        snapshot = snapshot_of(whole)
+        changes: list[Change] = [Put(f"{self.name}/snapshot", whole)]
+        fits = self.start <= snapshot.row <= self.end and self.epoch_at(snapshot.row - 1) == snapshot.epoch
+        if not fits:
+            changes += [Restart(self._log, base.row), Put(f"{self.name}/base", stored(base))]
+            self._cache.clear()
+            self._cache_bytes = 0
+            self._end_at(base.row)
+            self.start, self.durable = base.row, 0  # until all this is on disk, nothing is
+            self.base = base
+            self.damaged.clear()
+            self._runs.clear()
+        elif self.start < base.row:
+            changes += [Trim(self._log, base.row), Put(f"{self.name}/base", stored(base))]
+            self._start_at(base)
+        self.snapshot = msgspec.structs.replace(snapshot, state=b"")
+        later = [one for one in self._voters if one[0] > snapshot.row] if fits else []
+        self._voters = [(snapshot.row, snapshot.voters), *later]
+        health = DAMAGED if self.meta.health == LOST else self.meta.health
+        self._write_meta(None, *changes, health=health, logged=True)
+        return snapshot
+
+    def validate(self) -> None:
+        """For tests: what must hold between any two calls."""
+        assert 0 <= self.start <= self.end and self.durable <= self.end
+        assert self.base.row == self.start or self.meta.health != WHOLE
+        assert self.promised <= self.epoch
+        assert all(self.start <= row < self.end for row in self.damaged)
+        assert self._runs == sorted(self._runs) and (not self._runs or self._runs[-1][0] < self.end)
+        epochs = [epoch for _, epoch in self._runs]
+        assert epochs == sorted(epochs) or self.meta.health != WHOLE
+
+    # Inside.
+
+    def _added(self, rows: Sequence[bytes]) -> Append:
+        at = self.end
+        for row in rows:
+            head = head_of(row)
+            if not self._runs or self._runs[-1][1] != head.epoch:
+                self._runs.append((self.end, head.epoch))
+            if head.kind == VOTERS:
+                self._voters.append((self.end + 1, voters_of(row)))
+            self._cache[self.end] = row
+            self._cache_bytes += len(row)
+            self.end += 1
+        self._forget()
+        return Append(self._log, rows, at)
+
+    def _start_at(self, base: Base) -> None:
+        for row in range(self.start, base.row):
+            self._drop(row)
+        self.start, self.base = base.row, base
+        self.damaged = {row for row in self.damaged if row >= base.row}
+        while len(self._runs) > 1 and self._runs[1][0] <= base.row:
+            del self._runs[0]
+
+    def _end_at(self, end: int) -> None:
+        self.end, self.durable = end, min(self.durable, end)
+        for writing in self._writing:
+            if writing.end is not None:
+                writing.end = min(writing.end, end)
+
+    def _write_meta(self, then: Callable[[], None] | None = None, *also: Change, **changed: int) -> None:
+        self.meta = msgspec.structs.replace(self.meta, **changed)
+        record = stored(self.meta)
+        copies = (Put(f"{self.name}/meta/a", record), Put(f"{self.name}/meta/b", record))
+        self._writing.append(_Writing(self.end if also else None, self.epoch, then))
+        self._store.write([*copies, *also], self._written)
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        self._writing.append(_Writing(self.end, -1, None))
+        self._store.write(changes, self._written)
+
+    def _written(self, error: Exception | None) -> None:
+        writing = self._writing.popleft()
+        if error is not None:
+            self._report(f"cannot write: {error}")
+            if writing.end is not None and not self.failing:
+                self.failing = True
+                self.failures += 1
+                self.on_trouble()
+        else:
+            self.promised = max(self.promised, writing.epoch)
+            if writing.end is not None and not self.failing and writing.end > self.durable:
+                self.durable = writing.end
+                self._forget()
+            if writing.then is not None:
+                writing.then()
+            self.on_durable()
+        if self.failing and not self._writing:
+            self.failing = False
+            self._load_log()
+            self.on_trouble()
+
+    def _load_meta(self, random: Random) -> Meta:
+        found: list[Meta] = []
+        damaged: PluribusError | None = None
+        for copy in "ab":
+            try:
+                value = self._store.get(f"{self.name}/meta/{copy}")
+                if value is not None:
+                    found.append(meta_of(value))
+            except Damaged as error:
+                damaged = error
+        if found:
+            self.promised = found[0].epoch
+            return found[0]
+        if damaged is not None:
+            raise Damaged(f"who the keeper of {self.name!r} is cannot be read ({damaged}): give it a new store")
+        return Meta(random.getrandbits(63) or 1)
+
+    def _load_log(self) -> None:
+        """What the store has, checked from the snapshot on; older rows are checked when they are read."""
+        bounds: Bounds = self._store.bounds(self._log)
+        self.start, self.end, self.durable = bounds.start, bounds.end, bounds.end
+        self._cache, self._cache_bytes = {}, 0
+        self._runs = []
+        self.damaged = set()
+        health = WHOLE if bounds.sure else DAMAGED
+        self.snapshot = Snapshot()
+        try:
+            value = self._store.get(f"{self.name}/snapshot")
+            if value is not None:
+                self.snapshot = msgspec.structs.replace(snapshot_of(value), state=b"")
+        except Damaged as error:  # a log that was never trimmed needs none
+            self._report(f"has no snapshot: {error}")
+        self.base = self._load_base()
+        if self.start > self.snapshot.row or (self.meta.logged and not self.end and not self.snapshot.row):
+            health = LOST
+        self._voters = [(self.snapshot.row, self.snapshot.voters)]
+        self._scan()
+        health = max(health, DAMAGED if self.damaged else WHOLE)
+        if health > self.meta.health:
+            words = {DAMAGED: f"rows {sorted(self.damaged)[:5]}", LOST: "its state"}[health]
+            self._report(f"is damaged: {words}")
+            self._write_meta(health=health)
+
+    def _load_base(self) -> Base:
+        try:
+            value = self._store.get(f"{self.name}/base")
+        except Damaged:  # too high an epoch refuses votes, too low a one would give wrong ones
+            return Base(self.start, self.snapshot.epoch, self.snapshot.index)
+        return Base() if value is None else base_of(value)
+
+    def _scan(self) -> None:
+        at = min(max(self.start, self.snapshot.row), max(self.end - 1, self.start))
+        while at < self.end:
+            for row in self._store.read(self._log, at, min(at + SCAN_ROWS, self.end)):
+                try:
+                    head = None if row is None else head_of(row)
+                except MalformedFrame:
+                    head = None
+                if head is None or row is None:
+                    self.damaged.add(at)
+                else:
+                    if not self._runs or self._runs[-1][1] != head.epoch:
+                        self._runs.append((at, head.epoch))
+                    if head.kind == VOTERS and at >= self.snapshot.row:
+                        self._voters.append((at + 1, voters_of(row)))
+                at += 1
+
+    def _drop(self, at: int) -> None:
+        row = self._cache.pop(at, None)
+        if row is not None:
+            self._cache_bytes -= len(row)
+
+    def _forget(self) -> None:
+        """Old rows leave memory when there are too many and nobody needs them."""
+        keep = min(self.durable, self.needed)
+        while self._cache_bytes > CACHE_BYTES_MAX and self._cache:
+            oldest = next(iter(self._cache))
+            if oldest >= keep:
+                return
+            self._drop(oldest)

@@ -1,0 +1,144 @@
+"""Ordered sessions: a command that is asked for twice is done once, and in its publisher's order.
+
+The sessions of ``group.sessions`` let calls overtake each other; a publisher's must not. Here a session is a stream.
+
+A publisher names its session, a random number, and counts its commands from 1. The table of sessions is part of the
+replicated state, so every replica decides alike, and after any change of leaders:
+
+- the next number is done, and its result is kept for a while;
+- a number that was done is not done again, and gets the result of the first time;
+- a number beyond the next one is refused: something before it got lost on the way, and doing it first would change the
+  order. The answer says which number is the next.
+
+A publisher with several commands under way that loses an answer asks again for everything that is not answered, in
+order, with the same numbers. A session that was forgotten, because too many others came after it, is refused as well:
+its publisher does not know what became of its last commands, and must be told so (``Uncertain``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.errors import MalformedFrame
+from .log import StateMachine
+
+SESSIONS_MAX = 10_000
+"""Sessions that are remembered; the one that was used longest ago is forgotten first."""
+RESULTS_MAX = 128
+"""Results that are kept for a session: as many commands may be under way."""
+
+DONE, REFUSED = 0, 1
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """Of a command with an identity: ``DONE`` with the result, now or earlier; or ``REFUSED``, and what comes next."""
+
+    status: int
+    next: int
+    """The number that the session's next command must have; 1 for a session that is not known."""
+    result: bytes = b""
+    again: bool = False
+    """It had been done before."""
+
+
+class Identified(msgspec.Struct, frozen=True, array_like=True):
+    """A command with its identity, as it travels."""
+
+    session: int
+    sequence: int
+    command: bytes
+
+
+_encode = msgspec.msgpack.encode
+_identified = msgspec.msgpack.Decoder(Identified)
+_outcome = msgspec.msgpack.Decoder(Outcome)
+
+
+def identified(session: int, sequence: int, command: bytes) -> bytes:
+    return _encode(Identified(session, sequence, command))
+
+
+def outcome_of(answer: bytes) -> Outcome:
+    try:
+        return _outcome.decode(answer)
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(f"an answer that is no outcome of a session: {error}") from None
+
+
+class _Session(msgspec.Struct, array_like=True):
+    last: int = 0
+    results: dict[int, bytes] = {}
+
+
+class OrderedSessions:
+    """The table. Deterministic: what it forgets depends on nothing but the commands that it saw."""
+
+    def __init__(self, sessions_max: int = SESSIONS_MAX, results_max: int = RESULTS_MAX) -> None:
+        self._sessions_max = sessions_max
+        self._results_max = results_max
+        self._table: dict[int, _Session] = {}
+
+    def next(self, session: int) -> int:
+        """The number of the command that may be done now."""
+        found = self._table.get(session)
+        return 1 if found is None else found.last + 1
+
+    def earlier(self, session: int, sequence: int) -> Outcome | None:
+        """What became of a command before; None if it is to be done now."""
+        found = self._table.get(session)
+        last = 0 if found is None else found.last
+        if sequence == last + 1:
+            return None
+        if found is None or sequence > last or sequence < 1:
+            return Outcome(REFUSED, last + 1)
+        return Outcome(DONE, last + 1, found.results.get(sequence, b""), True)
+
+    def record(self, session: int, sequence: int, result: bytes = b"") -> None:
+        """A command was done; of several at once the last is enough, if nobody asks for results."""
+        found = self._table.pop(session, None) or _Session(0, {})
+        self._table[session] = found
+        found.last = sequence
+        if result:
+            found.results[sequence] = result
+            while len(found.results) > self._results_max:
+                del found.results[next(iter(found.results))]
+        if len(self._table) > self._sessions_max:
+            del self._table[next(iter(self._table))]
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def snapshot(self) -> bytes:
+        return _encode(list(self._table.items()))
+
+    def restore(self, state: bytes) -> None:
+        pairs = msgspec.msgpack.decode(state, type=list[tuple[int, _Session]]) if state else []
+        self._table = dict(pairs)
+
+
+class OnceMachine:
+    """A state machine whose commands carry identities: each is done once. What it answers is an ``Outcome``."""
+
+    def __init__(self, machine: StateMachine, sessions: OrderedSessions | None = None) -> None:
+        self.machine = machine
+        self.sessions = sessions if sessions is not None else OrderedSessions()
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        try:
+            asked = _identified.decode(command)
+        except msgspec.MsgspecError:
+            return _encode(Outcome(REFUSED, 0))
+        outcome = self.sessions.earlier(asked.session, asked.sequence)
+        if outcome is None:
+            result = self.machine.apply(index, asked.command)
+            self.sessions.record(asked.session, asked.sequence, result)
+            outcome = Outcome(DONE, asked.sequence + 1, result)
+        return _encode(outcome)
+
+    def snapshot(self) -> bytes:
+        return _encode((self.sessions.snapshot(), self.machine.snapshot()))
+
+    def restore(self, state: bytes) -> None:
+        sessions, machine = msgspec.msgpack.decode(state, type=tuple[bytes, bytes]) if state else (b"", b"")
+        self.sessions.restore(sessions)
+        self.machine.restore(machine)

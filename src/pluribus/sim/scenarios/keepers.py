@@ -1,0 +1,402 @@
+"""Keepers: clients write and read registers on a durable log, while machines crash, disks go bad and the network parts.
+
+Each host runs a keeper on its disk, without a bus: words travel as datagrams, so every fault of the network strikes
+them. The first hosts are voters, the others learners; now and then an operator makes a voter of one, or the reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+
+from ...core.errors import PluribusError, Uncertain, Violation
+from ...core.ports import Datagram
+from ...group.keepers import Keeper, Settings
+from ...group.keepers.words import WHOLE, meta_of
+from ...group.once import DONE, OnceMachine, identified, outcome_of
+from ...runtime.bus import BEST_EFFORT, Bus
+from ..chaos import Fault, Restarted, bad_links, crash, drift, good_links, heal, partition, pause, restart, torment
+from ..disk import SimStore
+from ..history import Happening, History
+from ..logs import Final, Ok, agreement, finished, kept, linearizable, once, one_leader
+from ..network import Link
+from ..world import World
+from . import Scenario
+
+NAME = "kept"
+PORT = 7
+KEYS = ("x", "y", "z")
+CLIENTS = 4
+TORMENT_S = 20.0
+CALM_S = 30.0
+"""Within it every operation must be answered."""
+ANSWER_S = 3.0
+RESULTS_MAX = 512
+SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=3_000, words_bytes=200, slack_rows=6)
+"""Short times and small messages, so that much happens in twenty seconds."""
+
+_encode = msgspec.msgpack.encode
+_write_of = msgspec.msgpack.Decoder(tuple[int, int, str, bytes]).decode
+
+
+class Registers:
+    """The state machine: values by key, and every effect that ever was."""
+
+    def __init__(self) -> None:
+        self.effects: list[tuple[int, int, int, str, bytes]] = []
+        self.values: dict[str, bytes] = {}
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        session, sequence, key, value = _write_of(command)
+        self.effects.append((session, sequence, index, key, value))
+        self.values[key] = value
+        return index.to_bytes(8, "big")
+
+    def snapshot(self) -> bytes:
+        return _encode(Final(self.effects))
+
+    def restore(self, state: bytes) -> None:
+        self.effects = msgspec.msgpack.decode(state, type=Final).effects if state else []
+        self.values = {key: value for _, _, _, key, value in self.effects}
+
+
+class Life:
+    """One keeper from its start to its crash."""
+
+    def __init__(self, play: Play, number: int) -> None:
+        self.play = play
+        self.number = number
+        self.host = play.world.hosts[number]
+        self.life = self.host.incarnations
+        self.engine = self.host.port(PORT)
+        self.machine = OnceMachine(Registers())
+        self.results: dict[int, bytes] = {}
+        self.keeper = Keeper(
+            NAME, self.host.disk, self, self.host.clock(), self.host.random("/keeper"), SETTINGS, self._report
+        )
+        self.keeper.on_commit = self._commit
+        self.keeper.on_snapshot = self.machine.snapshot
+        self.keeper.on_restore = self._restore
+        self.keeper.on_role = self._role
+        if play.keeps_all:
+            self.keeper.keep_from(0)
+
+    @property
+    def up(self) -> bool:
+        return self.host.up and self.host.incarnations == self.life
+
+    async def start(self) -> None:
+        await self.engine.open(self._receive, lambda: None)
+        self.play.addresses[self.keeper.id] = (self.host.name, PORT)
+        self.keeper.start()
+
+    def send(self, to: int, words: bytes) -> None:
+        self.engine.send([words], self.play.addresses[to])
+
+    def others(self) -> Sequence[int]:
+        return [keeper for keeper in self.play.addresses if keeper != self.keeper.id]
+
+    def _receive(self, datagrams: list[Datagram]) -> None:
+        for datagram, _ in datagrams:
+            self.keeper.receive(datagram)
+
+    def _commit(self, first: int, commands: Sequence[bytes]) -> None:
+        for index, command in enumerate(commands, first):
+            self.play.add(self.number, "apply", (index, self.life), command)
+            self.results[index] = self.machine.apply(index, command)
+        if self.keeper.leads:
+            self.play.add(self.number, "led", (self.keeper.ledger.epoch, self.keeper.id), b"")
+        while len(self.results) > RESULTS_MAX:
+            del self.results[next(iter(self.results))]
+
+    def _restore(self, index: int, state: bytes) -> None:
+        self.play.add(self.number, "restore", (index, self.life), b"")
+        self.machine.restore(state)
+
+    def _report(self, what: str) -> None:
+        self.play.world.note("report", self.host.name, what.encode())
+
+    def _role(self, role: str, epoch: int) -> None:
+        self.play.world.note(role, self.host.name, str(epoch).encode())
+        if role == "leader":
+            self.play.add(self.number, "led", (epoch, self.keeper.id), b"")
+
+
+class Play:
+    """One seed."""
+
+    def __init__(self, world: World, history: History) -> None:
+        self.world = world
+        self.history = history
+        self.lives: dict[int, Life] = {}
+        self.addresses: dict[int, tuple[str, int]] = {}
+        self.keeps_all = world.random.random() < 0.3
+        members = len(world.hosts)
+        self.voters = 5 if members >= 6 and world.random.random() < 0.5 else 3
+        for host in world.hosts:
+            host.disk.latency_s = world.random.choice((0.005, 0.02, 0.05))
+        self.calm = False
+        self.churns = world.random.random() < 0.4
+        self._reads = 0
+
+    def add(self, member: int, what: str, number: tuple[int, int], body: bytes) -> None:
+        self.history.add(Happening(self.world.now, member, what, NAME, number, body))
+
+    async def begin(self, number: int, bus: Bus | None = None) -> None:
+        life = self.lives[number] = Life(self, number)
+        await life.start()
+
+    async def ask(self, call: Callable[[Life, Callable[[int, PluribusError | None], None]], None]) -> tuple[Life, int]:
+        """Ask any keeper that is up; ``Uncertain`` if it does not answer."""
+        up = [life for life in self.lives.values() if life.up]
+        if not up:
+            raise Uncertain("nobody is up")
+        life = self.world.random.choice(up)
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(index: int, error: PluribusError | None) -> None:
+            if not answer.done():
+                if error is None:
+                    answer.set_result(index)
+                else:
+                    answer.set_exception(error)
+
+        def ask() -> None:
+            try:
+                call(life, done)
+            except PluribusError as error:
+                done(-1, error)
+
+        life.host.gate(ask)
+        try:
+            return life, await asyncio.wait_for(answer, ANSWER_S)
+        except TimeoutError:
+            raise Uncertain("no answer") from None
+
+    async def client(self, session: int) -> None:
+        """Writes in batches and reads, one after another; an operation without an answer is asked for again."""
+        random = self.world.random
+        sequence = 0
+        while not self.calm:
+            await asyncio.sleep(random.random() * 0.05)
+            if random.random() < 0.3:
+                await self.read(session)
+            else:
+                count = random.choice((1, 1, 2, 4))
+                await self.write(session, range(sequence + 1, sequence + count + 1))
+                sequence += count
+
+    async def write(self, session: int, sequences: range) -> None:
+        random = self.world.random
+        commands = {}
+        for sequence in sequences:
+            value = f"{session}/{sequence}".encode() * random.randrange(1, 8)
+            body = _encode((session, sequence, random.choice(KEYS), value))
+            commands[sequence] = identified(session, sequence, body)
+            self.add(session, "invoke", (session, sequence), body)
+        while commands:
+            batch = list(commands.values())
+            try:
+                life, first = await self.ask(lambda life, done, batch=batch: life.keeper.submit_many(batch, done))  # type: ignore[misc]
+            except PluribusError:
+                await asyncio.sleep(random.random() * 0.2)
+                continue
+            for index, sequence in enumerate(list(commands), first):
+                outcome = outcome_of(life.results[index])
+                if outcome.status == DONE:
+                    self.add(session, "ok", (session, sequence), _encode(Ok(int.from_bytes(outcome.result, "big"))))
+                    del commands[sequence]
+                else:
+                    break
+
+    async def read(self, session: int) -> None:
+        """From the state of any keeper, after a barrier."""
+        self._reads += 1
+        number = (session, -self._reads)
+        key = self.world.random.choice(KEYS)
+        self.add(session, "invoke", number, key.encode())
+        seen: list[Ok] = []
+
+        def read(life: Life, done: Callable[[int, PluribusError | None], None]) -> None:
+            def there(index: int, error: PluribusError | None) -> None:
+                if error is None:
+                    registers = life.machine.machine
+                    assert isinstance(registers, Registers)
+                    seen.append(Ok(index, key, registers.values.get(key, b"")))
+                done(index, error)
+
+            life.keeper.barrier(there)
+
+        while True:
+            try:
+                await self.ask(read)
+            except PluribusError:
+                await asyncio.sleep(self.world.random.random() * 0.2)
+                continue
+            self.add(session, "ok", number, _encode(seen[-1]))
+            return
+
+    async def operator(self) -> None:
+        """Makes voters of learners, and the reverse, and keeps three of them."""
+        random = self.world.random
+        while not self.calm:
+            await asyncio.sleep(1 + random.random() * 4)
+            ledgers = [life.keeper.ledger for life in self.lives.values()]
+            voters = max((ledger.voters for ledger in ledgers), key=lambda voters: voters.version)
+            keeper = random.choice(sorted(self.addresses))
+            votes = keeper not in voters
+            if votes or len(voters.keepers) > 3:
+                try:
+                    await self.ask(lambda life, done, k=keeper, v=votes: life.keeper.set_voter(k, v, done))  # type: ignore[misc]
+                except PluribusError:
+                    continue
+
+    # Faults of disks: one is bad at a time, because what most voters lost nobody can put back.
+
+    def _may_strike(self) -> bool:
+        return all(host.disk.damage() == 0 and _whole_on(host.disk) for host in self.world.hosts)
+
+    async def flip(self, world: World, restarted: Restarted) -> None:
+        if self._may_strike():
+            world.flip_bit(world.random.randrange(len(world.hosts)))
+
+    async def lose_tail(self, world: World, restarted: Restarted) -> None:
+        if self._may_strike():
+            world.random.choice(world.hosts).disk.lose_tail()
+
+    async def fill(self, world: World, restarted: Restarted) -> None:
+        world.random.choice(world.hosts).disk.full = True
+
+    async def free(self, world: World, restarted: Restarted) -> None:
+        for host in world.hosts:
+            host.disk.full = False
+
+    async def crash_all(self, world: World, restarted: Restarted) -> None:
+        """And most of them come back at once."""
+        for number, host in enumerate(world.hosts):
+            if host.up:
+                world.crash(number)
+        for number in range(len(world.hosts)):
+            if world.random.random() < 0.7:
+                await restarted(number, await world.restart(number))
+
+    def _leader(self) -> int | None:
+        leading = [life for life in self.lives.values() if life.up and life.keeper.leads]
+        return max(leading, key=lambda life: life.keeper.ledger.epoch).number if leading else None
+
+    async def isolate_leader(self, world: World, restarted: Restarted) -> None:
+        """So that it writes down what nobody else has."""
+        leader = self._leader()
+        if leader is not None:
+            world.partition([leader], [number for number in range(len(world.hosts)) if number != leader])
+
+    async def pause_leader(self, world: World, restarted: Restarted) -> None:
+        """So that it believes that it still leads when it wakes up."""
+        leader = self._leader()
+        if leader is not None:
+            world.pause(leader, 0.5 + 2 * world.random.random())
+
+    async def crash_leader(self, world: World, restarted: Restarted) -> None:
+        leader = self._leader()
+        if leader is not None:
+            world.crash(leader)
+
+    async def churn(self) -> None:
+        """Every leader crashes soon, some before they could tell anybody what they wrote, and just enough voters are up
+        to elect another: what one has alone must neither be committed too early nor be lost too late."""
+        world, random = self.world, self.world.random
+        until = world.now + TORMENT_S
+        world.set_link(Link(loss=0.3))
+        while world.now < until:
+            await asyncio.sleep(random.random() * (0.4 if random.random() < 0.2 else 0.05))
+            leader = self._leader()
+            if leader is None:
+                continue
+            for number in range(self.voters):
+                if world.hosts[number].up and random.random() < (0.7 if number == leader else 0.2):
+                    world.crash(number)
+            down = [number for number in range(self.voters) if not world.hosts[number].up]
+            while len(down) > self.voters - (self.voters // 2 + 1):
+                number = down.pop(random.randrange(len(down)))
+                await self.begin(number, await world.restart(number))
+
+    def faults(self) -> list[Fault]:
+        usual: list[Fault] = [crash, crash, restart, restart, restart, pause, drift, partition, heal, heal]
+        disks: list[Fault] = [*[self.flip] * 4, *[self.lose_tail] * 3, self.fill, self.free, self.free]
+        leaders: list[Fault] = [self.crash_all, self.crash_leader, self.pause_leader, self.isolate_leader]
+        return [*usual, bad_links, good_links, *disks, *leaders]
+
+
+def _whole_on(disk: SimStore) -> bool:
+    """What the keeper of this disk has written down about its health."""
+    meta = disk.get(f"{NAME}/meta/a")
+    return meta is not None and meta_of(meta).health == WHOLE
+
+
+async def play(world: World, history: History) -> None:
+    playing = Play(world, history)
+    for number in range(len(world.hosts)):
+        await playing.begin(number)
+    await asyncio.sleep(0.1)
+    playing.lives[0].keeper.found([playing.lives[number].keeper.id for number in range(playing.voters)])
+    await playing.write(CLIENTS + 2, range(1, 2))
+    await _settle(playing)
+    acting: list[Coroutine[Any, Any, None]] = [playing.client(session) for session in range(1, CLIENTS + 1)]
+    tasks = [asyncio.create_task(one) for one in (*acting, playing.operator())]
+    if playing.churns:
+        await playing.churn()
+    await torment(world, 0.0 if playing.churns else TORMENT_S, playing.begin, 0.3, playing.faults())
+    playing.calm = True
+    _, late = await asyncio.wait(tasks, timeout=CALM_S)
+    for task in tasks:
+        if task in late:
+            raise Violation(f"a client still waits {CALM_S:g} s after the last fault: {_standing(playing)}")
+        task.result()
+    await playing.write(CLIENTS + 1, range(1, 2))
+    await _settle(playing)
+    for number, life in playing.lives.items():
+        life.keeper.validate()
+        state = life.machine.machine.snapshot()
+        playing.add(number, "final", (life.keeper.applied, life.life), state)
+    history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
+
+
+async def _settle(playing: Play) -> None:
+    """Everybody has applied the same, and is whole."""
+    until = playing.world.now + CALM_S
+    while playing.world.now < until:
+        keepers = [life.keeper for life in playing.lives.values()]
+        if len({keeper.applied for keeper in keepers}) == 1 and all(keeper.whole for keeper in keepers):
+            return
+        await asyncio.sleep(0.1)
+    raise Violation(f"keepers differ {CALM_S:g} s after the last fault: {_standing(playing)}")
+
+
+def _standing(playing: Play) -> str:
+    wanted = ("role", "epoch", "whole", "applied", "votes")
+    return "; ".join(str({key: life.keeper.stats()[key] for key in wanted}) for life in playing.lives.values())
+
+
+KEEPERS = Scenario(
+    "keepers",
+    "a durable log under crashes, bad disks and partitions",
+    BEST_EFFORT,
+    play,
+    {
+        "agreement": agreement,
+        "kept": kept,
+        "once": once,
+        "one_leader": one_leader,
+        "linearizable": linearizable,
+        "finished": finished,
+    },
+    (
+        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart", "pause", "drift", "partition", "heal", "cut"),
+        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full"),
+    ),
+    members_min=3,
+    members_max=7,
+)
