@@ -319,7 +319,8 @@ class Total(Layer):
             self._finish(view.delivered, everything=view.continues)
         dropped = self._drop_all()
         for group in sorted(self._deferred):
-            for event in self._deferred.pop(group):
+            waiting = self._deferred.pop(group)
+            for event in waiting if view.continues else ():  # who is cut off has not come to them
                 self._show(event)
             self._let_go(group)
         self._queue.clear()
