@@ -98,7 +98,7 @@ class _Writing:
         for expression, loads in conditions[:-1]:
             body += [*loads, f"if not ({expression}): return False"]
         expression, loads = conditions[-1]
-        body += [*loads, f"return {expression}"]
+        body += [*loads, f"return not not ({expression})"]
         names = ", ".join(["event", *(f"c{number}" for number in range(len(self._bound)))])
         source = f"def predicate({names}):\n" + "".join(f"    {line}\n" for line in body)
         function: Any = FunctionType(_code(source), _GLOBALS, "predicate", tuple(self._bound))
