@@ -72,6 +72,28 @@ async def test_asking_again_gives_the_same_and_another_machine_is_refused():
         assert (await bus.replica("ledger", Ledger())).machine.accounts == {}
 
 
+def test_a_group_of_that_name_with_other_promises_is_in_the_way():
+    async def main() -> None:
+        async with pluribus.sim.world(members=2, seed=6, stack=VIEWS) as world:
+            plain = await world.buses[0].group("replica/ledger", order="fifo")
+            await plain.wait_for(1)
+            with pytest.raises(GroupMismatch, match="ledger"):
+                await world.buses[1].replica("ledger", Ledger())
+
+    pluribus.sim.run(main())
+
+
+def test_statistics_tell_of_states():
+    async def main() -> None:
+        async with pluribus.sim.world(members=2, seed=7, stack=VIEWS) as world:
+            for bus in world.buses:
+                await bus.replica("ledger", Ledger())
+            first, second = (bus.stats()["groups"] for bus in world.buses)
+            assert (first["states"], first["snapshots"], second["restored"], second["states_awaited"]) == (1, 1, 1, 0)
+
+    pluribus.sim.run(main())
+
+
 @on_a_loop
 async def test_a_replica_needs_views():
     async with pluribus.connect(new_bus(), stack="best-effort") as bus:

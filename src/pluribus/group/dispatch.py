@@ -428,8 +428,18 @@ class Dispatch(Layer):
             "questions": sum(len(channel.asking.pending) for channel in self.channels.values()),
             "answers_late": sum(channel.asking.late for channel in self.channels.values()),
             "answers_twice": sum(channel.asking.duplicates for channel in self.channels.values()),
+            **self._transfers(),
             "large_begun": sum(len(channel.pieces) for channel in self.channels.values()),
             "pieces_refused": sum(channel.pieces.refused for channel in self.channels.values()),
+        }
+
+    def _transfers(self) -> dict[str, int]:
+        states = [channel.state for channel in self.channels.values() if channel.state is not None]
+        return {
+            "states": len(states),
+            "states_awaited": sum(state.holding for state in states),
+            "snapshots": sum(state.serving.taken for state in states),
+            "restored": sum(state.restored for state in states),
         }
 
     def validate(self) -> None:

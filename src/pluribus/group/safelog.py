@@ -102,6 +102,7 @@ class SafeLog:
         transfer.on_older = self._go_on_older
         channel.on_arrival = self._arrived
         channel.on_room = self._pump
+        channel.on_view = lambda view: self.on_ready()
         self._arrived()
         return channel
 

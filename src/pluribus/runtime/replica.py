@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from ..core.errors import Closed, NotPrimary, Overflow, PluribusError, Uncertain
+from ..core.errors import Closed, GroupMismatch, NotPrimary, Overflow, PluribusError, Uncertain
 from ..core.view import View
 from ..group import replica as core
 from ..group.channel import Channel
@@ -66,6 +66,8 @@ class Replica(Generic[M]):
     async def ready(self) -> None:
         """Returns when the state is here."""
         while not self._log.ready:
+            if self._channel.refused:
+                raise GroupMismatch(f"the group of the replica {self.name!r} {self._channel.refused}")
             await self._changed("before its state was there")
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
@@ -107,7 +109,9 @@ class Replica(Generic[M]):
 
             key = self._core.call(command, answer, id=id, repeat=timeout != 0)
             try:
-                async with asyncio.timeout(timeout or None):
+                if not timeout:
+                    return await future
+                async with asyncio.timeout(timeout):
                     return await future
             except TimeoutError:
                 raise self._too_late(key, timeout) from None
