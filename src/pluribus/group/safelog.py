@@ -299,9 +299,10 @@ class SafeLog:
         if not change.continues:
             self._uncertain([number for number in self._sent if number < change.sent])
 
-    def _passed_seen(self, point: int, seens: Seens) -> None:
+    def _passed_seen(self, change: Change, seens: Seens) -> None:
+        """The state holds what this member sent before its view, and some of what it sent in it."""
         me = self._channel.me if self._channel is not None else 0
-        runs: list[Seen] = [run for run in seens.list() if run[0] == me]
+        runs: list[Seen] = [(me, 0, change.sent), *(run for run in seens.list() if run[0] == me)]
         self._uncertain([n for n in self._sent if any(first <= n < stop for _, first, stop in runs)])
 
     def _uncertain(self, numbers: list[int]) -> None:

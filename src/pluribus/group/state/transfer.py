@@ -108,7 +108,7 @@ class Transfer:
         self.on_older: Callable[[Change], None] = lambda change: None
         """The reader has come to where an ordered group goes on with the state of an older primary than the last, or of
         another chain: whoever had more is gone, or was left behind by a primary that somebody forced."""
-        self.on_restored: Callable[[int, Seens], None] = lambda point, seens: None
+        self.on_restored: Callable[[Change, Seens], None] = lambda change, seens: None
         """The reader has restored a state: everything before a view, and these messages of it."""
         self._lived = False
         self._version: tuple[int, int, int, int] = (0, 0, 0, 0)
@@ -142,7 +142,7 @@ class Transfer:
         if self._me not in change.members:
             self._stay_out(change)
             return
-        continues = change.continues and not self.away
+        change.continues = change.continues and not self.away
         if self.ready:
             self._version = (*self._version[:3], self._count)
         self._view = change
@@ -154,7 +154,7 @@ class Transfer:
             return
         self.away = False
         if self._ordered:
-            self._enter_ordered(change, continues=continues)
+            self._enter_ordered(change)
         else:
             self._enter(change)
         self._count = 0
@@ -181,14 +181,14 @@ class Transfer:
         self._drop_held()
         self._put(self._mark(change))
 
-    def _enter_ordered(self, change: Change, *, continues: bool) -> None:
-        if continues and self.ready:
+    def _enter_ordered(self, change: Change) -> None:
+        if change.continues and self.ready:
             self._rank = (SURE,)
             self._version = (change.lineage, change.epoch, change.point, 0)
             self._version_view = change.view
             self._put(self._mark(change))
             return
-        if not continues or not self.holding:
+        if not change.continues or not self.holding:
             self._drop_held()
             self._pull = None
             self.holding = True
@@ -429,10 +429,10 @@ class Transfer:
             return
         self._pull = None
         self._say(pull.provider, Over(pull.number))
-        state, point, seen = pull.state(), pull.point, pull.seen
-        self._inbox.append(Mark.of(lambda: self._restore(state, point, Seens(seen), passed)))
+        state, seen = pull.state(), pull.seen
+        self._inbox.append(Mark.of(lambda: self._restore(state, Seens(seen), passed)))
         self._lived = True
-        self._ahead = Seens(seen) if point == self._view.point else None
+        self._ahead = Seens(seen) if pull.point == self._view.point else None
         self._have(rest)
 
     def _after_point(self, point: int, seens: Seens) -> list[Frame] | None:
@@ -474,14 +474,14 @@ class Transfer:
         self.on_mark(change)
         self.serving.reader_at(change.point, Seens())
 
-    def _restore(self, state: bytes, point: int, seens: Seens, passed: list[Change]) -> None:
-        """The views that were held back up to the state's point are passed with it."""
+    def _restore(self, state: bytes, seens: Seens, passed: list[Change]) -> None:
+        """The views that were held back are passed with the state, up to its own."""
         self._state.restore(state)
         self.restored += 1
         for change in passed:
             self.on_mark(change)
-        self.on_restored(point, seens)
-        self.serving.reader_at(point, seens)
+        self.on_restored(passed[-1], seens)
+        self.serving.reader_at(passed[-1].point, seens)
 
     def validate(self) -> None:
         assert self.holding or not self._hold

@@ -8,7 +8,7 @@ import msgspec
 
 from ...core.errors import PluribusError, Violation
 from ...core.ids import MessageId
-from ...group.state.line import Mark, Seens
+from ...group.state.line import Change, Mark, Seens
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ..chaos import torment
@@ -107,8 +107,8 @@ class Player:
         assert transfer is not None, "opened with a state"
         resolve = transfer._resolve
 
-        def restored(point: int, seens: Seens) -> None:
-            self.note("restored", (point, 0), _encode(notes.applied))
+        def restored(change: Change, seens: Seens) -> None:
+            self.note("restored", (change.point, 0), _encode(notes.applied))
 
         def resolved() -> None:
             if not transfer.has:
