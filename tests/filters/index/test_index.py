@@ -80,16 +80,15 @@ class Interleaved(RuleBasedStateMachine):
         small_max=st.sampled_from([0, 1, 3]), plan=st.sampled_from([1, 4]), piece=st.sampled_from([1, 5, 1 << 17])
     )
     def start(self, small_max, plan, piece):
-        self.kept = index_module.SMALL_MAX, index_module.PIECE_WORDS
-        index_module.SMALL_MAX, index_module.PIECE_WORDS = small_max, piece
+        self.kept = index_module.SMALL_MAX, index_module.PIECE_WORDS, bitmaps_module.PLAN_SLOTS_MIN
+        index_module.SMALL_MAX, index_module.PIECE_WORDS, bitmaps_module.PLAN_SLOTS_MIN = small_max, piece, plan
         self.index = Index()
-        self.index._bitmaps.planned_for = plan
         self.subscriptions = {}
         self.next_key = 0
 
     def teardown(self):
         if hasattr(self, "kept"):
-            index_module.SMALL_MAX, index_module.PIECE_WORDS = self.kept
+            index_module.SMALL_MAX, index_module.PIECE_WORDS, bitmaps_module.PLAN_SLOTS_MIN = self.kept
 
     @rule(trees=st.lists(filters, min_size=1, max_size=5), copies=st.integers(1, 2))
     def add(self, trees, copies):
@@ -266,6 +265,20 @@ def test_more_events_than_a_batch():
         index.add(at, parse(f"a = {at}"))
     many = [{"a": at % 12} for at in range(2 * index_module.BATCH_EVENTS + 5)]
     assert index.match(many) == [[at % 12] if at % 12 < 10 else [] for at in range(len(many))]
+
+
+def test_new_fields_get_their_bitmaps_when_old_ones_are_gone():
+    index = Index()
+    for at in range(2_000):
+        index.add(("old", at), parse(f"a > {at}"))
+    for at in range(2_000):
+        index.remove(("old", at))
+    assert not index._bitmaps.matrices
+    for at in range(1_000):
+        index.add(("new", at), parse(f"b > {at}"))
+    index.validate()
+    assert len(index._bitmaps.matrices) == 1
+    assert len(index.match([{"b": 10.5}])[0]) == 11
 
 
 def test_thresholds_are_quantiles_of_what_there_is():

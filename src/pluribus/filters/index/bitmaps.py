@@ -7,13 +7,15 @@ none. For an event, the rows of its buckets are ANDed, word by word, for the wor
 candidates: a few more than match, by the intervals that end inside the event's buckets.
 
 The thresholds only decide how many candidates are in vain, never what matches, so they may be old. They are chosen
-again when the number of slots has doubled.
+again when half of the slots have come since: when their number has doubled, or when as many left. The new matrices are
+filled a thousand slots at each addition, beside the old ones, and replace them when they are complete: nobody waits for
+a million slots to be gone through.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,10 @@ MATRICES_MAX = 8
 SHARE_MIN = 1 / 16
 """Of all slots, that must have an interval on a coordinate for a matrix to pay."""
 PLAN_SLOTS_MIN = 256
+SAMPLE_SLOTS = 4_096
+"""From which thresholds are chosen."""
+STEP_WORDS = 16
+"""That are filled at each addition while matrices are made anew."""
 
 Words = npt.NDArray[np.uint64]
 
@@ -59,19 +65,14 @@ class Matrix:
     def clear(self, slot: int) -> None:
         self.rows[:, slot // WORD] &= ~np.uint64(1 << (slot % WORD))
 
-    def fill(self, slots: Numbers, lows: Floats, highs: Floats) -> None:
-        """Set the bits of many slots, one after the other bucket: each begins in one and ends before another."""
-        first, end = self.buckets(lows), self.buckets(highs) + 1
-        words, bits = slots // WORD, np.uint64(1) << (slots % WORD).astype(np.uint64)
-        changes = np.concatenate([first, end])
-        order = np.argsort(changes, kind="stable")
-        words, bits = np.concatenate([words, words])[order], np.concatenate([bits, bits])[order]
-        edges = np.searchsorted(changes[order], np.arange(len(self.rows)))
-        row = np.zeros(self.rows.shape[1], np.uint64)
-        for bucket in range(len(self.rows) - 1):
-            here = slice(edges[bucket], edges[bucket + 1])
-            np.bitwise_xor.at(row, words[here], bits[here])
-            self.rows[bucket] |= row
+    def fill(self, first_word: int, lows: Floats, highs: Floats) -> None:
+        """Set the bits of whole words; an interval that is upside down is a slot that nobody has."""
+        first, last = self.buckets(lows), self.buckets(highs)
+        rows = np.arange(len(self.rows) - 1)[:, None]
+        bits = (first <= rows) & (rows <= last) & (lows <= highs)
+        everywhere = np.isneginf(lows) & np.isposinf(highs)
+        packed = np.packbits(np.concatenate([bits, everywhere[None]]), axis=1, bitorder="little").view(np.uint64)
+        self.rows[:, first_word : first_word + packed.shape[1]] = packed
 
 
 class Bitmaps:
@@ -79,73 +80,76 @@ class Bitmaps:
         self.words = 1
         self.alive: Words = np.zeros(self.words, np.uint64)
         self.matrices: dict[int, Matrix] = {}
-        self.planned_for = PLAN_SLOTS_MIN // 2
+        self._coming: dict[int, Matrix] | None = None
+        """Matrices that are being filled; of words below ``_filled`` they are kept up to date."""
+        self._filled = 0
+        self._changes = 0
 
     def grow(self, words: int) -> None:
         if self.words < words:
             larger = max(words, 2 * self.words)
             self.alive = np.concatenate([self.alive, np.zeros(larger - self.words, np.uint64)])
-            for matrix in self.matrices.values():
+            for matrix in (*self.matrices.values(), *(self._coming or {}).values()):
                 matrix.grow(larger)
             self.words = larger
 
     def put(self, slot: int, conditions: Sequence[Condition]) -> None:
         self.alive[slot // WORD] |= np.uint64(1 << (slot % WORD))
-        if self.matrices:
+        self._changes += 1
+        if self.matrices or self._coming:
             by_coordinate = {condition.coordinate: condition for condition in conditions}
-            for coordinate, matrix in self.matrices.items():
+            for coordinate, matrix in self._kept(slot):
                 matrix.put(slot, by_coordinate.get(coordinate))
 
     def free(self, slot: int) -> None:
         self.alive[slot // WORD] &= ~np.uint64(1 << (slot % WORD))
-        for matrix in self.matrices.values():
+        for _, matrix in self._kept(slot):
             matrix.clear(slot)
+
+    def _kept(self, slot: int) -> Iterator[tuple[int, Matrix]]:
+        yield from self.matrices.items()
+        if self._coming is not None and slot // WORD < self._filled:
+            yield from self._coming.items()
 
     def forget(self, coordinates: Iterable[int]) -> None:
         for coordinate in coordinates:
             self.matrices.pop(coordinate, None)
+            if self._coming is not None:
+                self._coming.pop(coordinate, None)
 
-    def plan(self, slots: Slots, live: int) -> None:
-        """Choose coordinates and thresholds anew, for the slots that there are."""
-        self.planned_for = live
-        used = np.flatnonzero(slots.entry >= 0)
-        counts = np.zeros(1, np.int64)
-        for position in slots.positions:
-            found = np.bincount(position.coordinate[used])
-            counts = found if len(found) > len(counts) else counts
-        counts = sum(
-            (np.bincount(position.coordinate[used], minlength=len(counts)) for position in slots.positions),
-            np.zeros(len(counts), np.int64),
-        )
-        counts[0] = 0
-        best = np.argsort(-counts, kind="stable")[:MATRICES_MAX]
-        self.matrices = {
-            int(coordinate): self._matrix(slots, used, int(coordinate))
-            for coordinate in best
-            if counts[coordinate] >= max(1.0, SHARE_MIN * live)
-        }
+    def keep_up(self, slots: Slots, live: int, uses: Sequence[int]) -> None:
+        """After an addition: begin to make the matrices anew, or go on with it. ``uses`` are by coordinate."""
+        if self._coming is not None:
+            self._fill(slots)
+        elif 2 * self._changes >= max(live, PLAN_SLOTS_MIN):
+            self._changes = self._filled = 0
+            wanted = sorted(range(1, len(uses)), key=lambda coordinate: -uses[coordinate])[:MATRICES_MAX]
+            used = np.flatnonzero(slots.entry >= 0)
+            sample = used[:: max(1, len(used) // SAMPLE_SLOTS)]
+            self._coming = {
+                coordinate: Matrix(_thresholds(slots, sample, coordinate), self.words)
+                for coordinate in wanted
+                if uses[coordinate] >= max(1.0, SHARE_MIN * live)
+            }
 
-    def _matrix(self, slots: Slots, used: Numbers, coordinate: int) -> Matrix:
-        lows, highs = np.full(len(used), -np.inf), np.full(len(used), np.inf)
-        has = np.zeros(len(used), bool)
-        for position in slots.positions:
-            here = position.coordinate[used] == coordinate
-            has |= here
-            lows[here], highs[here] = position.low[used[here]], position.high[used[here]]
-        ends = np.concatenate([lows[has], highs[has]])
-        ends = ends[np.isfinite(ends)]
-        shares = np.arange(1, BUCKETS) / BUCKETS
-        thresholds = np.unique(np.quantile(ends, shares, method="inverted_cdf")) if len(ends) else np.zeros(0)
-        matrix = Matrix(thresholds, self.words)
-        matrix.fill(used, lows, highs)
-        np.bitwise_or.at(matrix.rows[-1], used[~has] // WORD, np.uint64(1) << (used[~has] % WORD).astype(np.uint64))
-        return matrix
+    def _fill(self, slots: Slots) -> None:
+        assert self._coming is not None
+        end = min(self._filled + STEP_WORDS, self.words, slots.size // WORD)
+        here = np.arange(self._filled * WORD, end * WORD)
+        nobody = slots.entry[here] < 0
+        for coordinate, matrix in self._coming.items():
+            _, lows, highs = _intervals(slots, here, coordinate)
+            lows[nobody], highs[nobody] = np.inf, -np.inf
+            matrix.fill(self._filled, lows, highs)
+        self._filled = end
+        if end == min(self.words, slots.size // WORD):
+            self.matrices, self._coming = self._coming, None
 
     def validate(self, slots: Slots, used: set[int]) -> None:
         ones = [slot for slot in range(self.words * WORD) if int(self.alive[slot // WORD]) >> (slot % WORD) & 1]
         assert ones == sorted(used)
-        for coordinate, matrix in self.matrices.items():
-            for slot in used:
+        for slot in used:
+            for coordinate, matrix in self._kept(slot):
                 found = [condition for condition in slots.conditions(slot) if condition.coordinate == coordinate]
                 bits = (matrix.rows[:, slot // WORD] >> np.uint64(slot % WORD)) & np.uint64(1)
                 if not found:
@@ -162,6 +166,26 @@ class Bitmaps:
         for matrix, buckets in rows:
             left &= matrix.rows.ravel()[buckets[events] * self.words + words]
         return _bits(left, events, words)
+
+
+def _intervals(slots: Slots, some: Numbers, coordinate: int) -> tuple[npt.NDArray[np.bool_], Floats, Floats]:
+    """Which of some slots have an interval on the coordinate, and where it begins and ends."""
+    lows, highs = np.full(len(some), -np.inf), np.full(len(some), np.inf)
+    has = np.zeros(len(some), np.bool_)
+    for position in slots.positions:
+        here = position.coordinate[some] == coordinate
+        has |= here
+        lows[here], highs[here] = position.low[some[here]], position.high[some[here]]
+    return has, lows, highs
+
+
+def _thresholds(slots: Slots, sample: Numbers, coordinate: int) -> Floats:
+    has, lows, highs = _intervals(slots, sample, coordinate)
+    ends = np.concatenate([lows[has], highs[has]])
+    ends = ends[np.isfinite(ends)]
+    if not len(ends):
+        return np.zeros(0)
+    return np.unique(np.quantile(ends, np.arange(1, BUCKETS) / BUCKETS, method="inverted_cdf"))
 
 
 def _bits(left: Words, events: Numbers, words: Numbers) -> tuple[Numbers, Numbers]:

@@ -22,7 +22,7 @@ class Coordinates:
         self.known: list[Coordinate] = [Coordinate((), Form.PRESENCE)]
         self.codes: dict[Coordinate, dict[str, int]] = {}
         self._numbers: dict[Coordinate, int] = {}
-        self._uses: list[int] = [1]
+        self.uses: list[int] = [1]
         self._text_uses: dict[TextUse, int] = {}
         self._free: list[int] = []
         self._next_code = 0
@@ -35,9 +35,9 @@ class Coordinates:
                 return None
             number = self._free.pop() if self._free else len(self.known)
             self.known[number : number + 1] = [coordinate]
-            self._uses[number : number + 1] = [0]
+            self.uses[number : number + 1] = [0]
             self._numbers[coordinate] = number
-        self._uses[number] += 1
+        self.uses[number] += 1
         return number
 
     def code(self, coordinate: Coordinate, text: str) -> int:
@@ -53,8 +53,8 @@ class Coordinates:
         gone = []
         for coordinate in coordinates:
             number = self._numbers[coordinate]
-            self._uses[number] -= 1
-            if not self._uses[number]:
+            self.uses[number] -= 1
+            if not self.uses[number]:
                 del self._numbers[coordinate]
                 self._free.append(number)
                 gone.append(number)
@@ -75,7 +75,7 @@ class Coordinates:
                 uses[coordinate] = uses.get(coordinate, 0) + 1
             for pair in pairs:
                 texts[pair] = texts.get(pair, 0) + 1
-        assert uses == {coordinate: self._uses[number] for coordinate, number in self._numbers.items()}
+        assert uses == {coordinate: self.uses[number] for coordinate, number in self._numbers.items()}
         assert texts == self._text_uses
         assert all(self.known[number] == coordinate for coordinate, number in self._numbers.items())
 

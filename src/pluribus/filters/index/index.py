@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from ...core.errors import BadInput, TooLarge
@@ -38,33 +39,27 @@ PIECE_WORDS = 1 << 17
 Home = tuple[Coordinate, Any]
 
 
-class Place:
+class Place(msgspec.Struct, gc=False):
     """Where a conjunction of an entry is kept: under which equality, in which slot; and what it uses."""
 
-    __slots__ = ("cluster", "coordinates", "home", "rest", "slot", "texts")
-
-    def __init__(self, slot: int, cluster: Cluster, home: Home | None) -> None:
-        self.slot = slot
-        self.cluster = cluster
-        self.home = home
-        self.rest = NOTHING
-        self.coordinates: tuple[Coordinate, ...] = ()
-        self.texts: tuple[TextUse, ...] = ()
+    slot: int
+    cluster: Cluster
+    home: Home | None
+    rest: int
+    coordinates: tuple[Coordinate, ...]
+    texts: tuple[TextUse, ...]
 
 
-class Entry:
-    """A distinct filter: its places, and the keys of the subscriptions that have it."""
+class Entry(msgspec.Struct, gc=False):
+    """A distinct filter: its places, and the keys of the subscriptions that have it.
 
-    __slots__ = ("keys", "places", "tree")
+    One key is most often all there is; several are the keys of a dictionary, which finds each at once. There may be a
+    million of these, so they stay out of the collector's way: none refers back to what refers to it.
+    """
 
-    def __init__(self, tree: Node, key: Hashable) -> None:
-        self.tree = tree
-        self.keys: Keys = (key,)
-        self.places: list[Place] = []
-
-
-Keys = tuple[Hashable] | dict[Hashable, None]
-"""One key is most often all there is; several are the keys of a dictionary, which finds each at once."""
+    tree: Node
+    keys: tuple[Hashable] | dict[Hashable, None]
+    places: tuple[Place, ...] = ()
 
 
 class Rest:
@@ -167,7 +162,7 @@ class Index:
         return entry
 
     def _add_entry(self, tree: Node, key: Hashable) -> int:
-        entry = Entry(tree, key)
+        entry = Entry(tree, (key,))
         if self._free_entries:
             number = self._free_entries.pop()
             self._entries[number] = entry
@@ -181,8 +176,7 @@ class Index:
         for conjunction in conjunctions_of(tree):
             self._place(number, entry, conjunction)
         self._several += len(entry.places) > 1
-        if self._live >= 2 * self._bitmaps.planned_for:
-            self._bitmaps.plan(self._slots, self._live)
+        self._bitmaps.keep_up(self._slots, self._live, self._coordinates.uses)
         return number
 
     def _drop_entry(self, number: int, entry: Entry) -> None:
@@ -217,13 +211,10 @@ class Index:
         homes: list[Home | None] = [(chosen.coordinate, value) for value in chosen.values] if chosen else [None]
         for at, home in enumerate(homes):
             cluster = self._cluster(home)
-            place = Place(self._take_slot(cluster), cluster, home)
-            place.rest = self._take_rest(rest)
-            if at == 0:
-                place.coordinates, place.texts = taken, tuple(texts)
-            entry.places.append(place)
-            self._slots.put(place.slot, number, conditions, place.rest)
-            self._bitmaps.put(place.slot, conditions)
+            slot, left = self._take_slot(cluster), self._take_rest(rest)
+            entry.places += (Place(slot, cluster, home, left, *((taken, tuple(texts)) if at == 0 else ((), ()))),)
+            self._slots.put(slot, number, conditions, left)
+            self._bitmaps.put(slot, conditions)
             self._live += 1
 
     def _crowd(self, equality: Equality) -> int:
