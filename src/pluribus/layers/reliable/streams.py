@@ -395,6 +395,9 @@ class Streams(Layer):
                 return
             target = self._holders.get(key, sender)
             stop = min(stop, self._cut[key])
+            if stream.asked % 2:  # the holder may have come to the group later, and have no more than the end of it
+                others = sorted(self._members.get(CONTROL, frozenset()) - {self.node.me})
+                target = self.ports.random.choice(others) if others else target
         elif stream.asked >= 3 and to == ALL:
             others = sorted(self._members.get(group, frozenset()) - {self.node.me, sender})
             target = self.ports.random.choice(others) if others and stream.asked % 2 else sender

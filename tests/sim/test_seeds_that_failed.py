@@ -1,0 +1,18 @@
+"""Seeds in which a promise was once broken, each by a mistake that is mended."""
+
+import pytest
+
+from pluribus.sim.campaign import play_seed
+
+ONCE = [
+    ("groups", 30, "who was cut off was shown a group's view that it had not come to"),
+    ("groups", 105, "an order came before the view of the group that it was for"),
+    ("groups", 139, "a sequencer left a group, and messages without an order"),
+    ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
+    ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "seed", "mistake"), ONCE, ids=lambda part: str(part)[:12])
+def test_the_promise_is_kept_now(scenario: str, seed: int, mistake: str):
+    assert play_seed(scenario, seed).failure == "", mistake
