@@ -103,8 +103,6 @@ class Channel:
         """How often messages that are on their way in pieces had to begin again."""
         self.pieces = Pieces()
         self.paused = ""
-        self.answering = False
-        """Something has come since this member sent the last time: what it sends now may be an answer."""
         self.blocked = False
         """The group's view is about to change: what is sent waits for the next one."""
         self.refused = ""
@@ -166,7 +164,6 @@ class Channel:
         if frame.kind in MARKED and self._diverted(frame):
             return
         if self.state is None or not self.state.keeps(frame):
-            self.answering = True
             self.inbox.append(frame)
             self.on_arrival()
 

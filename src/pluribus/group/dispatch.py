@@ -210,20 +210,17 @@ class Dispatch(Layer):
             self.ports.clock.call_soon(self._turn_ended)
 
     def send_alone(self, channel: Channel, body: bytes) -> bool:
-        """Send a message at once if it is the first of the loop's turn, or the first since something came, in a
-        channel that asks and answers (``opened``), and nothing stands in its way; false if it must go the long way."""
+        """Send a message at once if it is the first of the loop's turn, in a channel that asks and answers
+        (``opened``), and nothing stands in its way; false if it must go the long way."""
         out = channel.out
         if self.blocked or out.pending or out.batched > 1 or out.room <= len(body):
             return False
         if channel.closed or channel.paused or channel.blocked or out.abandoned or not self.ports.engine.writable:
             return False
-        if channel.answering:
-            channel.answering = False
-        elif self._scheduled:
+        if self._scheduled:
             return False
-        else:
-            self._scheduled = True
-            self.ports.clock.call_soon(self._turn_ended)
+        self._scheduled = True
+        self.ports.clock.call_soon(self._turn_ended)
         self.stimulus(partial(out.send_alone, body))
         return True
 
