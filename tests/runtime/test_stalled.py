@@ -114,8 +114,6 @@ async def test_best_effort_readers_are_not_waited_for_and_lose_what_they_have_no
     async with Pair(QUICK["best-effort"], stalled="drop") as pair:
         await flood(pair.one)
         assert [type(event) for event in pair.seen] == [Stalled]
-        window = pair.b.stats()["window"]
-        assert window["over"] > 0
         got = 0
         with suppress(TimeoutError):
             while True:
