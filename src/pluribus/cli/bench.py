@@ -23,7 +23,7 @@ def command(
     seed: Annotated[int, typer.Option(help="fuzz: the seed.")] = 0,
     order: Annotated[str, typer.Option(help="group: fifo, causal, total, safe, semantic; all compares them.")] = "fifo",
     size: Annotated[
-        int | None, typer.Option(help="group, tree: bytes of a message (100; 20,480).", min=1, max=1 << 20)
+        int | None, typer.Option(help="group, tree, spread: bytes of a message.", min=1, max=1 << 20)
     ] = None,
     subscriptions: Annotated[int, typer.Option(help="match: how many; also a tenth, ten times.", min=1)] = 100_000,
     hosts: Annotated[int, typer.Option(help="tree: how many, each a network namespace.", min=2, max=200)] = 16,
@@ -35,7 +35,10 @@ def command(
     typed: Annotated[bool, typer.Option("--typed", help="group: bodies are structs instead of bytes.")] = False,
     network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
     peers: Annotated[str, typer.Option(help="group: compare with these, as zmq or zmq-tcp,zenoh.")] = "",
-    sweep: Annotated[str, typer.Option(help="group: members or size; views: members: the same for more of it.")] = "",
+    sweep: Annotated[
+        str,
+        typer.Option(help="The same for more: group: members or size; views: members; spread: seconds, steps, bytes."),
+    ] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw the curves of a sweep into this SVG file.")] = None,
     json: JsonFlag = False,
 ) -> None:

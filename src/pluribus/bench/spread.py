@@ -1,0 +1,127 @@
+"""``pluribus bench spread``: every way for a message to get to all, in one table.
+
+*On this machine*: one sender and four receivers on the loopback interface, each a process, agreed views and first-in
+first-out order; the rate that every receiver has, and what a message costs the sender.
+
+*Simulated* (``sim.spreading``): from 2 to 100,000 hosts on lines of 100 Mbit/s; the time until all have a message, the
+steps that it took, and the bytes that the busiest host sent. ``--sweep seconds``, ``steps`` or ``bytes`` is that alone,
+as curves over the number of hosts.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from math import ceil, log
+from random import Random
+from time import perf_counter
+from typing import Any
+
+from ..core.errors import BadInput
+from ..core.tree import FLAT, balanced, median
+from ..layers.spread.gossip import fanout_for
+from ..sim.spreading import Spreading, by_gossip, by_multicast, by_tree
+from .exchange import Case, Measured, exchange
+from .report import Curve, Goal, Result, at_least, at_most, report, result
+from .tree import stack_with
+
+MULTICAST, ONE_BY_ONE = "IP multicast", "one by one"
+REAL = {
+    MULTICAST: "by='multicast'",
+    ONE_BY_ONE: "by='unicast'",
+    "tree": "by='tree'",
+    "pipelined tree": "by='pipeline'",
+    "gossip": "by='gossip'",
+}
+SIMULATED: dict[str, Callable[[int, int], Spreading]] = {
+    MULTICAST: by_multicast,
+    ONE_BY_ONE: lambda hosts, size: by_tree(hosts, size, FLAT),
+    "tree": lambda hosts, size: by_tree(hosts, size, median()),
+    "tree, k = 3": lambda hosts, size: by_tree(hosts, size, median(3)),
+    "pipelined tree": lambda hosts, size: by_tree(hosts, size, balanced()),
+    "gossip": lambda hosts, size: by_gossip(hosts, size, fanout_for(hosts), Random(f"{hosts}/{size}")),
+}
+RECEIVERS = 4
+SIZE = 1_000
+SMALL_BYTES, LARGE_BYTES = 20_480, 1 << 20
+HOSTS = (16, 1_000, 100_000)
+HOSTS_MAX = 100_000
+SWEEPS = {"seconds": "s until all have it", "steps": "steps", "bytes": "bytes sent by the busiest host"}
+SIMULATE_S, SENDER_SHARE = 60.0, 0.5
+
+Progress = Callable[[str], None]
+
+
+def run(
+    *,
+    quick: bool = False,
+    size: int = 0,
+    sweep: str = "",
+    progress: Progress = lambda text: None,
+    **_: Any,
+) -> dict[str, Any]:
+    """All spreads side by side; with ``sweep``, how one quantity grows with the number of hosts."""
+    if sweep:
+        return report("spread", [], [], _curves(sweep, size or SMALL_BYTES, progress))
+    real, wanted = loopback(size or SIZE, quick, progress)
+    simulated, took_s = table(HOSTS[:2] if quick else HOSTS, progress)
+    if not quick:
+        wanted.append(at_most("100,000 hosts, every spread: s to simulate", took_s, SIMULATE_S))
+    return report("spread", [*real, *simulated], wanted)
+
+
+def loopback(size: int, quick: bool, progress: Progress) -> tuple[list[Result], list[Goal]]:
+    """Ways take turns, so that each sees the same machine."""
+    found: dict[str, list[Measured]] = {way: [] for way in REAL}
+    for attempt in range(1 if quick else 5):
+        for way, options in REAL.items():
+            progress(f"{way} to {RECEIVERS} receivers, run {attempt + 1}")
+            seconds = 0.3 if quick else 1.0
+            case = Case(size=size, members=RECEIVERS + 1, seconds=seconds, stack=stack_with(options))
+            found[way].append(exchange(case))
+    rows: list[Result] = []
+    for way, measured in found.items():
+        what = f"{way}, {RECEIVERS} receivers, {size:,} B"
+        rows.append(result(what, "messages/s", [each.rate for each in measured]))
+        rows.append(result(f"{what}: sender", "µs a message", [each.sender_us for each in measured]))
+    pairs = list(zip(found[MULTICAST], found[ONE_BY_ONE], strict=True))
+    rate = statistics.median(one.rate / other.rate for one, other in pairs)
+    cost = statistics.median(one.sender_us / other.sender_us for one, other in pairs)
+    return rows, [
+        at_least("multicast to four receivers: rate over one by one", rate, 1.0),
+        at_most("multicast to four receivers: the sender's time over one by one", cost, SENDER_SHARE),
+    ]
+
+
+def table(hosts: tuple[int, ...], progress: Progress) -> tuple[list[Result], float]:
+    """A row a way, number of hosts and size; and how long the largest number took to simulate."""
+    rows: list[Result] = []
+    took_s = 0.0
+    for count in hosts:
+        began = perf_counter()
+        for size in (SMALL_BYTES, LARGE_BYTES):
+            for way, simulate in SIMULATED.items():
+                progress(f"{way} to {count:,} hosts")
+                found = simulate(count, size)
+                what = f"simulated: {way}, {count:,} hosts, {size:,} B"
+                rows.append(result(what, "ms", [found.seconds * 1e3]))
+                rows.append(result(f"{what}: steps", "steps", [found.steps]))
+                rows.append(result(f"{what}: busiest host", "bytes", [found.busiest_bytes]))
+        took_s = perf_counter() - began
+    return rows, took_s
+
+
+def _curves(sweep: str, size: int, progress: Progress) -> list[Curve]:
+    if sweep not in SWEEPS:
+        raise BadInput(f"--sweep {sweep} of the bench spread is none of {', '.join(SWEEPS)}: choose one of them")
+    counts = [2**power for power in range(1, ceil(log(HOSTS_MAX, 2)))] + [HOSTS_MAX]
+    curves = []
+    for way, simulate in SIMULATED.items():
+        points = []
+        for hosts in counts:
+            progress(f"{way} to {hosts:,} hosts")
+            found = simulate(hosts, size)
+            value = {"seconds": found.seconds, "steps": found.steps, "bytes": found.busiest_bytes}[sweep]
+            points.append([float(hosts), round(float(value), 6)])
+        curves.append(Curve(way, f"hosts, {size:,} B each", SWEEPS[sweep], points))
+    return curves
