@@ -72,6 +72,7 @@ class Crowd(Layer):
     """partial views and gossip, for very many members"""
 
     name = "crowd"
+    selective = True
     requires = frozenset({"datagrams"})
     provides = frozenset({"flow", "members", "spreading"})
     headers = (Enter, Walk, Meet, Swap, Left, Say, Stories)

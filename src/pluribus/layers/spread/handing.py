@@ -265,6 +265,8 @@ class Handing:
         if not self._haves:
             self._wake_at(self._now() + ACK_S)
         haves = self._haves.setdefault(parent, [])
+        if len(haves) >= HAVES_WAITING_MAX:
+            self._layer.unsettled = True
         last = haves[-1] if haves else None
         if (
             last is not None

@@ -10,8 +10,9 @@ all of them have (``lists``). This layer takes one of these ways:
 ``tree``       the doubling tree (``core.tree``): whoever has the message passes it on, and those who have it double at
                every step; with ``k`` there are k + 1 times as many. Reliable in itself: see ``inheriting`` and the
                design note on the tree.
-``gossip``     each member tells some others, picked by chance, and digests find whom chance left out (``gossip``).
 ``pipeline``   a tree in which nobody sends more than ``degree`` copies: for long messages, which come in many frames.
+``gossip``     each member tells some others, picked by chance, and digests find whom chance left out (``gossip``).
+``auto``       measures and picks one of the first four (``choosing``).
 
 A frame goes up exactly as it went down at its sender, whatever way it took.
 """
@@ -27,6 +28,7 @@ from ...core.ids import ALL
 from ...core.tree import AT_A_TIME_MAX, balanced, median
 from ...stack.events import Event, Gone, Install, Regroup, Suspected, Unsuspected
 from ...stack.layer import Layer
+from .choosing import Chooser
 from .gossip import Gossip
 from .inheriting import Tree
 from .lists import Listed, Lists
@@ -39,8 +41,10 @@ from .words import (
     DonePlease,
     Down,
     Failed,
+    Heard,
     Holding,
     Missing,
+    Probe,
     Rumour,
     Submit,
     Taken,
@@ -48,6 +52,7 @@ from .words import (
     Working,
 )
 
+AUTO = "auto"
 WAYS = ("multicast", "unicast", "tree", "pipeline", "gossip")
 PROXIES = ("sender", "first")
 CONTROL = 0
@@ -57,32 +62,33 @@ class Spread(Layer):
     """how a message gets to all: multicast, one by one, a tree"""
 
     name = "spread"
+    selective = True
     requires = frozenset({"datagrams"})
     provides = frozenset({"spreading"})
     headers = (
         *(Copy, Down, Up, Working, Missing, Failed, Submit),
-        *(Taken, Asked, Holding, Closed, Done, DonePlease, Rumour, Digest),
+        *(Taken, Asked, Holding, Closed, Done, DonePlease, Rumour, Digest, Probe, Heard),
     )
 
     tree_type: ClassVar[type[Tree]] = Tree
     gossip_type: ClassVar[type[Gossip]] = Gossip
 
-    def __init__(
-        self, by: str = "multicast", k: int = 1, degree: int = 2, proxy: str = "sender", fanout: int = 0
-    ) -> None:
-        if by not in WAYS:
-            raise BadStack(f"spread(by={by!r}) is no way to spread: use {', '.join(WAYS)}")
+    def __init__(self, by: str = AUTO, k: int = 1, degree: int = 2, proxy: str = "sender", fanout: int = 0) -> None:
+        if by not in (AUTO, *WAYS):
+            raise BadStack(f"spread(by={by!r}) is no way to spread: use {', '.join((AUTO, *WAYS))}")
         if proxy not in PROXIES:
             raise BadStack(f"spread(proxy={proxy!r}) is nobody: use {' or '.join(PROXIES)}")
         for name, value in (("k", k), ("degree", degree)):
             if not 1 <= value <= AT_A_TIME_MAX:
                 raise BadStack(f"spread({name}={value!r}) is out of range: use 1 to {AT_A_TIME_MAX}")
+        self.unsettled = False
         self._by = by
         self._first = proxy == "first"
         self._shapes = {"tree": median(k), "pipeline": balanced(degree)}
         self._lists = Lists(lambda: self.ports.clock.now())
         self._tree = self.tree_type(self, self._lists)
         self._gossip = self.gossip_type(self, self._lists, fanout)
+        self._chooser = Chooser(self)
         self._handlers: dict[type, Callable[[Frame, Any], None]] = self._words()
         self.ways: dict[str, int] = dict.fromkeys(WAYS, 0)
 
@@ -104,6 +110,8 @@ class Spread(Layer):
             DonePlease: lambda frame, word: tree.done_please(frame.sender, word),
             Rumour: self._gossip.rumour,
             Digest: lambda frame, word: self._gossip.digest(frame.sender, word),
+            Probe: lambda frame, word: self._chooser.probed(frame.sender, word),
+            Heard: lambda frame, word: self._chooser.heard(frame.sender, word),
         }
 
     # Frames
@@ -113,17 +121,19 @@ class Spread(Layer):
             self.pass_down(frame)
             return
         listed = self._lists.of(frame.group)
-        if listed is None or self._by == "multicast":
-            self.ways["multicast"] += 1
+        if listed is None:
             self.pass_down(frame)
             return
-        self.ways[self._by] += 1
-        if self._by == "unicast":
+        way = self._chooser.way(frame, listed) if self._by == AUTO else self._by
+        self.ways[way] += 1
+        if way == "multicast":
+            self.pass_down(frame)
+        elif way == "unicast":
             self._one_by_one(frame, listed)
-        elif self._by == "gossip" and self.node.me in listed.places:
+        elif way == "gossip" and self.node.me in listed.places:
             self._gossip.spread(frame, listed)
         else:
-            self._by_tree(frame, listed, self._shapes.get(self._by, median()))
+            self._by_tree(frame, listed, self._shapes.get(way, median()))
 
     def _one_by_one(self, frame: Frame, listed: Listed) -> None:
         frame.headers.append(Copy())
@@ -161,6 +171,7 @@ class Spread(Layer):
             handler(frame, header)
 
     def settle(self) -> None:
+        self.unsettled = False
         self._tree.settle()
 
     # Lists and the dead
@@ -169,10 +180,11 @@ class Spread(Layer):
         if isinstance(event, Install):
             self._tree.reset()
             self._gossip.reset()
+            self._chooser.reset(event.members)
             self._lists.install(event.stamp, {CONTROL: event.members, **event.groups})
             self._try_early()
         elif isinstance(event, Regroup):
-            self._lists.change(event.group, event.members)
+            self._lists.change(event.group, event.members, event.stamp)
             self._try_early()
         self.tell_down(event)
 
@@ -192,7 +204,8 @@ class Spread(Layer):
     def stats(self) -> dict[str, Any]:
         tree, gossip = self._tree.stats(), self._gossip.stats()
         kept = {"kept": tree["kept"] + gossip["kept"]}
-        return {"by": self._by, **self.ways, **gossip, **tree, **kept}
+        unreached = {"unreached": len(self._chooser.unreached)}
+        return {"by": self._by, **self.ways, **unreached, **gossip, **tree, **kept}
 
     def validate(self) -> None:
         self._lists.validate()

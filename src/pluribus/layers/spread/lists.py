@@ -46,7 +46,6 @@ class Lists:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._stamp = 0
         self._current: dict[int, Listed] = {}
         self._known: dict[int, Listed] = {}
         self._early: list[tuple[float, Frame]] = []
@@ -54,18 +53,17 @@ class Lists:
 
     def install(self, stamp: int, groups: dict[int, tuple[int, ...]]) -> None:
         """A new view: only its lists count."""
-        self._stamp = stamp
         self._current.clear()
         self._known.clear()
         for group, members in groups.items():
-            self.change(group, members)
+            self.change(group, members, stamp)
 
-    def change(self, group: int, members: tuple[int, ...]) -> None:
-        """A group has other members, in the same view."""
+    def change(self, group: int, members: tuple[int, ...], stamp: int) -> None:
+        """A group has other members. What is under way along the list that it had goes on along that."""
         if not members:
             self._current.pop(group, None)
             return
-        listed = Listed(group, self._stamp, members)
+        listed = Listed(group, stamp, members)
         self._current[group] = listed
         self._known.pop(listed.identity, None)
         self._known[listed.identity] = listed

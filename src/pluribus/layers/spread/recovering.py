@@ -127,6 +127,7 @@ class Recovering(Handing):
 
     def _still_working(self, stream: Stream, number: int, parent: int) -> None:
         if parent != ROOT:
+            self._layer.unsettled = True
             self._resets.setdefault((parent, stream.key), []).append(number)
 
     def settle(self) -> None:

@@ -183,3 +183,15 @@ class Digest(Header, tag=114):
     along: Number
     streams: Annotated[list[Known], msgspec.Meta(max_length=DIGEST_STREAMS_MAX)]
     answer: bool
+
+
+class Probe(Header, tag=122):
+    """By multicast, to everybody: who hears this?"""
+
+    number: Number
+
+
+class Heard(Header, tag=123):
+    """To who asked: I do."""
+
+    number: Number

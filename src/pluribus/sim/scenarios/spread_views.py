@@ -15,6 +15,8 @@ WAYS = (
     "by='tree', proxy='first'",
     "by='pipeline'",
     "by='pipeline', degree=1",
+    "by='gossip'",
+    "by='auto'",
 )
 
 
