@@ -56,6 +56,7 @@ CONTROL = 0
 ENTRIES_PER_FRAME_MAX = 1_024
 EARLY_MAX = 1_024
 """Requests for the order of a view that this member has not entered yet."""
+BURIED_MAX = 4_096
 NOT_PRIMARY = "is not in the primary view: it waits until most of the members are together again"
 
 
@@ -100,6 +101,8 @@ class Total(Layer):
         self._shown: dict[int, int] = {}
         self._since: dict[int, int] = {}
         """By group: the stamp of the first view of it that this member is in."""
+        self._buried: dict[int, None] = {}
+        """Groups that ended in this view."""
         self._deferred: dict[int, deque[Members]] = {}
         """Views of groups that are shown when everything of the view before has been delivered."""
         self._unblock: set[int] = set()
@@ -328,6 +331,8 @@ class Total(Layer):
         self._to_ask.clear()
         self._noted.clear()
         self._stable.clear()
+        self._buried.clear()
+        self._stamps = {group: stamp for group, stamp in self._stamps.items() if group in self._groups}
         self._delivered = 0
         self._heard = 0
         self._members = view.members
@@ -425,8 +430,12 @@ class Total(Layer):
 
     def _group_changed(self, group: int, members: frozenset[int], promises: str) -> None:
         if not members or not promises.startswith("total"):
-            for known in (self._stamps, self._shown, self._since):
+            for known in (self._shown, self._since):
                 known.pop(group, None)
+            if promises.startswith("total"):
+                self._bury(group)
+            else:
+                self._stamps.pop(group, None)
             if self._groups.pop(group, None) is not None and group in self._safe:
                 self._safe.discard(group)
                 self._watch(group, watched=False)
@@ -439,6 +448,17 @@ class Total(Layer):
             self._safe.add(group)
             self._watch(group, watched=True)
         self._pause(group)
+
+    def _bury(self, group: int) -> None:
+        """Nobody is in the group any more. Its last messages may get their order yet: whoever knows that its last view
+        is over does not wait for it."""
+        self._buried.pop(group, None)
+        self._buried[group] = None
+        if len(self._buried) > BURIED_MAX:
+            oldest = next(iter(self._buried))
+            del self._buried[oldest]
+            if oldest not in self._groups:
+                self._stamps.pop(oldest, None)
 
     def _watch(self, group: int, *, watched: bool) -> None:
         self.tell_down(Watch(group, watched))

@@ -232,7 +232,7 @@ class Regrouping(State):
     def _tell_ends(self, begun: list[Change]) -> None:
         """Stop sending to these groups, and tell where this member's streams end. During a change of the view nothing
         more is told: that will settle it."""
-        mine = [change for change in begun if self.node.me in change.participants]
+        mine = [change for change in begun if self.node.me in change.participants and not change.told]
         if not mine or self._flushing:
             return
         for change in mine:
@@ -285,11 +285,15 @@ class Regrouping(State):
         if not roster.members:
             del self._rosters[group]
         self.regroups += 1
-        stamp = stamp_of(self._view.ballot, change.number)
+        view = self._view
+        stamp = stamp_of(view.ballot, change.number)
         self._show_group(roster, stamp, starts)
         self.tell_down(Regroup(group, tuple(roster.members), starts, stamp))
         if me in change.participants:
             self.tell_up(GroupBlocked(group, False))
+        if self._view is not view:  # that was the last that the next view waited for, and it has settled the rest
+            return
+        if me in change.participants:
             self._fulfilled(group)
         if under_way:
             self._begin([under_way[0]])

@@ -200,6 +200,8 @@ class Reliable(Streams):
         self._check_closed(group)
 
     def _check_closed(self, group: int) -> None:
+        if group not in self._closing:  # what was passed up for another group has closed this one too
+            return
         for sender, end in self._closing[group].items():
             key = (sender, group, ALL)
             if self._cut is not None:  # no survivor has more: the sender is gone, and its last messages with it
