@@ -8,6 +8,7 @@
     │   ├── BadStack              layers that do not fit on each other
     │   ├── BadBody               a message body that cannot travel
     │   ├── BadFilter             a filter that does not parse or compares what cannot be compared
+    │   ├── BadTopic              a topic or a pattern of topics that is none
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
     ├── Unavailable               the surroundings do not allow it; also an OSError
@@ -19,6 +20,7 @@
     │   └── Damaged               what a store holds is not what was written: repair it from another copy
     ├── NotPrimary                most members are elsewhere, so nothing can be ordered here now
     ├── Excluded                  the primary went on without this member, which has missed something
+    ├── Gap                       events are missing here: the reader was too slow, or away
     ├── NoMembers                 too few members are there to do it, or left of them
     ├── Unanswered                too few good answers to a question came
     │   └── AnswersLate           they did not come in time; also a TimeoutError
@@ -76,6 +78,22 @@ class BadFilter(BadInput):
         return error
 
 
+class BadTopic(BadInput):
+    """Where in the text (characters are counted from 1), why, and what to write instead."""
+
+    text: str = ""
+    position: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, text: str, position: int, reason: str, remedy: str) -> "BadTopic":
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        error = cls(f"topic {shown!r}, character {position}: {reason}; {remedy}")
+        error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
+        return error
+
+
 class TooLarge(BadInput):
     pass
 
@@ -119,6 +137,14 @@ class NotPrimary(PluribusError):
 class Excluded(PluribusError):
     """In the place of what was missed. If the primary went on without this member, reading goes on behind it; if it
     was asked to leave the group because it did not read, the group is closed."""
+
+
+class Gap(PluribusError):
+    """In the place of what is missing; reading goes on behind it. ``missed`` is how many events, if that is known."""
+
+    def __init__(self, text: str, missed: int = 0) -> None:
+        super().__init__(text)
+        self.missed = missed
 
 
 class NoMembers(PluribusError):

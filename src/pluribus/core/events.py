@@ -95,6 +95,15 @@ class Resumed(Event, frozen=True):
     group: str
 
 
+class Missed(Event, frozen=True):
+    """Events that a subscription of this member did not get: ``reason`` is ``late`` (after its deadline) or ``slow``
+    (it was not read in time). Told a run of events at a time."""
+
+    pattern: str
+    count: int
+    reason: str
+
+
 class Skipped(Event, frozen=True):
     """Whoever iterates did so too slowly, and missed so many events."""
 

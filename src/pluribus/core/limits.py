@@ -133,6 +133,30 @@ INDEX_SUBSCRIPTIONS_MAX = 10_000_000
 INDEX_FIELDS_MAX = 4_096
 """Fields that an index keeps sorted; conditions on others are evaluated one by one."""
 
+# Topics
+TOPIC_CHARS_MAX = 1_024
+TOPIC_LEVELS_MAX = 32
+TOPICS_CACHED_MAX = 65_536
+"""Concrete topics of which a member remembers who is interested; then it begins anew."""
+TOPICS_PER_BATCH_MAX = 256
+EXTRAS_PER_BATCH_MAX = 8_192
+SUBSCRIPTIONS_MAX = 1_000_000
+"""Of one member."""
+BACKLOG_EVENTS = 65_536
+"""Events that wait for a subscriber, unless it says otherwise."""
+BACKLOG_EVENTS_MAX = 1_000_000
+"""The same for one that wants everything buffered."""
+RETAINED_MAX = 100_000
+"""Topics whose last value is kept."""
+ADVERTISED_MAX = 10_000
+"""Topics that one member may advertise."""
+HEADERS_PER_EVENT_MAX = 64
+SHARED_PENDING_MAX = 65_536
+"""Events of a shared subscription that somebody has taken and not finished; beyond it the oldest are not given to
+another if their taker dies."""
+OUTBOX_BATCHES_MAX = 64
+"""Batches of ``publish_soon`` that may wait for a window; then it raises."""
+
 # Simulation
 SIM_EVENTS_MAX = 50_000_000
 SIM_IDLE_S_MAX = 7_200.0

@@ -189,15 +189,22 @@ class Channel:
     def take(self) -> Iterator[Message]:
         """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
         senders. Where something was missed it raises ``Excluded``, once."""
+        messages, frame = self.take_unpaid()
+        if frame is not None:
+            self.pass_over(frame)
+        return messages
+
+    def take_unpaid(self) -> tuple[Iterator[Message], Frame | None]:
+        """The messages of the next frame, and the frame, which is still to be given to ``pass_over``: for a reader that
+        hands messages on, and wants senders to wait until they are read. None: nobody waits for it."""
         frame = self.inbox.popleft()
         if type(frame) is Mark:
             frame.act()
-            return iter(())
-        if self.state is None or not self.state.passed(frame):
-            stream = frame.stream
-            frames, size = self._taken.get(stream, (0, 0))
-            self._taken[stream] = (frames + 1, size + frame.size)
-            self._taken_bytes += frame.size + REPORT_FRAME_BYTES
+            return iter(()), None
+        paid = self.state is not None and self.state.passed(frame)
+        return self._messages(frame), None if paid else frame
+
+    def _messages(self, frame: Frame) -> Iterator[Message]:
         sender = self._people.get(frame.sender)
         if sender is None:
             sender = MemberId(frame.sender)

@@ -33,7 +33,7 @@ class Line:
             waiter.run_soon()
 
     def run(self) -> None:
-        """Let those go on who waited for what was received."""
+        """Let those go on who waited for what was received, and those who waited for them in turn."""
         while self._waiters:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:

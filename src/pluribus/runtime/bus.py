@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
+from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Undelivered, Unreachable
-from ..core.ids import MemberId, checked_name, new_member_id
+from ..core.ids import MemberId, MessageId, checked_name, new_member_id
 from ..core.limits import CACHE_ENTRIES_MAX, DRAIN_S
 from ..core.ports import Datagram, Engine, Ports, Random
 from ..core.secret import Secret
@@ -45,6 +46,8 @@ from .tracing import FORMAT, Beginning, TraceFile
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from .cache import Cache
     from .notifications import Notifications
+    from .pubsub import Topics
+    from .subscription import Subscription
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
@@ -83,6 +86,8 @@ class Bus:
             layers.insert(-1, Trace(trace.write))
         self._engine = ports.engine
         self._now = ports.clock.now
+        self._wall = ports.clock.now
+        """Seconds since 1970; in a world, its own."""
         self._random = ports.random
         self._stack = Stack(layers, ports, Node(int(self.me), name, url.bus))
         self._transport = _only(layers, Transport)
@@ -94,6 +99,7 @@ class Bus:
         self._eager = False
         """Whether readers go on as soon as what they wait for was received; in a world they take turns."""
         self._replicas: dict[str, Replica[Any]] = {}
+        self._topics: Topics | None = None
         self._closed = self._closing = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
@@ -234,6 +240,55 @@ class Bus:
         return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
 
     @property
+    def pubsub(self) -> Topics:
+        """Publishing and subscribing, for those who extend it."""
+        if self._topics is None:
+            from .pubsub import Topics
+
+            self._check_open()
+            self._topics = Topics(self)
+            self.__dict__["publish"] = self._topics.publish  # the same, a call less for every event
+        return self._topics
+
+    async def publish(self, topic: str, body: Any, **options: Any) -> MessageId:
+        """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity once the window has
+        admitted it, at once unless somebody who wants to be waited for reads too slowly.
+
+        ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
+        keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
+        waiting longer. ``durable=True`` returns when a majority of the keepers have it on disk.
+        """
+        return await self.pubsub.publish(topic, body, **options)
+
+    async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> list[MessageId]:
+        """Publish pairs of a topic and a body, in order; ``options`` are those of ``publish``, for all of them."""
+        return await self.pubsub.publish_many(events, **options)
+
+    def publish_soon(self, topic: str, body: Any, **options: Any) -> Any:
+        """Publish without waiting; ``await bus.flush()`` waits for everything. ``Overflow`` if too much waits already.
+        Live events are given their identity at once; with ``durable=True`` it returns a future of it."""
+        return self.pubsub.publish_soon(topic, body, **options)
+
+    async def flush(self) -> None:
+        """Returns when everything that was published is admitted, and on disk if it is durable."""
+        await self.pubsub.flush()
+
+    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Subscription:
+        """Events under topics that match a pattern: ``+`` is any level, ``#`` all levels below.
+
+        ``async with bus.subscribe(...) as events`` begins and ends it; ``async for event in events`` reads it.
+        ``where`` is a condition on fields of the body (``docs/filters.md``), ``type`` the class of the bodies,
+        subclasses included. ``call`` is called with every event, instead of iterating.
+
+        ``guarantee``: ``best effort``, ``reliable`` (the default), or an order: ``fifo``, ``causal``, ``total``.
+        ``deadline``: events that are older, in seconds, are dropped and reported. ``backlog`` events may wait; who is
+        slower than that chooses by ``slow`` to be waited for (``wait``), told (``tell``), buffered (``buffer``),
+        disconnected (``disconnect``) or given a sample (``sample``). ``shared="name"``: each event goes to one of those
+        who subscribe with that name. ``retain=False``: without the last values of before.
+        """
+        return self.pubsub.subscribe(pattern, where, type, **options)
+
+    @property
     def members(self) -> dict[MemberId, str]:
         """Everybody on the bus now, by name; this member included."""
         known = self._dispatch.members.get(0)
@@ -273,6 +328,8 @@ class Bus:
     def validate(self) -> None:
         """Assert the invariants of every layer; for tests and the simulator."""
         self._stack.validate()
+        if self._topics is not None:
+            self._topics.validate()
         for replica in self._replicas.values():
             replica.validate()
 
@@ -286,6 +343,8 @@ class Bus:
             return
         self._closing = True
         try:
+            if timeout > 0 and self._topics is not None:
+                self._topics.close_batches()
             reliable = self._stack.find(Reliable)
             if timeout > 0 and isinstance(reliable, Reliable):
                 await drain(self._dispatch, reliable, timeout)
@@ -293,6 +352,8 @@ class Bus:
             await self._leave()
 
     async def _leave(self) -> None:
+        if self._topics is not None:
+            await self._topics.close()
         for replica in list(self._replicas.values()):
             await replica.close()
         for group in list(self._groups.values()):
@@ -312,6 +373,8 @@ class Bus:
         self._watchers.end()
         for group in self._groups.values():
             group.abandon()
+        if self._topics is not None:
+            self._topics.abandon()
         for replica in self._replicas.values():
             replica.abandon()
 
@@ -327,9 +390,9 @@ class Bus:
         line.receiving = self._eager
         try:
             self._stack.run(partial(self._transport.receive, datagrams))
+            line.run()
         finally:
             line.receiving = False
-        line.run()
 
     def _room(self) -> None:
         for channel in self._dispatch.channels.values():
@@ -413,6 +476,7 @@ class connect:
         stack = self._stack if self._secret is None else secured(self._stack)
         bus = await opened(url, name, ports, stack, trace, self._secret)
         bus._eager = True
+        bus._wall = time
         bus._stop_watch = watch_loop(loop)
         return bus
 

@@ -173,6 +173,25 @@ class Group:
             self._opened(channel)
         return (out.me, number)
 
+    def send_now(self, body: bytes) -> bool:
+        """Send bytes to every member if that needs no waiting; false if it does, and nothing was sent."""
+        channel, out, dispatch = self._channel, self._channel.out, self._dispatch
+        if len(body) > out.longest:
+            return False
+        if dispatch.send_alone(channel, body):
+            return True
+        if channel.closed or channel.paused or channel.blocked or dispatch.blocked:
+            return False
+        if out.pending and not out.fits(BYTES, len(body)):
+            dispatch.flush(channel)
+        if not dispatch.ports.engine.writable or not out.fits(BYTES, len(body)):
+            return False
+        first = not out.pending
+        out.add(BYTES, body)
+        if first:
+            self._opened(channel)
+        return True
+
     async def _send_large(self, large: Large, to: int, deadline: float | None) -> MessageId:
         """Piece by piece, and between two of them everybody else has a turn."""
         channel = self._channel

@@ -35,10 +35,12 @@ from ..core.frame import Message
 from ..core.ids import MemberId, MessageId
 from ..core.view import View
 from ..group.cache import Key
+from ..pubsub.event import Event as Topical
 from . import bus as real_bus
 from . import cache as real_cache
 from . import group as real_group
 from . import replica as real_replica
+from . import subscription as real_subscription
 from .background import Background, background
 
 
@@ -142,6 +144,12 @@ class Bus(Face):
     def replica(self, name: str, machine: Any) -> Replica:
         """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop."""
         return Replica(self._thread.call(self._real.replica, name, machine), self._thread)
+
+    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Subscription:
+        """Events under topics that match; see ``pluribus.Bus.subscribe``. It begins at once: use it with ``with``."""
+        real = self._thread.ask(self._real.subscribe, pattern, where, type, **options)
+        self._thread.call(real.open)
+        return Subscription(real, self._thread)
 
     def stats(self) -> dict[str, dict[str, Any]]:
         return self._thread.ask(self._real.stats)
@@ -286,6 +294,47 @@ def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[
         if found is None:
             return
         yield found
+
+
+class Subscription(Face):
+    """A subscription of a synchronous bus. See ``pluribus.runtime.subscription``; threads that read it share it."""
+
+    _real: real_subscription.Subscription
+
+    def __init__(self, real: real_subscription.Subscription, thread: Background) -> None:
+        super().__init__(real, thread)
+        self._fetched: deque[Topical[Any]] = deque()
+        self._reading = threading.Lock()
+
+    def receive(self, timeout: float | None = None) -> Topical[Any]:
+        """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        self._thread.check()
+        with self._reading:
+            if not self._fetched:
+                self._thread.call(self._take, timeout)
+            return self._fetched.popleft()
+
+    def receive_many(
+        self, most: int = real_subscription.RECEIVE_MANY, timeout: float | None = None
+    ) -> list[Topical[Any]]:
+        """At least one event, and as many as are there, up to ``most``."""
+        events = [self.receive(timeout)]
+        with self._reading:
+            while self._fetched and len(events) < most:
+                events.append(self._fetched.popleft())
+        return events
+
+    def __iter__(self) -> Iterator[Topical[Any]]:
+        """Events until the subscription is closed; leaving the iteration loses none."""
+        while True:
+            try:
+                yield self.receive()
+            except Closed:
+                return
+
+    async def _take(self, timeout: float | None) -> None:
+        """On the loop, so that an interrupted caller loses nothing."""
+        self._fetched.extend(await self._real.receive_many(timeout=timeout))
 
 
 class Cache(Face):

@@ -47,6 +47,7 @@ _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
     TEXT: msgspec.msgpack.Decoder(list[str]).decode,
     DATA: msgspec.msgpack.Decoder(list[Any]).decode,
 }
+_BUILT_IN: dict[Kind, type] = {BYTES: bytes, TEXT: str}
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
@@ -70,6 +71,13 @@ def register(cls: type[T], name: str | None = None) -> type[T]:
     _decoders[name] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
     _names[cls] = name
     return cls
+
+
+def type_of(kind: Kind) -> type | None:
+    """The type that bodies of a kind have; ``None`` if they may have several, or one that is not registered here."""
+    if kind in _BUILT_IN:
+        return _BUILT_IN[kind]
+    return next((cls for cls, name in _names.items() if name == kind), None)
 
 
 def reserve(kind: int, cls: type) -> None:

@@ -1,0 +1,201 @@
+"""What waits for one subscriber, and what becomes of it if the subscriber is slow.
+
+Theory of operation
+-------------------
+Runs of events are put in as they arrive, still encoded; they become events when the reader takes them. So events that a
+slow reader never sees cost nothing to decode.
+
+A reader that does not keep up chooses what happens when its backlog is full; only the first choice concerns anybody
+else:
+
+*wait*        the window of the group is kept closed until the reader has taken what it holds: publishers slow down to
+              the pace of the reader, and nothing is lost. Who takes nothing at all for a while is told (below).
+*tell*        further events are dropped, and the reader is raised ``Gap`` in their place, with their number.
+*buffer*      up to ``BACKLOG_EVENTS_MAX`` wait; then it is told.
+*disconnect*  the subscription ends: the reader gets what waits, then ``Overflow``.
+*sample*      every other event that waits is dropped, again and again: what is left is spread evenly. Counted only.
+
+Nothing vanishes in silence: what was dropped is in ``missed``, whatever the choice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import BadInput, Gap, MalformedFrame, Overflow
+from ..core.limits import BACKLOG_EVENTS_MAX
+from .batch import Section
+from .event import Event
+
+WAIT, TELL, BUFFER, DISCONNECT, SAMPLE = CHOICES = ("wait", "tell", "buffer", "disconnect", "sample")
+
+
+Some = bytes | list[Event[Any]] | None
+"""Which events of a part: those with a 1 in their place, these, or all."""
+
+
+class Hold:
+    """A frame of the group whose room is not given back yet. ``release`` is called when the last holder lets go."""
+
+    __slots__ = ("_holders", "_release")
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._holders = 1
+        self._release = release
+
+    def keep(self) -> Hold:
+        self._holders += 1
+        return self
+
+    def let_go(self) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._release()
+
+
+class Run:
+    """Events that arrived together: a part of a batch, all of it or some, or events that were picked already."""
+
+    __slots__ = ("count", "hold", "missed", "section", "some")
+
+    def __init__(self, count: int, section: Section | None, some: Some, hold: Hold | None, missed: int) -> None:
+        self.count = count
+        self.section = section
+        self.some = some
+        self.hold = hold
+        self.missed = missed
+        """Not events, but the place of so many that were dropped."""
+
+    def events(self) -> list[Event[Any]]:
+        if isinstance(self.some, list):
+            return self.some
+        assert self.section is not None
+        return self.section.events() if self.some is None else self.section.picked(self.some)
+
+    def thin(self, keep_first: bool) -> None:
+        """Drop every other event."""
+        at = 0 if keep_first else 1
+        if isinstance(self.some, list):
+            self.some = self.some[at::2]
+        else:
+            assert self.section is not None
+            chosen = bytearray(self.some or b"\1" * self.section.part.count)
+            place = -1
+            for turn in range(self.count):
+                place = chosen.index(1, place + 1)
+                if turn % 2 != at:
+                    chosen[place] = 0
+            self.some = bytes(chosen)
+        self.count = len(range(at, self.count, 2))
+
+
+class Backlog:
+    """Bounded, but for *wait*, where the window of the group is the bound."""
+
+    def __init__(self, limit: int, slow: str = WAIT) -> None:
+        if slow not in CHOICES:
+            raise BadInput(f"slow={slow!r} is no choice: use {', '.join(CHOICES)}")
+        if not 1 <= limit <= BACKLOG_EVENTS_MAX:
+            raise BadInput(f"backlog={limit} is out of bounds: use 1 to {BACKLOG_EVENTS_MAX:,} events")
+        self.limit = BACKLOG_EVENTS_MAX if slow == BUFFER else limit
+        self.slow = slow
+        self.waiting = 0
+        """Events."""
+        self.missed = 0
+        self.malformed = 0
+        self.ended = ""
+        """Why there will be no more."""
+        self._runs: deque[Run] = deque()
+        self._thinned = False
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def put(self, section: Section, some: bytes | None = None, hold: Hold | None = None) -> None:
+        """All events of a part, or those at whose place there is a 1."""
+        self._put(section.part.count if some is None else some.count(1), section, some, hold)
+
+    def put_events(self, events: list[Event[Any]], hold: Hold | None = None) -> None:
+        self._put(len(events), None, events, hold)
+
+    def _put(self, count: int, section: Section | None, some: Some, hold: Hold | None) -> None:
+        if not count or self.ended:
+            return
+        if self.slow == WAIT:
+            self._runs.append(Run(count, section, some, hold.keep() if hold is not None else None, 0))
+            self.waiting += count
+            return
+        if self.waiting + count > self.limit:
+            if self.slow == DISCONNECT:
+                self.missed += count
+                self.ended = f"{self.waiting} events wait, and slow='disconnect' was asked for"
+                return
+            if self.slow != SAMPLE:
+                self._miss(count)
+                return
+        self._runs.append(Run(count, section, some, None, 0))
+        self.waiting += count
+        while self.waiting > self.limit:
+            self._thin()
+
+    def _miss(self, count: int) -> None:
+        self.missed += count
+        last = self._runs[-1] if self._runs else None
+        if last is not None and last.missed:
+            last.missed += count
+        else:
+            self._runs.append(Run(0, None, None, None, count))
+
+    def _thin(self) -> None:
+        self._thinned = not self._thinned
+        before = self.waiting
+        keep = self._thinned
+        for run in self._runs:
+            odd = run.count % 2
+            run.thin(keep)
+            keep = keep is not bool(odd)
+        self._runs = deque(run for run in self._runs if run.count)
+        self.waiting = sum(run.count for run in self._runs)
+        self.missed += before - self.waiting
+
+    def give_up(self) -> int:
+        """Drop what waits, because nobody takes it and others wait for that; how many they were."""
+        dropped = self.waiting
+        runs, self._runs, self.waiting = self._runs, deque(), 0
+        for run in runs:
+            if run.hold is not None:
+                run.hold.let_go()
+            if run.missed:
+                self._miss(run.missed)
+                self.missed -= run.missed
+        if dropped:
+            self._miss(dropped)
+        return dropped
+
+    def take(self) -> list[Event[Any]]:
+        """The next run of events. Where some are missing it raises ``Gap``, once; at the end of a subscription that
+        was too slow ``Overflow``."""
+        while self._runs:
+            run = self._runs.popleft()
+            if run.missed:
+                raise Gap(
+                    f"{run.missed} events are missing here, because they were not read in time: read faster, or ask "
+                    "for a larger backlog=",
+                    run.missed,
+                )
+            self.waiting -= run.count
+            if run.hold is not None:
+                run.hold.let_go()
+            try:
+                return run.events()
+            except MalformedFrame:
+                self.malformed += run.count
+        if self.ended:
+            raise Overflow(f"the subscription has ended: {self.ended}; subscribe again, and read faster")
+        return []
+
+    def validate(self) -> None:
+        assert self.waiting == sum(run.count for run in self._runs)
+        assert self.slow == WAIT or self.waiting <= self.limit

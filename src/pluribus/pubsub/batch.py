@@ -1,0 +1,368 @@
+"""How events travel: a batch of them is one message of a group.
+
+Theory of operation
+-------------------
+A batch holds what one member published in a turn of its loop, or as much of it as fits a frame. It names its topics
+once, and is made of *parts*: runs of events whose bodies are of one kind. A part says for each event which of the
+topics it has, one byte each, or for all of them together if it is one topic; its bodies stay encoded as one array. So a
+receiver
+
+* looks up each topic of the batch once, not once an event;
+* decodes the bodies of a part by one call, and of a part that nobody here wants none at all;
+* picks the events of some topics with C loops over bytes (``translate``, ``compress``).
+
+What only some events have (headers, the event that they answer, that they are to be retained) is listed by place beside
+them, so plain events carry nothing for it. Parts are in the order in which the events were published, and numbers of
+events follow each other, unless ``numbers`` lists them: in groups that carry only some of a member's events.
+
+Everything that comes from outside is checked as it is decoded: what is wrong raises ``MalformedFrame`` and nothing
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, count, repeat
+from typing import Annotated, Any
+
+import msgspec
+
+from ..core.errors import BadBody, MalformedFrame
+from ..core.frame import Number, Position
+from ..core.ids import MemberId, MessageId
+from ..core.limits import (
+    BATCH_MESSAGES_MAX,
+    EXTRAS_PER_BATCH_MAX,
+    HEADERS_PER_EVENT_MAX,
+    NAME_CHARS_MAX,
+    TOPIC_CHARS_MAX,
+    TOPICS_PER_BATCH_MAX,
+)
+from ..wire.bodies import BYTES, Kind, array_header, decode_bodies
+from ..wire.codec import DECODE_ERRORS
+from .event import NO_HEADERS, Event
+
+Headers = dict[str, Any]
+FEW = 4
+"""If fewer than one of so many bodies of a part are wanted, the others are not decoded."""
+
+
+OVERHEAD_BYTES = 8
+"""The most that a body costs besides its bytes: a msgpack header, its topic's place. With it a batch that fits a
+datagram holds fewer than ``BATCH_MESSAGES_MAX`` events, however small they are."""
+EXTRA_BYTES = 40
+BATCH_BYTES = 200
+"""The most that a batch costs besides what it holds."""
+
+
+class Extra(msgspec.Struct, array_like=True, frozen=True):
+    """What an event has besides."""
+
+    headers: Annotated[Headers, msgspec.Meta(max_length=HEADERS_PER_EVENT_MAX)] = {}
+    parent: tuple[Number, Position] | None = None
+    retain: bool = False
+
+
+PLAIN = Extra()
+
+
+class Part(msgspec.Struct, array_like=True):
+    """A run of events of one kind of body."""
+
+    kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+    count: Annotated[int, msgspec.Meta(ge=1, le=BATCH_MESSAGES_MAX)]
+    of: Annotated[int, msgspec.Meta(ge=0, lt=TOPICS_PER_BATCH_MAX)] | bytes
+    """Which of the batch's topics: that of all, or of each."""
+    bodies: msgspec.Raw
+    extras: Annotated[dict[Number, Extra], msgspec.Meta(max_length=EXTRAS_PER_BATCH_MAX)] = {}
+
+
+class Batch(msgspec.Struct, array_like=True):
+    sender: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
+    """Who published; a member may pass on what a program outside of the bus did."""
+    first: Position
+    time: float
+    topics: Annotated[
+        list[Annotated[str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARS_MAX)]],
+        msgspec.Meta(min_length=1, max_length=TOPICS_PER_BATCH_MAX),
+    ]
+    parts: Annotated[list[Part], msgspec.Meta(min_length=1, max_length=BATCH_MESSAGES_MAX)]
+    numbers: Annotated[list[Position], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)] = []
+
+
+_encode_headers = msgspec.msgpack.Encoder().encode
+encode_batch = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Batch).decode
+_decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+def decode_batch(data: bytes) -> Batch:
+    """The batch, its bodies still encoded; or ``MalformedFrame``."""
+    try:
+        batch = _decode(data)
+    except DECODE_ERRORS as error:
+        raise MalformedFrame(f"not a batch of events: {error}") from None
+    topics = len(batch.topics)
+    for part in batch.parts:
+        of = part.of
+        known = of < topics if isinstance(of, int) else part.count == len(of) and max(of) < topics
+        if not known:
+            raise MalformedFrame("a part of a batch names topics that the batch has not")
+    if batch.numbers and len(batch.numbers) != sum(part.count for part in batch.parts):
+        raise MalformedFrame("a batch numbers other events than it has")
+    return batch
+
+
+def checked_headers(headers: Mapping[Any, Any]) -> Headers:
+    """Headers as they can travel, or ``BadBody``."""
+    if len(headers) > HEADERS_PER_EVENT_MAX:
+        raise BadBody(f"{len(headers)} headers exceed {HEADERS_PER_EVENT_MAX}: put some of them into the body")
+    for name in headers:
+        if not isinstance(name, str) or not name or len(name) > NAME_CHARS_MAX:
+            raise BadBody(f"{name!r} is no name of a header: use 1 to {NAME_CHARS_MAX} characters")
+    found = dict(headers)
+    try:
+        _encode_headers(found)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadBody(f"headers cannot travel ({error}): use texts, numbers, lists and dictionaries") from None
+    return found
+
+
+class Arrived:
+    """A batch at a receiver: the parts as events, each made when first asked for, and once."""
+
+    __slots__ = ("batch", "sender", "starts")
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.sender = MemberId(batch.sender)
+        starts, at = [], 0
+        for part in batch.parts:
+            starts.append(at)
+            at += part.count
+        self.starts = starts
+
+    def sections(self) -> Iterator[Section]:
+        for part, start in zip(self.batch.parts, self.starts, strict=True):
+            yield Section(self, part, start)
+
+
+class Section:
+    """A part of a batch, as readers use it."""
+
+    __slots__ = ("_arrived", "_events", "_start", "part")
+
+    def __init__(self, arrived: Arrived, part: Part, start: int) -> None:
+        self._arrived = arrived
+        self._start = start
+        self._events: list[Event[Any]] | None = None
+        self.part = part
+
+    @property
+    def topics(self) -> list[str]:
+        return self._arrived.batch.topics
+
+    def events(self) -> list[Event[Any]]:
+        """All of them. What does not decode raises ``MalformedFrame``."""
+        if self._events is None:
+            part = self.part
+            bodies = decode_bodies(part.kind, part.bodies, part.count)
+            self._events = list(self._made(bodies, self._ids(), self._topics_of(part.of)))
+            self._add_extras(self._events, range(part.count))
+        return self._events
+
+    def picked(self, wanted: bytes) -> list[Event[Any]]:
+        """Those at whose place there is a 1. If they are few, only their bodies are decoded."""
+        number = wanted.count(1)
+        if self._events is not None or number * FEW >= self.part.count:
+            return list(compress(self.events(), wanted))
+        part = self.part
+        try:
+            raws = _decode_raw(part.bodies)
+        except DECODE_ERRORS as error:
+            raise MalformedFrame(f"bodies that are no array: {error}") from None
+        if len(raws) != part.count:
+            raise MalformedFrame(f"{len(raws)} bodies where a part says {part.count}")
+        some = msgspec.Raw(array_header(number) + b"".join(compress(raws, wanted)))
+        bodies = decode_bodies(part.kind, some, number)
+        of = part.of if isinstance(part.of, int) else bytes(compress(part.of, wanted))
+        events = list(self._made(bodies, compress(self._ids(), wanted), self._topics_of(of)))
+        if part.extras:
+            self._add_extras(events, list(compress(range(part.count), wanted)))
+        return events
+
+    def _made(self, bodies: list[Any], ids: Iterable[MessageId], topics: Iterable[str]) -> Iterator[Event[Any]]:
+        arrived = self._arrived
+        return map(Event, bodies, repeat(arrived.sender), ids, topics, repeat(arrived.batch.time))
+
+    def _ids(self) -> Iterator[MessageId]:
+        batch, start = self._arrived.batch, self._start
+        if batch.numbers:
+            return zip(repeat(self._arrived.sender), batch.numbers[start : start + self.part.count])
+        first = batch.first + start
+        return zip(repeat(self._arrived.sender), range(first, first + self.part.count))
+
+    def _topics_of(self, of: int | bytes) -> Iterable[str]:
+        topics = self._arrived.batch.topics
+        return repeat(topics[of]) if isinstance(of, int) else map(topics.__getitem__, of)
+
+    def _add_extras(self, events: list[Event[Any]], places: Sequence[int]) -> None:
+        extras = self.part.extras
+        if not extras:
+            return
+        for event, place in zip(events, places, strict=True):
+            extra = extras.get(place)
+            if extra is not None:
+                event.headers = extra.headers or NO_HEADERS
+                event.parent = extra.parent
+
+    def retained(self) -> list[Event[Any]]:
+        """Those that are to be kept as the last under their topics."""
+        extras = self.part.extras
+        places = [place for place, extra in extras.items() if extra.retain and place < self.part.count]
+        return self.picked(bytes(place in places for place in range(self.part.count))) if places else []
+
+
+class Gathering:
+    """The publisher's open batch. Between two closings an event is an append or two, so ``left``, ``solo`` and the
+    rest are plain attributes that the runtime's ``publish`` reads and writes itself."""
+
+    __slots__ = (
+        "_bodies",
+        "_extras",
+        "_first",
+        "_kind",
+        "_largest",
+        "_numbers",
+        "_of",
+        "_parts",
+        "_sender",
+        "_time",
+        "_topics",
+        "append",
+        "ids",
+        "left",
+        "of_append",
+        "places",
+        "solo",
+        "type",
+    )
+
+    def __init__(self, sender: int, largest_bytes: int, first: int = 0) -> None:
+        self._sender = int(sender)
+        assert largest_bytes // OVERHEAD_BYTES < BATCH_MESSAGES_MAX
+        self._largest = largest_bytes - BATCH_BYTES
+        self._first = first
+        self._clear([])
+
+    def _clear(self, topics: list[str]) -> None:
+        self._topics = topics
+        self.places = {topic: place for place, topic in enumerate(topics)}
+        """Topics of the batch, by their place. A batch begins with those of the one before, if it used most of its own:
+        who publishes under many topics in turn finds them there."""
+        self._parts: list[Part] = []
+        self._numbers: list[int] = []
+        self._time = 0.0
+        self.ids = zip(repeat(MemberId(self._sender)), count(self._first))
+        self.left = -1
+        """Bytes that may still be appended; below 0 an event must come through ``add``."""
+        self.solo: str | None = None
+        """The one topic of the open part, while it is one."""
+        self.type: type | None = None
+        """The type of the bodies of the open part, if all of that type are of its kind."""
+        self._begin_part(BYTES)
+
+    def _begin_part(self, kind: Kind) -> None:
+        self._kind = kind
+        self._bodies: list[bytes] = []
+        self.append = self._bodies.append
+        self._of = bytearray()
+        self.of_append = self._of.append
+        self._extras: dict[int, Extra] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not self._bodies and not self._parts
+
+    def fits(self, topic: str, size: int) -> bool:
+        """Whether an event may join; an empty batch takes any."""
+        if self.empty:
+            return True
+        room = len(self.places) < TOPICS_PER_BATCH_MAX or topic in self.places
+        return room and size + OVERHEAD_BYTES + 4 * len(topic) + EXTRA_BYTES < self.left
+
+    def add(
+        self,
+        topic: str,
+        kind: Kind,
+        encoded: bytes,
+        now: float,
+        extra: Extra = PLAIN,
+        number: int | None = None,
+        typed: type | None = None,
+    ) -> MessageId:
+        """Append an event that fits. ``number`` is its own where the batch holds only some of the sender's events."""
+        if self.empty:
+            self._time = now
+            self.left = self._largest - sum(map(_topic_bytes, self._topics))
+        if kind != self._kind and self._bodies:
+            self._close_part()
+        if not self._bodies:
+            self._kind = kind
+        place = self.places.get(topic)
+        if place is None:
+            place = self.places[topic] = len(self._topics)
+            self._topics.append(topic)
+            self.left -= _topic_bytes(topic)
+        if extra is not PLAIN:
+            self._extras[len(self._bodies)] = extra
+            self.left -= EXTRA_BYTES + len(_encode_headers(extra.headers))
+        if self._of or (self._bodies and self.solo != topic):
+            if not self._of:
+                self._spread()
+            self._of.append(place)
+            self.solo = None
+        elif not self._bodies:
+            self.solo = topic
+        self.append(encoded)
+        self.type = typed
+        self.left -= len(encoded) + OVERHEAD_BYTES
+        if number is not None:
+            self._numbers.append(number)
+            return (self._sender, number)
+        return next(self.ids)
+
+    def _spread(self) -> None:
+        """From one topic for all events of the part to one for each."""
+        assert self.solo is not None
+        self._of = bytearray([self.places[self.solo]]) * len(self._bodies)
+        self.of_append = self._of.append
+
+    def _close_part(self) -> None:
+        bodies = self._bodies
+        if self._kind == BYTES:
+            encoded = msgspec.Raw(encode_batch(bodies))
+        else:
+            encoded = msgspec.Raw(array_header(len(bodies)) + b"".join(bodies))
+        of: int | bytes = bytes(self._of) if self._of else self.places[self.solo or ""]
+        self._parts.append(Part(self._kind, len(bodies), of, encoded, self._extras))
+        self.solo = None
+        self._begin_part(self._kind)
+
+    def close(self) -> Batch:
+        """What gathered, as a batch; the next one begins."""
+        if self._bodies:
+            self._close_part()
+        events = sum(part.count for part in self._parts)
+        batch = Batch(self._sender, self._first, self._time, self._topics, self._parts, self._numbers)
+        if not self._numbers:
+            self._first += events
+        last = self._parts[-1].of
+        again = isinstance(last, bytes) and 2 * len(set(last)) > len(self._topics)
+        self._clear(self._topics.copy() if again else [])
+        return batch
+
+
+def _topic_bytes(topic: str) -> int:
+    """The most that a topic takes."""
+    return 4 * len(topic) + 5

@@ -1,0 +1,37 @@
+"""What a subscriber gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..core.ids import MessageId
+
+NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
+B = TypeVar("B")
+
+
+class Event(msgspec.Struct, Generic[B], gc=False):
+    """An event under a topic. Made by the hundred from a batch; several readers of one process share it: read it only.
+
+    ``time`` is when it was published, in seconds since 1970 by the publisher's clock. ``id`` is its sender and a number
+    that grows with every event of that sender, whatever the topic.
+    """
+
+    body: B
+    sender: int
+    id: MessageId
+    topic: str
+    time: float
+    headers: Mapping[str, Any] = NO_HEADERS
+    parent: MessageId | None = None
+    """The event that this one answers."""
+    retained: bool = False
+    """It was published before this subscription began, and is the last under its topic."""
+    offset: int | None = None
+    """Its place in the log of a durable topic."""
+    again: bool = False
+    """It was given to another subscriber of the set before, who died: perhaps with it, perhaps after it."""

@@ -1,0 +1,117 @@
+"""What a subscription asks for: topics, a type, a condition. Compiled once, asked for every batch.
+
+A condition (``where``) sees the fields of the body. Names that the body does not have may be those of the event itself:
+``topic``, ``sender``, ``time`` and ``headers.NAME``; and ``body``, if that is a plain value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..core.errors import BadInput
+from ..filters import Filter, parse
+from ..filters.events import declared_fields, read_path
+from ..filters.predicate import Predicate
+from ..filters.tree import Field
+from ..wire.bodies import DATA, Kind, type_of
+from .event import Event
+from .topics import levels_of
+
+ENVELOPE = frozenset({"topic", "sender", "time", "headers", "body"})
+"""Names of the event itself; the body's own come first."""
+
+Now = Callable[[], float]
+Translate = Callable[[Event[Any]], Event[Any] | None]
+
+
+class Interest:
+    """Immutable, but for ``where``, which a subscriber who moves may change."""
+
+    __slots__ = ("_now", "by_body", "filter", "holds", "pattern", "translate", "type")
+
+    def __init__(
+        self,
+        pattern: str,
+        where: str | Filter | None = None,
+        type: type | None = None,
+        *,
+        now: Now | None = None,
+        translate: Translate | None = None,
+    ) -> None:
+        levels_of(pattern)
+        if type is not None and not isinstance(type, _TYPE):
+            raise BadInput(f"type={type!r} is no type: give the class of the bodies")
+        self.pattern = pattern
+        self.type = type
+        self._now = now
+        self.translate = translate
+        """Makes what arrives into what the reader understands, before the condition is asked; or nothing of it."""
+        self.filter: Filter | None = None
+        self.holds: Predicate | None = None
+        self.by_body = False
+        if where is not None:
+            self.set_where(where)
+
+    def set_where(self, where: str | Filter) -> None:
+        """Another condition from now on."""
+        made = where if isinstance(where, Filter) else _parsed(where, self.type)
+        self.filter = made
+        self.by_body = not ENVELOPE.intersection(path[0] for path in made.fields) and self.translate is None
+        resolve = None if self.by_body else _resolve
+        if made.needs_now and self._now is None:
+            raise BadInput(f"filter '{made}' asks for NOW(), and nobody tells the time here")
+        predicate = made.predicate(now=self._now if made.needs_now else None, resolve=resolve)
+        self.holds = (lambda event: predicate(event.body)) if self.by_body else predicate
+
+    @property
+    def plain(self) -> bool:
+        """Whether the topic and the kind decide alone."""
+        return self.filter is None and self.translate is None
+
+    def takes(self, kind: Kind) -> bool | None:
+        """Whether bodies of a kind are of the type; ``None``: each is to be looked at."""
+        if self.type is None or self.type is object:
+            return True
+        known = type_of(kind)
+        if known is not None:
+            return issubclass(known, self.type)
+        return None if kind == DATA else False
+
+    def chosen(self, events: Iterable[Event[Any]]) -> list[Event[Any]]:
+        """Those of the events under its topics that it asks for."""
+        wanted, holds, translate = self.type, self.holds, self.translate
+        if translate is not None:
+            events = [made for made in map(translate, events) if made is not None]
+        if wanted is not None:
+            events = [event for event in events if isinstance(event.body, wanted)]
+        return list(events) if holds is None else [event for event in events if holds(event)]
+
+
+_TYPE = type
+
+
+def _parsed(where: str, wanted: type | None) -> Filter:
+    made = parse(where)
+    if wanted is None or not declared_fields(wanted):
+        return made
+    own = declared_fields(wanted)
+    if any(path[0] in ENVELOPE and path[0] not in own for path in made.fields):
+        return made
+    return parse(where, type=wanted)
+
+
+def _resolve(field: Field) -> Callable[[Event[Any]], Any]:
+    path, name = field.path, field.path[0]
+    if name not in ENVELOPE:
+        return lambda event: read_path(event.body, path)
+
+    def read(event: Event[Any]) -> Any:
+        found = read_path(event.body, path)
+        if found is not None:
+            return found
+        if name == "headers":
+            return read_path(event.headers, path[1:])
+        return getattr(event, name) if len(path) == 1 else None
+
+    return read

@@ -1,0 +1,272 @@
+"""A subscription as a program holds it: ``async with bus.subscribe(...) as events: async for event in events``.
+
+It may also be awaited (``events = await bus.subscribe(...)``, closed by hand), or be given a call-back. Reading works
+as in groups: the iterator makes events from whole runs and gives the loop a turn after ``TURN_S_MAX`` of work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import BadInput, Closed, Gap, Overflow
+from ..core.events import Missed
+from ..core.limits import STALL_S, TURN_S_MAX
+from ..pubsub.backlog import WAIT, Backlog
+from ..pubsub.event import Event
+from ..pubsub.interest import Interest
+from .arrivals import Arrivals
+
+if TYPE_CHECKING:
+    from .carrier import Carrier
+    from .pubsub import Topics
+
+log = logging.getLogger(__name__)
+
+RECEIVE_MANY = 4_096
+Call = Callable[[Any], Any]
+
+
+class Subscription:
+    """Made by ``bus.subscribe``. It begins when it is entered or awaited, and ends with ``close`` or with the bus."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        interest: Interest,
+        backlog: Backlog,
+        *,
+        order: str = "",
+        deadline: float | None = None,
+        retain: bool = True,
+        call: Call | None = None,
+        bodies: bool = False,
+    ) -> None:
+        if deadline is not None and not deadline > 0:
+            raise BadInput(f"deadline={deadline!r} is no time that an event may take: give seconds above 0")
+        self.interest = interest
+        self.backlog = backlog
+        self.order = order
+        self.deadline = deadline
+        self.retain = retain
+        self.late = 0
+        """Events that came after the deadline, and were dropped."""
+        self.closed = False
+        self._topics = topics
+        self._call = call
+        self._bodies = bodies
+        """Whether the call-back is given the body alone."""
+        self._carrier: Carrier | None = None
+        self._current: Iterator[Event[Any]] = iter(())
+        self._arrivals = Arrivals(topics.line)
+        self._now = topics.now
+        self._taken_at = 0.0
+        self._watched = False
+        self._calling: asyncio.Task[None] | None = None
+
+    @property
+    def pattern(self) -> str:
+        return self.interest.pattern
+
+    @property
+    def missed(self) -> int:
+        """Events that were dropped because they were not read in time."""
+        return self.backlog.missed
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait to be read."""
+        return self.backlog.waiting
+
+    # Beginning and end
+
+    async def open(self) -> Subscription:
+        if self.closed:
+            raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+        if self._carrier is None:
+            self._carrier = await self._topics.begin(self)
+            if self._call is not None:
+                self._calling = asyncio.get_running_loop().create_task(self._run(self._call))
+        return self
+
+    async def close(self) -> None:
+        """Unsubscribe. What was not read is given up."""
+        if self.closed:
+            return
+        self.end()
+        await self._topics.end(self)
+        if self._calling is not None and self._calling is not asyncio.current_task():
+            self._calling.cancel()
+            await asyncio.gather(self._calling, return_exceptions=True)
+
+    def end(self) -> None:
+        """No more will come."""
+        self.closed = True
+        self._current = iter(())
+        self.backlog.give_up()
+        if self._carrier is not None:
+            self._carrier.crowd.discard(self)
+        self._arrivals.wake()
+
+    def __await__(self) -> Generator[Any, None, Subscription]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Subscription:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What the table tells
+
+    def arrived(self) -> None:
+        backlog = self.backlog
+        if backlog.slow == WAIT:
+            if not self._watched:
+                self._watched = True
+                self._taken_at = self._now()
+                self._topics.later(STALL_S, self._look)
+            if self._carrier is not None and backlog.waiting > backlog.limit:
+                self._carrier.crowd.add(self)
+        elif backlog.missed and self._report_missed():
+            pass
+        self._arrivals.wake()
+
+    _reported = 0
+
+    def _report_missed(self) -> bool:
+        new = self.backlog.missed - self._reported
+        self._reported = self.backlog.missed
+        if new:
+            self._topics.tell(Missed(self.pattern, new, "slow"))
+        return new > 0
+
+    def _look(self) -> None:
+        """Whether a reader for whom publishers wait reads at all."""
+        self._watched = False
+        if self.closed or not self.backlog.waiting:
+            return
+        if self._now() - self._taken_at >= STALL_S:
+            dropped = self.backlog.give_up()
+            log.warning("%d events of %r were dropped: nobody has read them for %g s", dropped, self.pattern, STALL_S)
+            self._relieved()
+            self._report_missed()
+            self._arrivals.wake()
+        else:
+            self._watched = True
+            self._topics.later(STALL_S - (self._now() - self._taken_at), self._look)
+
+    def _relieved(self) -> None:
+        if self._carrier is not None and self in self._carrier.crowd and self.backlog.waiting <= self.backlog.limit:
+            self._carrier.crowd.discard(self)
+            self._carrier.wake()
+
+    # Reading
+
+    def _take(self) -> Iterator[Event[Any]]:
+        self._taken_at = self._now()
+        events = self.backlog.take()
+        if self._carrier is not None and self._carrier.crowd:
+            self._relieved()
+        return iter(events) if self.deadline is None else self._in_time(events, self.deadline)
+
+    def _in_time(self, events: list[Event[Any]], deadline: float) -> Iterator[Event[Any]]:
+        """Asked event by event, when the reader comes to it: one that was in time when it arrived may be late now."""
+        wall, late = self._topics.wall, 0
+        for event in events:
+            if wall() - event.time <= deadline:
+                yield event
+            else:
+                late += 1
+        if late:
+            self.late += late
+            self._topics.tell(Missed(self.pattern, late, "late"))
+
+    def __aiter__(self) -> AsyncIterator[Event[Any]]:
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[Event[Any]]:
+        await self.open()
+        since = self._now()
+        while True:
+            for event in self._current:
+                yield event
+            if self._now() - since > TURN_S_MAX:
+                await asyncio.sleep(0)
+                since = self._now()
+            while not self.backlog:
+                if self._over():
+                    return
+                await self._arrivals.wait()
+                since = self._now()
+            self._current = self._take()
+
+    def _over(self) -> bool:
+        if self.backlog.ended:
+            self.backlog.take()  # which raises
+        return self.closed
+
+    async def receive(self, timeout: float | None = None) -> Event[Any]:
+        """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        async with asyncio.timeout(timeout):
+            await self.open()
+            while True:
+                for event in self._current:
+                    return event
+                while not self.backlog:
+                    if self._over():
+                        raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+                    await self._arrivals.wait()
+                self._current = self._take()
+
+    async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[Any]]:
+        """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""
+        events = [await self.receive(timeout)]
+        while len(events) < most:
+            events += islice(self._current, most - len(events))
+            if not self.backlog or len(events) >= most:
+                break
+            try:
+                self._current = self._take()
+            except (Gap, Overflow):
+                break
+        return events
+
+    async def _run(self, call: Call) -> None:
+        """The call-back, one event after another: a coroutine function is awaited, a plain one runs in a thread. What
+        it raises is logged, and the next event is told."""
+        waits = inspect.iscoroutinefunction(call)
+        while not self.closed:
+            try:
+                for event in await self.receive_many():
+                    given = event.body if self._bodies else event
+                    try:
+                        await (call(given) if waits else asyncio.to_thread(call, given))
+                    except Exception:
+                        log.exception("the call-back of %r failed with event %s", self.pattern, event.id)
+            except Gap as gap:
+                log.warning("%r: %s", self.pattern, gap)
+            except (Overflow, Closed):
+                return
+
+    # Moving
+
+    def set_where(self, where: Any) -> None:
+        """Another condition, for events that arrive from now on."""
+        before = self.interest.filter is not None and self.interest.by_body
+        self.interest.set_where(where)
+        if self._carrier is not None:
+            self._carrier.table.changed(self, before)
+
+    def stats(self) -> dict[str, int]:
+        return {"waiting": self.waiting, "missed": self.missed, "late": self.late, "malformed": self.backlog.malformed}
+
+    def __repr__(self) -> str:
+        return f"<subscription to {self.pattern!r}>"

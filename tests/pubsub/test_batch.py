@@ -1,0 +1,176 @@
+"""Batches: what was gathered is what arrives, whatever it was; what is no batch is refused."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pluribus
+from pluribus.core.errors import BadBody, MalformedFrame
+from pluribus.core.limits import BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from pluribus.pubsub.batch import (
+    PLAIN,
+    Arrived,
+    Batch,
+    Extra,
+    Gathering,
+    Part,
+    checked_headers,
+    decode_batch,
+    encode_batch,
+)
+from pluribus.pubsub.event import NO_HEADERS
+from pluribus.wire.bodies import BYTES, TEXT, encode_body
+
+ME = 77
+LARGEST = 60_000
+
+
+class Tick(msgspec.Struct, frozen=True):
+    symbol: str
+    price: float
+
+
+pluribus.register(Tick, "tests.pubsub.Tick")
+
+bodies = (
+    st.binary(max_size=20)
+    | st.text(max_size=10)
+    | st.builds(Tick, st.text(max_size=4), st.floats(0, 1e6))
+    | st.dictionaries(st.text(max_size=3), st.integers(0, 100), max_size=3)
+)
+extras = st.just(PLAIN) | st.builds(
+    Extra,
+    st.dictionaries(st.text(min_size=1, max_size=3), st.integers(0, 9), max_size=2),
+    st.none() | st.tuples(st.integers(1, 9), st.integers(0, 9)),
+    st.booleans(),
+)
+published = st.lists(st.tuples(st.sampled_from(["a", "a/b", "c/d/e"]), bodies, extras), min_size=1, max_size=30)
+
+
+def gathered(events, gathering, numbers=None):
+    found = []
+    for place, (topic, body, extra) in enumerate(events):
+        kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+        assert gathering.fits(topic, len(encoded))
+        number = None if numbers is None else numbers[place]
+        found.append(gathering.add(topic, kind, encoded, 1.5, extra, number, type(body)))
+    return found
+
+
+def arrived(data):
+    return [event for section in Arrived(decode_batch(data)).sections() for event in section.events()]
+
+
+@given(published, st.integers(0, 3))
+def test_what_was_published_arrives(events, batches_before):
+    gathering = Gathering(ME, LARGEST)
+    for _ in range(batches_before):
+        gathered(events[:2], gathering)
+        gathering.close()
+    ids = gathered(events, gathering)
+    found = arrived(encode_batch(gathering.close()))
+    assert [(e.topic, e.body, e.id, e.sender, e.time) for e in found] == [
+        (topic, body, id, ME, 1.5) for (topic, body, _), id in zip(events, ids, strict=True)
+    ]
+    assert [(dict(e.headers), e.parent) for e in found] == [(x.headers, x.parent) for _, _, x in events]
+    first = min(batches_before * 2, batches_before * len(events))
+    assert [number for _, number in ids] == list(range(first, first + len(events)))
+    assert gathering.empty
+
+
+@given(published, st.data())
+def test_some_of_a_part_are_the_same_events_as_all_of_it(events, data):
+    gathering = Gathering(ME, LARGEST)
+    gathered(events, gathering)
+    encoded = encode_batch(gathering.close())
+    sections = zip(*(Arrived(decode_batch(encoded)).sections() for _ in range(2)), strict=True)
+    for one, other in sections:
+        wanted = bytes(data.draw(st.lists(st.integers(0, 1), min_size=one.part.count, max_size=one.part.count)))
+        assert one.picked(wanted) == [event for event, take in zip(other.events(), wanted, strict=True) if take]
+        kept = [extra.retain for extra in (other.part.extras.get(at, PLAIN) for at in range(other.part.count))]
+        assert one.retained() == [event for event, keep in zip(other.events(), kept, strict=True) if keep]
+
+
+@given(published)
+def test_numbers_of_their_own_are_kept(events):
+    numbers = [3 * place + 1 for place in range(len(events))]
+    gathering = Gathering(ME, LARGEST)
+    assert gathered(events, gathering, numbers) == [(ME, number) for number in numbers]
+    assert [event.id[1] for event in arrived(encode_batch(gathering.close()))] == numbers
+
+
+def test_plain_events_share_their_empty_headers():
+    gathering = Gathering(ME, LARGEST)
+    gathered([("a", b"x", PLAIN)], gathering)
+    (event,) = arrived(encode_batch(gathering.close()))
+    assert event.headers is NO_HEADERS
+
+
+def test_a_batch_stays_below_its_size_and_its_number_of_topics():
+    for body in (b"", b"x" * 100):
+        gathering = Gathering(ME, LARGEST)
+        count = 0
+        while gathering.fits("stocks/ibm", len(body)):
+            gathering.add("stocks/ibm", BYTES, body, 0.0)
+            count += 1
+        assert count < BATCH_MESSAGES_MAX
+        assert len(encode_batch(gathering.close())) <= LARGEST
+    gathering = Gathering(ME, LARGEST)
+    for number in range(TOPICS_PER_BATCH_MAX):
+        gathering.add(f"t/{number}", BYTES, b"", 0.0)
+    assert not gathering.fits("another", 1) and gathering.fits("t/7", 1)
+
+
+def test_topics_of_the_last_batch_are_there_for_the_next():
+    gathering = Gathering(ME, LARGEST)
+    for _ in range(3):
+        for topic in ("a", "b", "c"):
+            gathering.add(topic, BYTES, b"", 0.0)
+        gathering.close()
+    assert list(gathering.places) == ["a", "b", "c"]
+    gathering.add("c", BYTES, b"", 0.0)
+    assert [event.topic for event in arrived(encode_batch(gathering.close()))] == ["c"]
+    assert not gathering.places
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Batch(ME, 0, 0.0, ["a"], [Part(BYTES, 1, 1, msgspec.Raw(b"\x90"))]),
+        Batch(ME, 0, 0.0, ["a"], [Part(BYTES, 2, b"\0", msgspec.Raw(b"\x90"))]),
+        Batch(ME, 0, 0.0, ["a"], [Part(BYTES, 1, b"\1", msgspec.Raw(b"\x90"))]),
+        Batch(ME, 0, 0.0, ["a"], [Part(BYTES, 1, 0, msgspec.Raw(b"\x90"))], [1, 2]),
+        Batch(ME, 0, 0.0, ["a"], []),
+        Batch(ME, 0, 0.0, [], [Part(BYTES, 1, 0, msgspec.Raw(b"\x90"))]),
+        Batch(0, 0, 0.0, ["a"], [Part(BYTES, 1, 0, msgspec.Raw(b"\x90"))]),
+        "nothing of the kind",
+    ],
+)
+def test_what_is_no_batch_is_refused(batch):
+    with pytest.raises(MalformedFrame):
+        decode_batch(encode_batch(batch))
+
+
+@pytest.mark.parametrize("bodies", [b"\x90", b"\x91\xc0", b"\xc4\x01x"])
+def test_bodies_that_are_not_what_the_part_says_are_refused(bodies):
+    batch = Batch(ME, 0, 0.0, ["a"], [Part(TEXT, 2, 0, msgspec.Raw(bodies))])
+    (section,) = Arrived(decode_batch(encode_batch(batch))).sections()
+    with pytest.raises(MalformedFrame):
+        section.events()
+    with pytest.raises(MalformedFrame):
+        section.picked(b"\0\1")
+
+
+@given(st.binary(max_size=60))
+def test_noise_is_refused(noise):
+    try:
+        decode_batch(noise)
+    except MalformedFrame:
+        return
+
+
+@pytest.mark.parametrize("headers", [{"": 1}, {7: 1}, {"x" * 200: 1}, {"x": object()}, {str(n): 1 for n in range(65)}])
+def test_headers_that_cannot_travel_are_refused(headers):
+    with pytest.raises(BadBody):
+        checked_headers(headers)

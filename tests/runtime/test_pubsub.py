@@ -1,0 +1,267 @@
+"""Publishing and subscribing on a real bus: who gets what, in which order, and what a slow one does to others."""
+
+import asyncio
+import threading
+
+import msgspec
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, Gap, Overflow
+from pluribus.events import Missed
+from tests.harness import eventually, new_bus, on_a_loop, two
+
+
+class Tick(msgspec.Struct, frozen=True):
+    symbol: str
+    price: float
+
+
+class BigTick(Tick, frozen=True):
+    size: int
+
+
+pluribus.register(Tick, "tests.runtime.Tick")
+pluribus.register(BigTick, "tests.runtime.BigTick")
+
+
+def members(**options):
+    return two(stack="views", **options)
+
+
+async def together(*buses):
+    """They see each other as publishers and subscribers."""
+    groups = [(await bus.pubsub.base()).group for bus in buses]
+    for group in groups:
+        await group.wait_for(len(buses))
+
+
+async def taken(subscription, count):
+    return [(await subscription.receive(10)).body for _ in range(count)]
+
+
+@on_a_loop
+async def test_events_reach_those_who_asked_in_order_and_themselves_too():
+    async with members() as (a, b), b.subscribe("stocks/+/tick") as theirs, a.subscribe("stocks/#") as own:
+        await together(a, b)
+        for number in range(300):
+            await a.publish(f"stocks/{number % 7}/tick", number)
+            await a.publish("stocks", "other")
+        assert await taken(theirs, 300) == list(range(300))
+        assert (await taken(own, 600))[::2] == list(range(300))
+        event = await a.publish("stocks/x/tick", Tick("x", 1.5), headers={"region": "eu"}, parent=(7, 8))
+        found = await theirs.receive(10)
+        assert (found.id, found.sender, found.topic) == (event, a.me, "stocks/x/tick")
+        assert (found.body, found.headers, found.parent) == (Tick("x", 1.5), {"region": "eu"}, (7, 8))
+
+
+@on_a_loop
+async def test_conditions_types_and_subtypes():
+    async with (
+        members() as (a, b),
+        b.subscribe("s/#", where="price > 100") as dear,
+        b.subscribe("s/#", type=Tick) as ticks,
+        b.subscribe("s/#", type=BigTick, where="size >= 2 AND headers.region = 'eu'") as big,
+    ):
+        await together(a, b)
+        await a.publish("s/1", {"price": 150})
+        await a.publish("s/2", Tick("x", 50.0))
+        await a.publish("s/3", BigTick("y", 150.0, 2), headers={"region": "eu"})
+        await a.publish("s/4", BigTick("z", 10.0, 2))
+        assert [type(body) for body in await taken(dear, 2)] == [dict, BigTick]
+        assert [body.symbol for body in await taken(ticks, 3)] == ["x", "y", "z"]
+        assert [body.symbol for body in await taken(big, 1)] == ["y"]
+        assert dear.waiting == ticks.waiting == big.waiting == 0
+
+
+@on_a_loop
+async def test_what_is_wrong_is_refused_where_it_is_written():
+    async with members() as (a, _):
+        for topic in ("a//b", "a/+", ""):
+            with pytest.raises(BadTopic):
+                await a.publish(topic, b"")
+        with pytest.raises(BadTopic):
+            a.subscribe("a/#/b")
+        with pytest.raises(BadFilter):
+            a.subscribe("a", where="price > 'x' AND price < 3")
+        for wrong in ({"guarantee": "sure"}, {"slow": "hurry"}, {"backlog": 0}, {"deadline": 0}):
+            with pytest.raises(BadInput):
+                a.subscribe("a", **wrong)
+        with pytest.raises(BadInput, match="needs a keeper"):
+            await a.publish("a", b"", durable=True)
+        with pytest.raises(BadInput, match="not registered"):
+            await a.publish("a", msgspec.defstruct("Unknown", ["x"])(1))
+
+
+@on_a_loop
+async def test_large_events_and_many_small_ones_keep_their_order():
+    async with members() as (a, b), b.subscribe("#") as events:
+        await together(a, b)
+        sent = [bytes([number]) * (300_000 if number % 40 == 7 else number) for number in range(120)]
+        for number, body in enumerate(sent):
+            await a.publish(f"t/{number % 3}", body)
+        assert await taken(events, 120) == sent
+
+
+@on_a_loop
+async def test_unsubscribing_ends_it_and_others_go_on():
+    async with members() as (a, b), b.subscribe("t") as stays:
+        goes = await b.subscribe("t")
+        await together(a, b)
+        await a.publish("t", 1)
+        assert await taken(goes, 1) == [1]
+        await goes.close()
+        await a.publish("t", 2)
+        assert await taken(stays, 2) == [1, 2]
+        assert goes.waiting == 0
+        with pytest.raises(Closed):
+            await goes.receive(1)
+        assert [event async for event in stays_until_closed(stays)] == []
+
+
+async def stays_until_closed(subscription):
+    await subscription.close()
+    return
+    yield
+
+
+@on_a_loop
+async def test_call_backs_in_the_loop_and_in_threads():
+    got: list[object] = []
+
+    async def awaited(event):
+        got.append(event.body)
+        if event.body == 1:
+            raise ValueError("one")
+
+    def threaded(event):
+        got.append(threading.current_thread() is threading.main_thread())
+
+    async with members() as (a, b), b.subscribe("t", call=awaited), b.subscribe("u", call=threaded):
+        await together(a, b)
+        for body in (1, 2):
+            await a.publish("t", body)
+        await eventually(lambda: got == [1, 2])
+        await a.publish("u", 3)
+        await eventually(lambda: got == [1, 2, False])
+
+
+@on_a_loop
+async def test_a_slow_subscriber_is_dealt_with_as_it_chose_and_harms_nobody():
+    async with (
+        members() as (a, b),
+        b.subscribe("t") as quick,
+        b.subscribe("t", slow="tell", backlog=100) as told,
+        b.subscribe("t", slow="sample", backlog=100) as sampled,
+        b.subscribe("t", slow="disconnect", backlog=100) as cut,
+        b.subscribe("t", slow="buffer", backlog=100) as buffered,
+    ):
+        await together(a, b)
+        reports = b.events()
+        reading = asyncio.create_task(taken(quick, 20_000))
+        for number in range(20_000):
+            await a.publish("t", number)
+        assert await reading == list(range(20_000))
+        assert await taken(buffered, 20_000) == list(range(20_000))
+        sample = await sampled.receive_many()
+        assert 0 < len(sample) <= 100 and len(sample) + sampled.missed == 20_000
+        with pytest.raises(Gap) as gap:
+            await taken(told, 20_000)
+        assert gap.value.missed == told.missed > 19_000
+        await a.publish("t", "after")
+        assert await taken(told, 1) == ["after"]
+        with pytest.raises(Overflow, match="disconnect"):
+            await taken(cut, 20_000)
+        assert isinstance(await eventually_missed(reports), Missed)
+
+
+async def eventually_missed(reports):
+    async for event in reports:
+        if isinstance(event, Missed):
+            assert event.reason == "slow" and event.count > 0 and event.pattern == "t"
+            return event
+
+
+@on_a_loop
+async def test_publishers_wait_for_who_wants_to_be_waited_for():
+    async with members() as (a, b), b.subscribe("t") as events:
+        await together(a, b)
+        body, sent = b"x" * 10_000, 0
+
+        async def publish():
+            nonlocal sent
+            for _ in range(3_000):
+                await a.publish("t", body)
+                sent += 1
+
+        publishing = asyncio.create_task(publish())
+        await eventually(lambda: a.pubsub._base._queue)  # the window is full
+        before = sent
+        assert before < 3_000
+        assert len(await taken(events, 3_000)) == 3_000
+        await publishing
+        assert events.missed == 0
+
+
+@on_a_loop
+async def test_what_a_member_publishes_to_itself_is_bounded_too():
+    async with members() as (a, _), a.subscribe("t", backlog=1_000) as events:
+        with pytest.raises(Overflow):
+            for _ in range(100_000):
+                await a.publish("t", b"x", timeout=0.05)
+        assert 1_000 < events.waiting < 20_000
+        assert len(await taken(events, 1_000)) == 1_000
+
+
+@on_a_loop
+async def test_an_event_after_its_deadline_is_dropped_and_reported_never_delivered():
+    async with members() as (a, b), b.subscribe("t", deadline=0.2) as events:
+        await together(a, b)
+        reports = b.events()
+        await a.publish("t", "late")
+        await eventually(lambda: events.waiting)
+        a.pubsub.wall = b.pubsub.wall = lambda: pluribus.runtime.bus.time() + 0.3
+        await a.publish("t", "in time")
+        assert await taken(events, 1) == ["in time"]
+        assert events.late == 1
+        assert await anext(reports) == Missed("t", 1, "late")
+
+
+@on_a_loop
+async def test_publish_soon_and_flush_and_many():
+    async with members() as (a, b), b.subscribe("#") as events:
+        with pytest.raises(BadInput, match="first"):
+            a.publish_soon("t", 0)
+        await together(a, b)
+        ids = [a.publish_soon("t", number) for number in range(10)]
+        await a.flush()
+        ids += await a.publish_many([("t", 10), ("u", 11)])
+        assert [event.id for event in [await events.receive(5) for _ in range(12)]] == ids
+        assert [number for _, number in ids] == list(range(12))
+        with pytest.raises(Overflow):
+            for _ in range(100_000):
+                a.publish_soon("t", b"x" * 1_000)
+
+
+@on_a_loop
+async def test_best_effort_on_a_stack_that_promises_nothing():
+    async with two() as (a, b):
+        with pytest.raises(BadInput, match="not offered"):
+            b.subscribe("t")
+        async with b.subscribe("t", guarantee="best effort") as events:
+            await together(a, b)
+            await a.publish("t", b"x")
+            assert await taken(events, 1) == [b"x"]
+
+
+@on_a_loop
+async def test_a_bus_that_closes_ends_its_subscriptions():
+    async with pluribus.connect(new_bus(), name="a") as a:
+        events = await a.subscribe("t")
+        reading = asyncio.create_task(anext(aiter(events), None))
+        await asyncio.sleep(0)
+    assert await reading is None
+    with pytest.raises(Closed):
+        await a.publish("t", b"")
+    with pytest.raises(Closed):
+        a.subscribe("t")
