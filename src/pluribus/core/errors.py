@@ -9,6 +9,7 @@
     │   ├── BadBody               a message body that cannot travel
     │   ├── BadFilter             a filter that does not parse or compares what cannot be compared
     │   ├── BadTopic              a topic or a pattern of topics that is none
+    │   ├── BadPattern            a row pattern that does not parse, or that would have to remember without bound
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
     ├── Unavailable               the surroundings do not allow it; also an OSError
@@ -90,6 +91,22 @@ class BadTopic(BadInput):
     def at(cls, text: str, position: int, reason: str, remedy: str) -> "BadTopic":
         shown = text if len(text) <= 80 else f"{text[:77]}..."
         error = cls(f"topic {shown!r}, character {position}: {reason}; {remedy}")
+        error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
+        return error
+
+
+class BadPattern(BadInput):
+    """As ``BadFilter``. Patterns are long, so the message shows the text around the place."""
+
+    text: str = ""
+    position: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, text: str, position: int, reason: str, remedy: str) -> "BadPattern":
+        around = " ".join(text[max(0, position - 21) : position + 39].split())
+        error = cls(f"pattern, character {position}, near {around!r}: {reason}; {remedy}")
         error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
         return error
 

@@ -157,6 +157,24 @@ another if their taker dies."""
 OUTBOX_BATCHES_MAX = 64
 """Batches of ``publish_soon`` that may wait for a window; then it raises."""
 
+# Patterns
+PATTERN_CHARS_MAX = 8_192
+PATTERN_POSITIONS_MAX = 1_000
+"""Places of variables in a row pattern, with what is repeated written out: ``(A B){2,3}`` has six."""
+PATTERN_STEPS_MAX = 100_000
+"""Pairs of a place and one that may follow it."""
+PATTERN_PERMUTED_MAX = 5
+"""Parts of a PERMUTE; it is written out as all their orders."""
+PATTERN_VARIABLES_MAX = 60
+PATTERN_ROWS_MAX = 10_000
+"""Rows of one partition that a match may have, or that may wait for earlier ones."""
+PATTERN_THREADS_MAX = 1_000
+"""Ways to match the same rows that are still open, in one partition."""
+PATTERN_PARTITIONS_MAX = 100_000
+"""Partitions of which a matcher remembers something."""
+PATTERN_PROBLEMS_KEPT_MAX = 1_000
+"""Events that found no place, as a matcher keeps them for who asks; all are counted."""
+
 # Simulation
 SIM_EVENTS_MAX = 50_000_000
 SIM_IDLE_S_MAX = 7_200.0

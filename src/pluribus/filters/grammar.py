@@ -106,8 +106,18 @@ def parse_tree(text: str, *, schema: Schema | None = None, navigation: Navigatio
     return tree, kinds
 
 
+def parse_value(text: str, *, schema: Schema | None = None, navigation: Navigation | None = None) -> Node:
+    """The tree of a text that need not be a condition: what row patterns measure. Raises ``BadFilter``."""
+    tokens = read_tokens(text)
+    _nesting(text, tokens)
+    syntax = _syntax(text, tokens)
+    taking = _Taking(text, schema, navigation or {})
+    taking.refuse_the_unknown(syntax)
+    return taking.kinds.settle(taking.node(syntax, 0))
+
+
 def _taken(text: str, schema: Schema | None, navigation: Navigation) -> tuple[Node, Kinds, int]:
-    tokens = _tokens(text)
+    tokens = read_tokens(text)
     nesting = _nesting(text, tokens)
     syntax = _syntax(text, tokens)
     taking = _Taking(text, schema, navigation)
@@ -116,7 +126,7 @@ def _taken(text: str, schema: Schema | None, navigation: Navigation) -> tuple[No
     return taking.kinds.settle(tree), taking.kinds, nesting
 
 
-def _tokens(text: str) -> list[Token]:
+def read_tokens(text: str) -> list[Token]:
     try:
         tokens = _Tokenizer().tokenize(text)
     except TokenError:

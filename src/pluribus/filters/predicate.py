@@ -8,8 +8,9 @@ arguments. Filters of the same shape share the code.
 Three-valued logic needs no third value. For each condition there are two expressions, one that is true when the
 condition is true, one that is true when it is false; where it is unknown, neither is. NOT exchanges them.
 
-``resolve`` says where a field's value comes from: a function of whatever the predicate is called with. Row patterns use
-it to read columns of matched rows; without it, the predicate is called with an event, as ``events.py`` describes it.
+``resolve`` says where a field's value comes from: a function of whatever the predicate is called with, or the number of
+its place in it. Row patterns use it to read columns of matched rows; without it, the predicate is called with an event,
+as ``events.py`` describes it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from .tree import (
 CODES_REMEMBERED_MAX = 4_096
 
 Predicate = Callable[[Any], bool]
-Resolve = Callable[[Field], Callable[[Any], Any]]
+Resolve = Callable[[Field], Callable[[Any], Any] | int]
 Now = Callable[[], float]
 
 _GLOBALS: dict[str, Any] = {
@@ -70,6 +71,11 @@ _GLOBALS: dict[str, Any] = {
 def compile_predicate(tree: Node, *, resolve: Resolve | None = None, now: Now | None = None) -> Predicate:
     """A function that is true exactly for the events of which the filter is true; false and unknown are both false."""
     return _Writing(resolve, now).function(fold(negations_inward(tree)))
+
+
+def compile_value(tree: Node, *, resolve: Resolve | None = None, now: Now | None = None) -> Callable[[Any], Any]:
+    """A function that gives what an expression is: a field as it is in the event, ``None`` where it is unknown."""
+    return _Writing(resolve, now).value_function(tree)
 
 
 @lru_cache(CODES_REMEMBERED_MAX)
@@ -98,11 +104,28 @@ class _Writing:
         for expression, loads in conditions[:-1]:
             body += [*loads, f"if not ({expression}): return False"]
         expression, loads = conditions[-1]
-        body += [*loads, f"return not not ({expression})"]
+        made: Predicate = self._made([*body, *loads, f"return not not ({expression})"])
+        return made
+
+    def value_function(self, tree: Node) -> Callable[[Any], Any]:
+        body = [] if self._resolve else ["read = event.get if type(event) is dict_type else reader(event)"]
+        if isinstance(tree, Field):
+            value = self.field(tree, "raw")
+            answer = [f"return None if absent({value}) else {value}"]
+        elif isinstance(tree, Constant):
+            answer = [f"return {self._bind(tree.value)}"]
+        elif kind_of(tree) is Kind.BOOLEAN:
+            true, false = (self.true(fold(negations_inward(side))) for side in (tree, Not(tree)))
+            answer = [f"return True if {true} else False if {false} else None"]
+        else:
+            answer = [f"value = {self.plain(tree)}", "return value if value == value else None"]
+        made: Callable[[Any], Any] = self._made([*body, *self._take_lines(), *answer])
+        return made
+
+    def _made(self, body: list[str]) -> Any:
         names = ", ".join(["event", *(f"c{number}" for number in range(len(self._bound)))])
         source = f"def predicate({names}):\n" + "".join(f"    {line}\n" for line in body)
-        function: Any = FunctionType(_code(source), _GLOBALS, "predicate", tuple(self._bound))
-        return function  # type: ignore[no-any-return]
+        return FunctionType(_code(source), _GLOBALS, "predicate", tuple(self._bound))
 
     def _take_lines(self) -> list[str]:
         lines, self._lines = self._lines, []
@@ -186,8 +209,13 @@ class _Writing:
             unlike = f"{self.true(left)} and {self.false(right)} or {self.false(left)} and {self.true(right)}"
             return f"({same if operator == '=' else unlike})"
         assert isinstance(left, Field) and isinstance(right, Field)
-        sides = f"{self.field(left, 'raw')}, {self.field(right, 'raw')}"
-        return f"(compare_any({self._bind(operator)}, {sides}) is True)"
+        one, other = self.field(left, "raw"), self.field(right, "raw")
+        slow = f"compare_any({self._bind(operator)}, {one}, {other}) is True"
+        if operator == "<>":
+            return f"({slow})"
+        # Most often both are doubles, and then Python compares as we do, NaN included.
+        doubles = f"type({one}) is float_type and type({other}) is float_type"
+        return f"(({one} {_PYTHON[operator]} {other}) if {doubles} else {slow})"
 
     def compare_numbers(self, operator: str, left: Node, right: Node) -> str:
         doubles = computes(left) or computes(right)
@@ -295,7 +323,8 @@ class _Writing:
 
     def _read(self, field: Field) -> str:
         if self._resolve is not None:
-            return f"{self._bind(self._resolve(field))}(event)"
+            source = self._resolve(field)
+            return f"event[{source:d}]" if isinstance(source, int) else f"{self._bind(source)}(event)"
         assert not field.via, f"{field} needs a resolver"
         first, *rest = field.path
         expression = f"read({self._bind(first)})"

@@ -1,0 +1,277 @@
+"""All partitions of a pattern in one process, with the time that orders them.
+
+Events may come out of order by ``lateness_s`` seconds. The *watermark* is the newest time that was seen, less that. A
+row is taken when the watermark has reached its time; rows of a partition are taken in the order of ORDER BY, and those
+that it does not tell apart in the order in which they came. An event that comes after its place was taken is *late*: it
+is told as a problem, and matched no more.
+
+Time goes on with the events of all partitions, and with ``advance``. Attempts that WITHIN ends are decided when the
+watermark has passed their end, even if their own partition is silent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import Any
+
+import msgspec
+
+from ..core.errors import BadInput
+from ..core.limits import PATTERN_PARTITIONS_MAX, PATTERN_PROBLEMS_KEPT_MAX, PATTERN_ROWS_MAX
+from .events import Key, Misfit, Rows
+from .pattern import Pattern, parse
+from .references import TIME, Row
+from .steps import Answer, Partition, Steps
+
+
+class Match(msgspec.Struct, frozen=True):
+    """What was found: the values that name its partition, and its measures, by name.
+
+    With ALL ROWS PER MATCH there is one for each row: ``event``, and the ``variable`` that it was matched to.
+    """
+
+    partition: dict[str, Any]
+    measures: dict[str, Any]
+    first: float
+    """The time of its first row."""
+    last: float
+    number: int
+    """Counted in its partition, from 1."""
+    variable: str = ""
+    event: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.measures[name] if name in self.measures else self.partition[name]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An event that found no place (``late``, ``misfit``), or an attempt that was given up (``overflow``)."""
+
+    kind: str
+    reason: str
+    event: Any = None
+    partition: Key = ()
+
+
+class State(msgspec.Struct, array_like=True):
+    """All that a matcher remembers."""
+
+    pattern: str
+    newest: float | None
+    partitions: list[tuple[Key, Partition]]
+
+
+class _Place:
+    """A partition, and the moment at which it is looked at again."""
+
+    __slots__ = ("due", "state")
+
+    def __init__(self, state: Partition) -> None:
+        self.state = state
+        self.due = math.inf
+
+
+class Matcher:
+    """Give it events, get matches. ``on_problem`` is told of each event that found no place; ``problems`` keeps some.
+
+    >>> matcher = Matcher("ORDER BY t PATTERN (A B) DEFINE A AS x = 1, B AS x = 2")
+    >>> [match.last for match in matcher.feed([{"t": 1, "x": 1}, {"t": 2, "x": 2}])]
+    [2]
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern | str,
+        *,
+        lateness_s: float = 0.0,
+        on_problem: Callable[[Problem], None] | None = None,
+        partitions_max: int = PATTERN_PARTITIONS_MAX,
+    ) -> None:
+        self.pattern = parse(pattern) if isinstance(pattern, str) else pattern
+        if not 0 <= lateness_s < math.inf:
+            raise BadInput(f"lateness_s={lateness_s}: give the seconds by which events may be late, 0 or more")
+        self.lateness_s = lateness_s
+        self.problems: deque[Problem] = deque(maxlen=PATTERN_PROBLEMS_KEPT_MAX)
+        self.problem_counts: dict[str, int] = {"late": 0, "misfit": 0, "overflow": 0}
+        self._on_problem = on_problem
+        self._partitions_max = partitions_max
+        self._steps = Steps(self.pattern)
+        self._rows = Rows(self.pattern)
+        self._places: dict[Key, _Place] = {}
+        self._due: list[tuple[float, int, Key]] = []
+        self._due_count = 0
+        self._newest = -math.inf
+        clauses = self.pattern.clauses
+        self._key_names = tuple(".".join(path) for path in clauses.partition)
+        self._measure_names = tuple(measure.name for measure in clauses.measures)
+
+    @property
+    def watermark(self) -> float:
+        """Events older than this are late."""
+        return self._newest - self.lateness_s
+
+    def feed(self, events: Iterable[Any]) -> list[Match]:
+        """The matches that these events decide; those of a partition in their order."""
+        touched: dict[Key, _Place] = {}
+        places, newest, lateness = self._places, self._newest, self.lateness_s
+        row_of = self._rows.row
+        for event in events:
+            try:
+                key, row = row_of(event)
+                place = places.get(key)
+            except (Misfit, TypeError) as error:
+                self._tell(Problem("misfit", str(error), event))
+                continue
+            time = row[TIME]
+            if time > newest:
+                newest = time
+            elif time < newest - lateness:
+                self._tell(self._late(event, key, time, newest - lateness))
+                continue
+            if place is None:
+                place = self._new_place(key, event)
+                if place is None:
+                    continue
+            elif place.state.is_past(row):
+                self._tell(self._late(event, key, time, newest - lateness))
+                continue
+            place.state.waiting.append(row)
+            touched[key] = place
+        self._newest = newest
+        return self._go_on(touched)
+
+    def advance(self, time: float) -> list[Match]:
+        """No event before this time comes any more (less ``lateness_s``): a clock's word where events are rare."""
+        self._newest = max(self._newest, time)
+        return self._go_on({})
+
+    def finish(self) -> list[Match]:
+        """No event comes any more: what waits is taken, and every attempt is decided."""
+        self._newest = math.inf
+        matches = self._go_on(dict(self._places))
+        for key, place in list(self._places.items()):
+            answers: list[Answer] = []
+            self._overflows(key, self._steps.finish(place.state, answers))
+            matches += self._matches(key, answers)
+        self._places.clear()
+        self._due.clear()
+        return matches
+
+    def state(self) -> bytes:
+        """All that it remembers; the events of ALL ROWS must be what msgpack can carry."""
+        partitions = [(key, place.state) for key, place in self._places.items()]
+        newest = self._newest if math.isfinite(self._newest) else None
+        return msgspec.msgpack.encode(State(self.pattern.text, newest, partitions))
+
+    def restore(self, state: bytes) -> None:
+        """Go on where another matcher of the same pattern was."""
+        known = msgspec.msgpack.decode(state, type=State)
+        if known.pattern != self.pattern.text:
+            raise BadInput("this state is of another pattern: restore it into a matcher of its own pattern")
+        self._newest = -math.inf if known.newest is None else known.newest
+        self._places = {key: _Place(partition) for key, partition in known.partitions}
+        for key, place in self._places.items():
+            self._look_again(key, place)
+
+    def validate(self) -> None:
+        for place in self._places.values():
+            place.state.validate()
+            due = self._steps.due(place.state)
+            assert due is None or place.due <= max(due, math.nextafter(self.watermark, math.inf)), "nobody will look"
+
+    # --- the way of a row -------------------------------------------------------------------------------------------
+
+    def _new_place(self, key: Key, event: Any) -> _Place | None:
+        if len(self._places) >= self._partitions_max:
+            reason = f"there are {self._partitions_max:,} partitions already: partition by fewer values"
+            self._tell(Problem("overflow", reason, event, key))
+            return None
+        place = self._places[key] = _Place(Partition())
+        return place
+
+    def _go_on(self, touched: dict[Key, _Place]) -> list[Match]:
+        """Take what may be taken, in the partitions that got rows and in those whose time has come."""
+        matches: list[Match] = []
+        watermark = self.watermark
+        for key, place in touched.items():
+            self._bring_forward(key, place, watermark, matches)
+        while self._due and self._due[0][0] <= watermark:
+            due, _, key = heappop(self._due)
+            known = self._places.get(key)
+            if known is not None and known.due == due:
+                known.due = math.inf
+                self._bring_forward(key, known, watermark, matches)
+        return matches
+
+    def _bring_forward(self, key: Key, place: _Place, watermark: float, matches: list[Match]) -> None:
+        state, steps = place.state, self._steps
+        answers: list[Answer] = []
+        problems: list[str] = []
+        if state.waiting:
+            rows = self._released(key, place, watermark)
+            if rows:
+                problems = steps.take(state, rows, answers)
+        if state.ways:
+            problems += steps.expire(state, watermark, answers)
+        if problems:
+            self._overflows(key, problems)
+        if answers:
+            matches += self._matches(key, answers)
+        if not state.ways and not state.waiting and steps.may_be_forgotten(state):
+            del self._places[key]
+        else:
+            self._look_again(key, place)
+
+    def _released(self, key: Key, place: _Place, watermark: float) -> list[Row]:
+        """The waiting rows before which none can come any more, in order."""
+        waiting = place.state.waiting
+        if len(waiting) > 1:
+            self._steps.sort(waiting)
+        count = len(waiting)
+        if waiting[-1][TIME] > watermark:
+            count = next(number for number, row in enumerate(waiting) if row[TIME] > watermark)
+            if len(waiting) - count > PATTERN_ROWS_MAX:
+                count = len(waiting) - PATTERN_ROWS_MAX
+                reason = f"more than {PATTERN_ROWS_MAX:,} rows wait for earlier ones, and the first are not waited with"
+                self._overflows(key, [f"{reason}: allow less lateness, or partition by more"])
+        place.state.waiting = waiting[count:]
+        return waiting[:count]
+
+    def _look_again(self, key: Key, place: _Place) -> None:
+        due = self._steps.due(place.state)
+        if due is None:
+            return
+        if due <= self.watermark:
+            # WITHIN ends after this moment, not at it.
+            due = math.nextafter(self.watermark, math.inf)
+        if due < place.due:
+            place.due = due
+            self._due_count += 1
+            heappush(self._due, (due, self._due_count, key))
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def _matches(self, key: Key, answers: list[Answer]) -> list[Match]:
+        partition = dict(zip(self._key_names, key, strict=True))
+        names = self._measure_names
+        return [
+            Match(partition, dict(zip(names, values, strict=True)), first, last, number, variable, event)
+            for values, first, last, number, variable, event in answers
+        ]
+
+    def _late(self, event: Any, key: Key, time: float, watermark: float) -> Problem:
+        reason = f"its time {time:.6f} is {watermark - time:.6f} s before what was already taken: allow more lateness_s"
+        return Problem("late", reason, event, key)
+
+    def _overflows(self, key: Key, reasons: list[str]) -> None:
+        for reason in reasons:
+            self._tell(Problem("overflow", reason, None, key))
+
+    def _tell(self, problem: Problem) -> None:
+        self.problem_counts[problem.kind] += 1
+        self.problems.append(problem)
+        if self._on_problem is not None:
+            self._on_problem(problem)
