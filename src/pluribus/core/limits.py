@@ -186,6 +186,16 @@ STORE_SUBMISSIONS_MAX = 65_536
 STORE_COMMIT_MAX = 8_192
 """Writes that share one synchronisation; more would make the first of them wait for the last."""
 
+# Durable topics
+DURABLE_BATCH_BYTES_MAX = 3 << 20
+"""One packed batch, and so one event; below what keepers take in one submission."""
+DURABLE_TOPICS_MAX = 100_000
+DURABLE_SESSIONS_MAX = 100_000
+"""Publishers, one a topic, whose last sequence is remembered; the one that was silent longest is forgotten first."""
+DURABLE_SUBSCRIPTIONS_MAX = 100_000
+STAGED_BATCHES_MAX = 65_536
+"""Batches that were written and are not visible yet, of all writers."""
+
 # Trace
 TRACE_RECORDS_MAX = 1_000_000
 """What a trace layer keeps in memory when it has no file to write to."""

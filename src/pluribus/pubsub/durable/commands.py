@@ -1,0 +1,116 @@
+"""What is asked of the keepers besides events, as it stands in their log; and what comes of it.
+
+Each of these may be asked twice and is done once: what it wants is said in full, not as a difference. Times come with
+the commands, in microseconds since 1970, because a state machine has no clock.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ...core.errors import MalformedFrame
+from ...core.limits import NAME_CHARS_MAX
+
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2 * NAME_CHARS_MAX)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
+
+DONE, AGAIN, REFUSED = 0, 1, 2
+EARLIEST, LATEST = -2, -1
+"""Where a subscription starts, if not at an offset."""
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """``DONE`` now, ``AGAIN``: it had been done before, ``REFUSED`` with the reason."""
+
+    status: int
+    number: int = 0
+    """Of a batch, the offset of its first event (-1 if that is forgotten), or, if refused, the sequence that is next;
+    of an attachment, its epoch; of a writer's commit, the last batch."""
+    reason: str = ""
+    offsets: dict[str, int] = {}
+    """Of an attachment: from where each topic is to be read."""
+
+
+class Attach(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A consumer takes over a durable subscription, made if it is new. Who had it before can commit no more."""
+
+    name: Text
+    consumer: Whole
+    patterns: Annotated[list[Text], msgspec.Meta(min_length=1, max_length=1_024)]
+    start: Annotated[int, msgspec.Meta(ge=EARLIEST)] = LATEST
+    """Of topics that exist when the subscription is made: an offset, EARLIEST or LATEST. Later ones from 0."""
+    starts: dict[Text, Whole] = {}
+    """Offsets of single topics, found by time."""
+
+
+class Commit(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Everything below these offsets was handled. An offset never goes back."""
+
+    name: Text
+    epoch: Whole
+    offsets: Annotated[dict[Text, Whole], msgspec.Meta(max_length=65_536)]
+
+
+class Detach(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Forget a subscription."""
+
+    name: Text
+
+
+class Retain(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """What a topic keeps: events of the last seconds, or of so many bytes; 0 is no limit."""
+
+    topic: Text
+    age_us: Whole = 0
+    size_bytes: Whole = 0
+
+
+class Forget(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Events below this offset are removed."""
+
+    topic: Text
+    before: Whole
+
+
+class Stage(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """A part of a writer's batch, not visible before that is committed. An attempt numbers its parts from 0."""
+
+    writer: Text
+    batch: Whole
+    attempt: Text
+    part: Whole
+    at: Whole
+    lease_us: Whole
+    packed: bytes
+
+
+class Publish(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Make what these attempts staged visible, in this order, all at once; drop what others staged for the batch."""
+
+    writer: Text
+    batch: Whole
+    attempts: Annotated[list[tuple[Text, Whole]], msgspec.Meta(max_length=100_000)]
+    """With the number of parts that each has, so that none is missing."""
+
+
+class Drop(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Forget what was staged and whose lease is over; or all of one writer's batch."""
+
+    at: Whole = 0
+    writer: str = ""
+    batch: Whole = 0
+
+
+Command = Attach | Commit | Detach | Retain | Forget | Stage | Publish | Drop
+
+encode = msgspec.msgpack.Encoder().encode
+_command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+
+
+def command_of(data: bytes) -> Command:
+    try:
+        return _command.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(f"a command that no release gives: {error}") from None

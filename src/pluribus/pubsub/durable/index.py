@@ -1,0 +1,130 @@
+"""Where the events of one topic are in the keepers' log: a sparse index that is part of the replicated state.
+
+An entry says: the events from this offset on begin in this row of the log. Between two entries the rows are read one
+after another. There is an entry for every thousand events or so, or where much of the log belongs to other topics, so
+ten million events need some ten thousand entries, and a reader never looks at more than it wants by much.
+
+Events that a transaction made visible later than they were written (``stages``) are where they were written. Each such
+batch has an entry of its own, which names its place in the row, and the next ordinary batch starts a new entry.
+
+With each entry stand the latest time and the bytes of all events before it: the index by time, and for retention.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+
+SPAN_EVENTS = 1_024
+SPAN_BYTES = 256 << 10
+"""Of the whole log."""
+SPAN_US = 10_000_000
+ENTRIES_MAX = 65_536
+"""Then every other one is forgotten, and spans are twice as long from there on."""
+
+
+class Index:
+    """Columns of one topic's entries. All of them are functions of the commands that were applied."""
+
+    __slots__ = ("_at_bytes", "_open", "offsets", "places", "rows", "sizes", "stretch", "times")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.rows = array("q")
+        self.places = array("q")
+        """Which command of the row it is, if it is that one alone; for the first of a run, -1 less its place."""
+        self.times = array("q")
+        """The latest time of all events before."""
+        self.sizes = array("q")
+        """The bytes of all events before."""
+        self.stretch = 1
+        self._at_bytes = 0
+        self._open = False
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(self, offset: int, row: int, place: int, latest: int, size: int, time: int, log_bytes: int) -> None:
+        """A batch was appended at this offset; an entry is made if the last one is far behind."""
+        if self._open:
+            events = offset - self.offsets[-1]
+            far = events >= SPAN_EVENTS * self.stretch or log_bytes - self._at_bytes >= SPAN_BYTES * self.stretch
+            if not far and time - self.times[-1] < SPAN_US * self.stretch:
+                return
+        self._append(offset, row, -1 - place, latest, size)
+        self._open = True
+        self._at_bytes = log_bytes
+
+    def graft(self, offset: int, row: int, place: int, latest: int, size: int) -> None:
+        """A batch that stands elsewhere in the log became visible at this offset."""
+        self._append(offset, row, place, latest, size)
+        self._open = False
+
+    def find(self, offset: int) -> int:
+        """The number of the entry whose span holds an offset; -1 before the first."""
+        return bisect_right(self.offsets, offset) - 1
+
+    def before(self, time: int) -> int:
+        """The first entry in whose span there can be an event of this time or later."""
+        return max(bisect_left(self.times, time) - 1, 0)
+
+    def forget(self, offset: int) -> None:
+        """Events below this offset are gone; an entry whose span reaches beyond it stays."""
+        keep = max(self.find(offset), 0)
+        if keep:
+            for column in (self.offsets, self.rows, self.places, self.times, self.sizes):
+                del column[:keep]
+
+    def first_row(self) -> int:
+        """Rows below it hold nothing of this topic that is kept."""
+        return min(self.rows)
+
+    def _append(self, offset: int, row: int, place: int, latest: int, size: int) -> None:
+        self.offsets.append(offset)
+        self.rows.append(row)
+        self.places.append(place)
+        self.times.append(latest)
+        self.sizes.append(size)
+        if len(self.offsets) > ENTRIES_MAX:
+            self._thin()
+
+    def _thin(self) -> None:
+        """Keep the first, every graft, what follows a graft, and every other one of the rest."""
+        places = self.places
+        keep = [0]
+        for at in range(1, len(places)):
+            if places[at] >= 0 or places[at - 1] >= 0 or keep[-1] != at - 1:
+                keep.append(at)
+        for column in (self.offsets, self.rows, self.places, self.times, self.sizes):
+            column[:] = array("q", [column[at] for at in keep])
+        self.stretch *= 2
+
+    def saved(self) -> tuple[list[bytes], int, int, bool]:
+        columns = (self.offsets, self.rows, self.places, self.times, self.sizes)
+        return ([_little(column) for column in columns], self.stretch, self._at_bytes, self._open)
+
+    @classmethod
+    def restored(cls, saved: tuple[list[bytes], int, int, bool]) -> Index:
+        index = cls()
+        columns, index.stretch, index._at_bytes, index._open = saved
+        for column, kept in zip(
+            (index.offsets, index.rows, index.places, index.times, index.sizes), columns, strict=True
+        ):
+            column.frombytes(kept)
+            if sys.byteorder == "big":
+                column.byteswap()
+        return index
+
+    def validate(self) -> None:
+        """For tests."""
+        assert list(self.offsets) == sorted(set(self.offsets))
+        assert list(self.times) == sorted(self.times)
+        assert list(self.sizes) == sorted(self.sizes)
+
+
+def _little(column: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()

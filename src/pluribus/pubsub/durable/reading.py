@@ -1,0 +1,144 @@
+"""Reading a range of offsets: from the index to the rows, from the rows to packed batches.
+
+What is read was committed; nothing is unpacked. A reader that goes on where it ended is remembered, so that one who
+follows the end of a topic closely does not go through a whole span again for each event.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from ...core.errors import BadInput, Damaged
+from . import commands
+from .batch import Batch, head_of, is_batch, latest_of, topic_of
+from .machine import PLACE_BITS, Topic, Topics
+
+Rows = Callable[[int, int], Sequence[tuple[int, Sequence[bytes]]]]
+"""``rows(start, bytes_max)``: rows of commands from there on, each with its position; ``Damaged`` if they cannot be had
+here, none at the end of what is applied."""
+Piece = tuple[int, bytes]
+"""The offset of a packed batch's first event, and the batch."""
+CURSORS_MAX = 1_024
+READ_BYTES = 256 << 10
+READ_BYTES_MAX = 16 << 20
+
+
+class Reading:
+    def __init__(self, topics: Topics, rows: Rows) -> None:
+        self._topics = topics
+        self._rows = rows
+        self._cursors: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+
+    def clear(self) -> None:
+        """The state was replaced."""
+        self._cursors.clear()
+
+    def read(self, name: str, start: int, stop: int, bytes_max: int) -> list[Piece]:
+        """Batches that hold the offsets from ``start`` up to ``stop``, about ``bytes_max`` of them and at least one if
+        there is any; the first and the last may reach beyond. ``BadInput`` if ``start`` was removed, or never was."""
+        topic = self._topics.topic(name)
+        if topic is None:
+            if start:
+                raise BadInput(f"there is no durable topic {name!r}: publish to it first, or look at its name")
+            return []
+        check(name, topic, start)
+        stop = min(stop, topic.end)
+        pieces: list[Piece] = []
+        at, left = start, min(bytes_max, READ_BYTES_MAX)
+        while at < stop and left > 0:
+            found = self._span(name, topic, at, stop, left)
+            if not found:
+                raise Damaged(f"offset {at} of {name!r} cannot be read here: ask another keeper")
+            pieces += found
+            left -= sum(len(packed) for _, packed in found)
+            offset, packed = found[-1]
+            at = offset + head_of(packed).events
+        return pieces
+
+    def offset_at(self, name: str, time_us: int) -> int:
+        """The first offset whose event is of this time or later; the end if there is none."""
+        topic = self._topics.topic(name)
+        if topic is None or time_us > topic.latest or not len(topic.index):
+            return topic.end if topic is not None else 0
+        at = max(topic.index.offsets[topic.index.before(time_us)], topic.first)
+        while at < topic.end:
+            for offset, packed in self.read(name, at, topic.end, READ_BYTES):
+                head = head_of(packed)
+                if latest_of(packed, head) >= time_us:
+                    times = Batch(packed, offset).times
+                    late = (times >= time_us).nonzero()[0]
+                    found = [offset + int(place) for place in late if offset + int(place) >= at]
+                    if found:
+                        return found[0]
+                at = offset + head.events
+        return topic.end
+
+    def _span(self, name: str, topic: Topic, at: int, stop: int, bytes_max: int) -> list[Piece]:
+        """From within one entry of the index, up to its end at most."""
+        index = topic.index
+        number = index.find(at)
+        row, place = index.rows[number], index.places[number]
+        offset = index.offsets[number]
+        if place >= 0:
+            return [(offset, self._staged(row, place))]
+        limit = index.offsets[number + 1] if number + 1 < len(index) else topic.end
+        where = (row, -1 - place)
+        cursor = self._cursors.get((name, at))
+        if cursor is not None and cursor > where:
+            where, offset = cursor, at
+        return self._scan(name, where, offset, at, min(stop, limit), bytes_max)
+
+    def _scan(self, name: str, where: tuple[int, int], offset: int, at: int, stop: int, bytes_max: int) -> list[Piece]:
+        named, passed = name.encode(), self._topics.passed_over
+        row = where[0]
+        pieces: list[Piece] = []
+        size = 0
+        while offset < stop and size < bytes_max:
+            rows = self._rows(row, READ_BYTES)
+            if not rows:
+                break
+            for position, held in rows:
+                row = position + 1
+                for place, command in enumerate(held):
+                    if (position, place) < where or not is_batch(command) or offset >= stop or size >= bytes_max:
+                        continue
+                    if position << PLACE_BITS | place in passed:
+                        continue
+                    head = head_of(command)
+                    if topic_of(command, head) != named:
+                        continue
+                    if offset + head.events > at:
+                        pieces.append((offset, command))
+                        size += len(command)
+                    offset += head.events
+                    where = (position, place + 1)
+                if offset >= stop or size >= bytes_max:
+                    break
+        if pieces:
+            self._remember(name, offset, where)
+        return pieces
+
+    def _staged(self, row: int, place: int) -> bytes:
+        rows = self._rows(row, 1)
+        if not rows or rows[0][0] != row:
+            raise Damaged(f"row {row} cannot be read here: ask another keeper")
+        command = commands.command_of(rows[0][1][place])
+        assert isinstance(command, commands.Stage), f"command {place} of row {row} was not staged"
+        return command.packed
+
+    def _remember(self, name: str, offset: int, where: tuple[int, int]) -> None:
+        self._cursors[(name, offset)] = where
+        if len(self._cursors) > CURSORS_MAX:
+            self._cursors.popitem(last=False)
+
+
+def check(name: str, topic: Topic, start: int) -> None:
+    """``BadInput`` that names what is there."""
+    if start < topic.first:
+        raise BadInput(
+            f"offset {start} of {name!r} was removed by retention: the first that is kept is {topic.first}; "
+            'start there, or with "earliest"'
+        )
+    if start > topic.end:
+        raise BadInput(f"offset {start} of {name!r} is beyond its end {topic.end}: start there, or with 'latest'")

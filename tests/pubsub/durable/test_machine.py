@@ -1,0 +1,271 @@
+"""Durable topics as a state machine: single promises by example, all of them against a list of events."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from pluribus.core.errors import BadInput
+from pluribus.pubsub.durable import index
+from pluribus.pubsub.durable.commands import (
+    AGAIN,
+    DONE,
+    EARLIEST,
+    LATEST,
+    REFUSED,
+    Attach,
+    Commit,
+    Detach,
+    Drop,
+    Forget,
+    Publish,
+    Retain,
+    Stage,
+)
+from tests.pubsub.durable.rows import MemoryRows, batch
+
+
+def test_a_batch_that_is_sent_again_is_there_once():
+    log = MemoryRows()
+    first, second = batch("t", 1, 1, [b"a", b"b"]), batch("t", 1, 3, [b"c"])
+    assert [found.number for found in log.append(first, second)] == [0, 2]
+    again = log.append(second, first)
+    assert [(found.status, found.number) for found in again] == [(AGAIN, 2), (AGAIN, 0)]
+    log.append(batch("t", 2, 1, [b"d"]))
+    assert log.events("t", 0, 10) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
+
+
+def test_a_batch_whose_predecessor_is_missing_is_refused():
+    log = MemoryRows()
+    (outcome,) = log.append(batch("t", 1, 2, [b"b"]))
+    assert (
+        outcome.status == REFUSED and outcome.number == 1 and "sequence 1 of this publisher is next" in outcome.reason
+    )
+    assert log.events("t", 0, 10) == []
+    log.append(batch("t", 1, 1, [b"a"]), batch("t", 1, 2, [b"b"]))
+    assert log.events("t", 0, 10) == [(0, b"a"), (1, b"b")]
+
+
+def test_offsets_that_retention_removed_are_named():
+    log = MemoryRows()
+    for number in range(10):
+        log.append(batch("t", 1, number + 1, [b"%d" % number], time=number))
+    log.do(Forget("t", 4))
+    with pytest.raises(BadInput, match="offset 3 of 't' was removed by retention: the first that is kept is 4"):
+        log.reading.read("t", 3, 10, 1_000)
+    with pytest.raises(BadInput, match="beyond its end 10"):
+        log.reading.read("t", 11, 20, 1_000)
+    with pytest.raises(BadInput, match="no durable topic 'u'"):
+        log.reading.read("u", 1, 20, 1_000)
+    assert log.events("t", 4, 10) == [(number, b"%d" % number) for number in range(4, 10)]
+
+
+def test_retention_by_age_and_by_size(monkeypatch):
+    monkeypatch.setattr(index, "SPAN_EVENTS", 1)
+    log = MemoryRows()
+    for number in range(10):
+        log.append(batch("t", 1, number + 1, [b"%d" % number * 100], time=number * 1_000_000))
+    log.do(Retain("t", age_us=4_000_000))
+    assert log.machine.due(9_500_000) == [Forget("t", 6)]
+    size = log.machine.topic("t").size
+    log.do(Retain("t", size_bytes=size // 2))
+    assert log.machine.due(0) == [Forget("t", 5)]
+    log.do(*log.machine.due(0))
+    assert log.machine.due(0) == [] and log.machine.topic("t").kept_bytes == size // 2
+    log.do(Retain("t", age_us=1))
+    log.do(*log.machine.due(1 << 50))
+    assert log.machine.topic("t").bounds == (10, 10)
+    assert log.machine.first_row() is None
+    log.append(batch("t", 1, 11, [b"new"], time=1 << 50))
+    assert log.events("t", 10, 11) == [(10, b"new")]
+
+
+def test_offsets_by_time():
+    log = MemoryRows()
+    for number in range(3_000):
+        log.append(batch("t", 1, number + 1, [b""], time=number * 10))
+    assert [log.reading.offset_at("t", time) for time in (-5, 0, 1, 15_000, 29_990, 29_991)] == [
+        0,
+        0,
+        1,
+        1_500,
+        2_999,
+        3_000,
+    ]
+    assert log.reading.offset_at("u", 5) == 0
+
+
+def test_a_consumer_that_was_replaced_commits_nothing():
+    log = MemoryRows()
+    log.append(batch("a/x", 1, 1, [b"1", b"2", b"3"]), batch("b/x", 2, 1, [b"4"]))
+    (first,) = log.do(Attach("desk", 11, ["a/+"], EARLIEST))
+    assert (first.status, first.number, first.offsets) == (DONE, 1, {"a/x": 0})
+    assert log.do(Commit("desk", 1, {"a/x": 2}))[0].status == DONE
+    (second,) = log.do(Attach("desk", 12, ["a/+"], EARLIEST))
+    assert (second.number, second.offsets) == (2, {"a/x": 2})
+    assert log.do(Attach("desk", 12, ["a/+"], EARLIEST))[0].number == 2
+    late = log.do(Commit("desk", 1, {"a/x": 3}))[0]
+    assert late.status == REFUSED and "another consumer took over" in late.reason
+    log.do(Commit("desk", 2, {"a/x": 1}))
+    assert log.machine.subscriptions.known["desk"].offsets == {"a/x": 2}
+    log.reopen()
+    assert log.machine.subscriptions.known["desk"].offsets == {"a/x": 2}
+    assert [log.do(Detach("desk"))[0].status for _ in range(2)] == [DONE, AGAIN]
+    assert log.do(Attach("desk", 13, ["#"], LATEST))[0].offsets == {"a/x": 3, "b/x": 1}
+
+
+def test_what_a_writer_commits_is_visible_at_once_and_once():
+    log = MemoryRows()
+    log.append(batch("t", 1, 1, [b"before"]))
+    log.do(
+        Stage("q", 0, "task-0", 0, 5, 100, batch("t", 21, 1, [b"a", b"b"])),
+        Stage("q", 0, "task-1", 0, 5, 100, batch("t", 22, 1, [b"c"])),
+        Stage("q", 0, "task-1-again", 0, 5, 100, batch("t", 23, 1, [b"c"])),
+        Stage("q", 0, "task-0", 1, 5, 100, batch("t", 21, 3, [b"d"])),
+    )
+    assert log.do(Stage("q", 0, "task-0", 1, 5, 100, batch("t", 21, 3, [b"d"])))[0].status == AGAIN
+    assert log.do(Stage("q", 0, "task-0", 3, 5, 100, batch("t", 21, 4, [b"e"])))[0].status == REFUSED
+    log.append(batch("t", 1, 2, [b"between"]))
+    assert log.events("t", 0, 9) == [(0, b"before"), (1, b"between")]
+    missing = log.do(Publish("q", 0, [("task-0", 3)]))[0]
+    assert missing.status == REFUSED and "has 2 parts and not 3" in missing.reason
+    assert log.do(Publish("q", 0, [("task-0", 2), ("task-1", 1)]))[0].status == DONE
+    log.append(batch("t", 1, 3, [b"after"]))
+    wanted = list(enumerate([b"before", b"between", b"a", b"b", b"d", b"c", b"after"]))
+    assert log.events("t", 0, 9) == wanted
+    again = log.do(
+        Publish("q", 0, [("task-0", 2), ("task-1", 1)]), Stage("q", 0, "x", 0, 5, 100, batch("t", 9, 1, [b"e"]))
+    )
+    assert [found.status for found in again] == [AGAIN, AGAIN] and log.machine.stages.last("q") == 0
+    log.reopen()
+    assert log.events("t", 0, 9) == wanted and len(log.machine.stages) == 0
+
+
+def test_what_nobody_commits_goes_with_its_lease():
+    log = MemoryRows()
+    log.do(Stage("q", 0, "task", 0, 5, 100, batch("t", 1, 1, [b"a"])))
+    assert log.machine.first_row() == 0 and log.machine.due(104) == []
+    assert log.machine.due(105) == [Drop(105)]
+    log.do(Drop(105))
+    assert len(log.machine.stages) == 0 and log.machine.first_row() is None
+    assert log.do(Publish("q", 0, [("task", 1)]))[0].status == REFUSED
+
+
+def test_a_command_that_cannot_be_read_is_refused_and_changes_nothing():
+    log = MemoryRows()
+    log.append(batch("t", 1, 1, [b"a"]))
+    outcomes = log.append(b"\xc1nonsense", b"", b"\x93\x01\x02", batch("t", 1, 2, [b"b"]))
+    assert [found.status for found in outcomes] == [REFUSED, REFUSED, REFUSED, DONE]
+    assert log.events("t", 0, 9) == [(0, b"a"), (1, b"b")]
+
+
+TOPICS = ("a", "b", "a/c")
+SPANS = ((1, 1 << 40, 1 << 16), (3, 200, 6), (1_024, 1 << 40, 1 << 16))
+"""Dense, thinned and sparse indices must find the same."""
+
+
+class AgainstAList(RuleBasedStateMachine):
+    """Publishers, writers, retention, trimming and reopening, beside plain lists."""
+
+    def __init__(self):
+        super().__init__()
+        self.log = MemoryRows()
+        self.lists = {topic: [] for topic in TOPICS}
+        self.firsts = dict.fromkeys(TOPICS, 0)
+        self.sequences = {}
+        self.sent = []
+        self.staged = {}
+        self.number = 0
+        self.patched = pytest.MonkeyPatch()
+
+    @initialize(spans=st.sampled_from(SPANS))
+    def choose_spans(self, spans):
+        for name, value in zip(("SPAN_EVENTS", "SPAN_BYTES", "ENTRIES_MAX"), spans, strict=True):
+            self.patched.setattr(index, name, value)
+
+    def bodies(self, count):
+        self.number += count
+        return [b"%d" % number for number in range(self.number - count, self.number)]
+
+    @rule(topic=st.sampled_from(TOPICS), publisher=st.integers(0, 2), counts=st.lists(st.integers(1, 5), max_size=4))
+    def publish(self, topic, publisher, counts):
+        session = 10 * publisher + TOPICS.index(topic) + 1
+        row = []
+        for count in counts:
+            bodies = self.bodies(count)
+            first = self.sequences.get(session, 0) + 1
+            self.sequences[session] = first + count - 1
+            self.lists[topic] += bodies
+            row.append(batch(topic, session, first, bodies, time=self.number))
+        self.sent += row
+        assert all(found.status == DONE for found in self.log.append(*row))
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def publish_again(self, data):
+        (outcome,) = self.log.append(data.draw(st.sampled_from(self.sent[-20:])))
+        assert outcome.status == AGAIN
+
+    @rule(topic=st.sampled_from(TOPICS), gap=st.integers(2, 5))
+    def publish_with_a_gap(self, topic, gap):
+        session = TOPICS.index(topic) + 1
+        (outcome,) = self.log.append(batch(topic, session, self.sequences.get(session, 0) + gap, [b"never"]))
+        assert outcome.status == REFUSED
+
+    @rule(topic=st.sampled_from(TOPICS), attempt=st.sampled_from("xy"), count=st.integers(1, 4))
+    def stage(self, topic, attempt, count):
+        bodies = self.bodies(count)
+        parts = self.staged.setdefault(attempt, [])
+        number = self.log.machine.stages.last("w") + 1
+        packed = batch(topic, 1_000 + self.number, 1, bodies, time=self.number)
+        assert self.log.do(Stage("w", number, attempt, len(parts), 0, 1 << 40, packed))[0].status == DONE
+        parts.append((topic, bodies))
+
+    @precondition(lambda self: self.staged)
+    @rule(data=st.data())
+    def commit(self, data):
+        chosen = data.draw(st.lists(st.sampled_from(sorted(self.staged)), unique=True, min_size=1))
+        number = self.log.machine.stages.last("w") + 1
+        wanted = [(attempt, len(self.staged[attempt])) for attempt in chosen]
+        assert [found.status for found in self.log.do(*[Publish("w", number, wanted)] * 2)] == [DONE, AGAIN]
+        for attempt in chosen:
+            for topic, bodies in self.staged[attempt]:
+                self.lists[topic] += bodies
+        self.staged = {}
+
+    @rule(topic=st.sampled_from(TOPICS), share=st.floats(0, 1))
+    def forget(self, topic, share):
+        first, end = self.firsts[topic], len(self.lists[topic])
+        before = first + int((end - first) * share)
+        if self.log.do(Forget(topic, before))[0].status == DONE:
+            self.firsts[topic] = before
+            self.log.trim()
+
+    @rule()
+    def reopen(self):
+        self.log.reopen()
+
+    @rule(topic=st.sampled_from(TOPICS), data=st.data())
+    def read(self, topic, data):
+        first, end = self.firsts[topic], len(self.lists[topic])
+        start = data.draw(st.integers(first, end))
+        stop = data.draw(st.integers(start, end + 2))
+        found = self.log.events(topic, start, stop, data.draw(st.sampled_from((1, 100, 1 << 20))))
+        assert found == list(enumerate(self.lists[topic]))[start:stop]
+
+    @invariant()
+    def holds(self):
+        self.log.machine.validate()
+
+    def teardown(self):
+        self.patched.undo()
+        for topic in TOPICS:
+            first, wanted = self.firsts[topic], list(enumerate(self.lists[topic]))
+            assert self.log.events(topic, first, len(wanted)) == wanted[first:]
+
+
+AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+class TestAgainstAList(AgainstAList.TestCase):
+    pass
