@@ -187,8 +187,10 @@ STORE_COMMIT_MAX = 8_192
 """Writes that share one synchronisation; more would make the first of them wait for the last."""
 
 # Durable topics
+DURABLE_EVENT_BYTES_MAX = 2 << 20
+"""One event of a durable topic, with its headers."""
 DURABLE_BATCH_BYTES_MAX = 3 << 20
-"""One packed batch, and so one event; below what keepers take in one submission."""
+"""One packed batch; below what keepers take in one submission."""
 DURABLE_TOPICS_MAX = 100_000
 DURABLE_SESSIONS_MAX = 100_000
 """Publishers, one a topic, whose last sequence is remembered; the one that was silent longest is forgotten first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from time import time
 from types import TracebackType
@@ -45,6 +45,9 @@ from .tracing import FORMAT, Beginning, TraceFile
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from .cache import Cache
+    from .durable import Durable, Log
+    from .follower import Mailbox
+    from .keeping import Keeping
     from .notifications import Notifications
     from .pubsub import Topics
     from .subscription import Subscription
@@ -100,6 +103,7 @@ class Bus:
         """Whether readers go on as soon as what they wait for was received; in a world they take turns."""
         self._replicas: dict[str, Replica[Any]] = {}
         self._topics: Topics | None = None
+        self._keeping: Keeping | None = None
         self._closed = self._closing = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
@@ -240,53 +244,7 @@ class Bus:
         return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
 
     @property
-    def pubsub(self) -> Topics:
-        """Publishing and subscribing, for those who extend it."""
-        if self._topics is None:
-            from .pubsub import Topics
-
-            self._check_open()
-            self._topics = Topics(self)
-            self.__dict__["publish"] = self._topics.publish  # the same, a call less for every event
-        return self._topics
-
-    async def publish(self, topic: str, body: Any, **options: Any) -> MessageId:
-        """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity once the window has
-        admitted it, at once unless somebody who wants to be waited for reads too slowly.
-
-        ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
-        keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
-        waiting longer. ``durable=True`` returns when a majority of the keepers have it on disk.
-        """
-        return await self.pubsub.publish(topic, body, **options)
-
-    async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> list[MessageId]:
-        """Publish pairs of a topic and a body, in order; ``options`` are those of ``publish``, for all of them."""
-        return await self.pubsub.publish_many(events, **options)
-
-    def publish_soon(self, topic: str, body: Any, **options: Any) -> Any:
-        """Publish without waiting; ``await bus.flush()`` waits for everything. ``Overflow`` if too much waits already.
-        Live events are given their identity at once; with ``durable=True`` it returns a future of it."""
-        return self.pubsub.publish_soon(topic, body, **options)
-
-    async def flush(self) -> None:
-        """Returns when everything that was published is admitted, and on disk if it is durable."""
-        await self.pubsub.flush()
-
-    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Subscription:
-        """Events under topics that match a pattern: ``+`` is any level, ``#`` all levels below.
-
-        ``async with bus.subscribe(...) as events`` begins and ends it; ``async for event in events`` reads it.
-        ``where`` is a condition on fields of the body (``docs/filters.md``), ``type`` the class of the bodies,
-        subclasses included. ``call`` is called with every event, instead of iterating.
-
-        ``guarantee``: ``best effort``, ``reliable`` (the default), or an order: ``fifo``, ``causal``, ``total``.
-        ``deadline``: events that are older, in seconds, are dropped and reported. ``backlog`` events may wait; who is
-        slower than that chooses by ``slow`` to be waited for (``wait``), told (``tell``), buffered (``buffer``),
-        disconnected (``disconnect``) or given a sample (``sample``). ``shared="name"``: each event goes to one of those
-        who subscribe with that name. ``retain=False``: without the last values of before.
-        """
-        return self.pubsub.subscribe(pattern, where, type, **options)
+from collections.abc import Callable, Generator, Iterable, Sequence
 
     @property
     def members(self) -> dict[MemberId, str]:
@@ -354,6 +312,8 @@ class Bus:
     async def _leave(self) -> None:
         if self._topics is not None:
             await self._topics.close()
+        if self._keeping is not None:
+            await self._keeping.close()
         for replica in list(self._replicas.values()):
             await replica.close()
         for group in list(self._groups.values()):
@@ -369,6 +329,8 @@ class Bus:
     def abandon(self) -> None:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
         self._closed = self._closing = True
+        if self._keeping is not None:
+            self._keeping.abandon()
         self._stack.abandon()
         self._watchers.end()
         for group in self._groups.values():
@@ -436,6 +398,9 @@ class connect:
     ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
     the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
     every frame is sealed, and a member with another one, or without, is refused.
+
+    ``store`` is a file, or the URL of a PostgreSQL server, that keeps durable topics: this member is a keeper then. The
+    first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true.
     """
 
     def __init__(
@@ -446,12 +411,16 @@ class connect:
         stack: str = "views",
         trace: str | os.PathLike[str] | None = None,
         secret: Given | None = None,
+        store: str | os.PathLike[str] | None = None,
+        votes: bool = False,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
         self._name = name
         self._stack = STACKS.get(stack, stack)
         self._trace = trace
         self._secret = secret_from(secret)
+        self._store = store
+        self._votes = votes
         self._bus: Bus | None = None
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -478,6 +447,12 @@ class connect:
         bus._eager = True
         bus._wall = time
         bus._stop_watch = watch_loop(loop)
+        if self._store is not None:
+            try:
+                await bus.keeping.keep(self._store, votes=self._votes)
+            except BaseException:
+                await bus.close(timeout=0)
+                raise
         return bus
 
 

@@ -4,7 +4,7 @@ Events go through one group of the bus, ``topics``, in batches; every member tha
 picks by itself what its subscriptions want. ``docs/design/pubsub.md`` says why. ``Topics`` is made when the bus first
 publishes, subscribes or advertises.
 
-Durable topics plug in as a ``Durable``: ``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` are theirs.
+``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` are those of ``runtime/durable.py``.
 """
 
 from __future__ import annotations
@@ -41,20 +41,6 @@ Topic = str
 Pair = tuple[Topic, Any]
 
 
-class Durable(Protocol):
-    """What keeps events: given to ``Topics.durable`` by whoever has a keeper."""
-
-    async def publish(self, topic: str, body: Any, **options: Any) -> Any: ...
-
-    async def publish_many(self, events: Iterable[Pair], **options: Any) -> Any: ...
-
-    def publish_soon(self, topic: str, body: Any, **options: Any) -> Any: ...
-
-    async def flush(self) -> None: ...
-
-    def subscribe(self, pattern: str, **options: Any) -> Any: ...
-
-
 class Topics:
     """Publishing and subscribing, for one member."""
 
@@ -63,7 +49,6 @@ class Topics:
         self.line = bus._line
         self.now = bus._now
         self.wall = bus._wall
-        self.durable: Durable | None = None
         self.subscriptions: dict[Subscription, None] = {}
         self._base: Carrier | None = None
         self._gathering = Gathering(bus.me, LONGEST_UNKNOWN)
@@ -128,7 +113,7 @@ class Topics:
                     gathering.of_append(place)
                     return next(gathering.ids)
         if durable:
-            found: MessageId = await self._keeper().publish(
+            found: MessageId = await self.bus.durable.publish(
                 topic, body, headers=headers, parent=parent, timeout=timeout, id=id
             )
             return found
@@ -159,7 +144,7 @@ class Topics:
 
     async def publish_many(self, events: Iterable[Pair], *, durable: bool = False, **options: Any) -> list[MessageId]:
         if durable:
-            kept: list[MessageId] = await self._keeper().publish_many(events, **options)
+            kept: list[MessageId] = await self.bus.durable.publish_many(events, **options)
             return kept
         return [await self.publish(topic, body, **options) for topic, body in events]
 
@@ -174,7 +159,7 @@ class Topics:
         **more: Any,
     ) -> Any:
         if durable:
-            return self._keeper().publish_soon(topic, body, headers=headers, parent=parent, **more)
+            return self.bus.durable.publish_soon(topic, body, headers=headers, parent=parent, **more)
         base = self._base
         if base is None:
             raise BadInput("publish_soon needs a member that publishes already: await bus.publish or bus.flush() first")
@@ -186,13 +171,8 @@ class Topics:
 
     async def flush(self) -> None:
         await (await self.base()).flush()
-        if self.durable is not None:
-            await self.durable.flush()
-
-    def _keeper(self) -> Durable:
-        if self.durable is None:
-            raise BadInput("durable=True needs a keeper: start `pluribus keep --store PATH`, or connect with store=")
-        return self.durable
+        if self.bus._keeping is not None:
+            await self.bus.durable.flush()
 
     # Subscribing
 

@@ -149,6 +149,25 @@ class Keeper:
             row += 1
         return self.seat.applied, []
 
+    @property
+    def row(self) -> int:
+        """The position of the row whose commands ``on_commit`` is being told; the same at every keeper."""
+        return self.seat.applied_row - 1
+
+    def keep_rows(self, start: int) -> None:
+        """As ``keep_from``, for owners who remember rows: do not forget any from this one on."""
+        self.seat.keep_row = start
+
+    def read_rows(self, start: int, bytes_max: int) -> list[tuple[int, list[bytes]]]:
+        """Rows of commands from a position on, each with its own, about ``bytes_max`` and at least one; none at the end
+        of what is applied here. Raises as ``read`` does."""
+        if start < self.ledger.start:
+            raise Damaged(f"row {start} of {self.name!r} is not kept here: the first is {self.ledger.start}")
+        rows = self.ledger.read(start, self.seat.applied_row, bytes_max)
+        if not rows and start < self.seat.applied_row:
+            raise Damaged(f"row {start} of {self.name!r} cannot be read here now: ask another keeper")
+        return [(at, commands_of(row) if head_of(row).kind == COMMANDS else []) for at, row in enumerate(rows, start)]
+
     # Life.
 
     def start(self) -> None:

@@ -30,6 +30,7 @@ from .words import DAMAGED, LOST, WHOLE, Base, Meta, Snapshot, base_of, meta_of,
 CACHE_BYTES_MAX = 8 << 20
 """Rows in memory, so that followers that keep up and the state machine need no disk."""
 SCAN_ROWS = 256
+READ_ROWS_MAX = 64
 TRIM_ROWS_MAX = 1_024
 """Rows that one write forgets: retention must not hold up appends."""
 
@@ -228,7 +229,9 @@ class Ledger:
             row = self._cache.get(at)
             found: Sequence[bytes | None] = [row]
             if row is None:  # what is not durable is in memory; in the store there may be something older
-                found = self._store.read(self._log, at, min(stop, at + 16, max(self.durable, at + 1)))
+                some = (bytes_max - size) * len(rows) // max(size, 1)  # as many as would fit, were they like the others
+                last = at + min(max(some, 1), READ_ROWS_MAX)
+                found = self._store.read(self._log, at, min(stop, last, max(self.durable, at + 1)))
             for one in found:
                 if one is None:
                     self.damage_found(at)

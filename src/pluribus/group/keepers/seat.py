@@ -70,6 +70,8 @@ class Seat:
         """What is below this was not applied here but came with a snapshot."""
         self.keep_from: int | None = None
         """The owner still reads commands from this index on."""
+        self.keep_row: int | None = None
+        """The same, as a row."""
         self.stopped = False
         self.on_commit: Callable[[int, Sequence[bytes]], None] = ignore_commit
         self.on_snapshot: Callable[[], bytes] = no_state
@@ -175,6 +177,8 @@ class Seat:
         start = ledger.snapshot.row - self.settings.slack_rows
         if self.keep_from is not None:
             start = min(start, self.row_of(self.keep_from))
+        if self.keep_row is not None:
+            start = min(start, self.keep_row)
         if ledger.trim(start):
             self.clock.call_soon(self.trim)
 

@@ -29,7 +29,7 @@ import msgspec
 from ...core.errors import BadInput, MalformedFrame, TooLarge
 from ...core.ids import MessageId
 from ...core.limits import DURABLE_BATCH_BYTES_MAX, NAME_CHARS_MAX
-from ...wire.bodies import BYTES, Kind, array_header, decode_bodies
+from ...wire.bodies import BYTES, DATA, Kind, array_header, decode_bodies
 
 if TYPE_CHECKING:  # loaded by those who look at columns
     import numpy as np
@@ -276,6 +276,13 @@ class Batch:
             ends = self.ends.tolist()
             return [bytes(bodies[start:end]) for start, end in pairwise(ends)]
         return decode_bodies(kind, msgspec.Raw(array_header(self.head.events) + bodies), self.head.events)
+
+    def plain(self) -> list[Any]:
+        """The bodies as plain data, whatever their type: what a filter looks at."""
+        kind = self.kind
+        if kind == BYTES:
+            return self.decoded()
+        return decode_bodies(DATA, msgspec.Raw(array_header(self.head.events) + self.bodies), self.head.events)
 
     def cut(self, start: int, stop: int) -> Batch:
         """The events with offsets from ``start`` up to ``stop``; itself if that is all of them."""

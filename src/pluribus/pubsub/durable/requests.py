@@ -1,0 +1,176 @@
+"""What a program asks of a keeper, and what it answers: between members of a bus, and for clients over TCP.
+
+Requests are numbered by who asks, and answered in any order. Unknown fields at the end are skipped, so that a later
+minor may add some.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ...core import errors
+from ...core.errors import MalformedFrame, PluribusError, RemoteError, Uncertain
+from ...core.ids import MessageId
+from .commands import Outcome, Text, Whole
+
+FETCH_BYTES = 1 << 20
+WAIT_S_MAX = 30.0
+"""How long a keeper holds a request for which there is nothing yet."""
+
+
+class Put(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """Packed batches, to be appended in this order; the answer is a list of outcomes."""
+
+    batches: list[bytes]
+
+
+class Do(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """One of ``commands``; the answer is its outcome."""
+
+    command: bytes
+
+
+class Fetch(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """Events of one topic; the answer is ``Fetched``. ``where`` is a filter; without ``bodies`` only the envelope."""
+
+    topic: Text
+    start: Whole
+    stop: Whole
+    bytes_max: Whole = FETCH_BYTES
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
+    where: str = ""
+    bodies: bool = True
+
+
+class Follow(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """Events of all topics that match, from these offsets on (0 for others); the answer is ``Followed``."""
+
+    patterns: list[Text]
+    offsets: dict[Text, Whole]
+    bytes_max: Whole = FETCH_BYTES
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
+    where: str = ""
+
+
+class Find(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """Topics that match; the answer is a list of ``Known``. ``fresh``: not older than this question."""
+
+    pattern: Text
+    fresh: bool = True
+
+
+class At(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """The first offset of an event of this time or later."""
+
+    topic: Text
+    time_us: int
+
+
+class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """The last batch that a writer committed, -1 if none."""
+
+    writer: Text
+
+
+Request = Put | Do | Fetch | Follow | Find | At | Last
+
+
+class Fetched(msgspec.Struct, array_like=True, frozen=True):
+    """Packed batches with the offset of each; ``next`` is where to go on, ``first`` and ``end`` are the topic's."""
+
+    pieces: list[tuple[int, bytes]]
+    next: int
+    first: int
+    end: int
+
+
+class Followed(msgspec.Struct, array_like=True, frozen=True):
+    pieces: list[tuple[int, bytes]]
+    offsets: dict[str, int]
+    """Where to go on, of the topics that were read."""
+
+
+class Known(msgspec.Struct, array_like=True, frozen=True):
+    """A durable topic."""
+
+    topic: str
+    first: int
+    end: int
+    latest_us: int
+    kept_bytes: int
+    age_us: int = 0
+    size_bytes: int = 0
+
+
+class Asked(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    number: int
+    request: Request
+
+
+class Answered(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    number: int
+    result: msgspec.Raw
+
+
+class Failed(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    number: int
+    kind: str
+    text: str
+    id: MessageId = (0, 0)
+
+
+Word = Asked | Answered | Failed
+
+_encode = msgspec.msgpack.Encoder().encode
+_word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
+_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
+    Put: msgspec.msgpack.Decoder(list[Outcome]),
+    Do: msgspec.msgpack.Decoder(Outcome),
+    Fetch: msgspec.msgpack.Decoder(Fetched),
+    Follow: msgspec.msgpack.Decoder(Followed),
+    Find: msgspec.msgpack.Decoder(list[Known]),
+    At: msgspec.msgpack.Decoder(int),
+    Last: msgspec.msgpack.Decoder(int),
+}
+
+
+def encode(word: Word) -> bytes:
+    return _encode(word)
+
+
+def answered(number: int, result: Any) -> bytes:
+    return _encode(Answered(number, msgspec.Raw(_encode(result))))
+
+
+def failed(number: int, error: BaseException) -> bytes:
+    id = error.id if isinstance(error, Uncertain) else (0, 0)
+    return _encode(Failed(number, type(error).__name__, str(error)[:2_000], id))
+
+
+def decode(data: bytes) -> Word:
+    try:
+        return _word.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(f"bytes that no client and no keeper sends: {error}") from None
+
+
+def result_of(request: Request, answer: Answered) -> Any:
+    try:
+        return _decoders[type(request)].decode(answer.result)
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(f"an answer that no keeper gives: {error}") from None
+
+
+def error_of(failure: Failed) -> PluribusError:
+    """As it was raised there, if it is one of ours."""
+    kind = getattr(errors, failure.kind, None)
+    if kind is Uncertain:
+        return Uncertain(failure.text, failure.id)
+    if isinstance(kind, type) and issubclass(kind, PluribusError):
+        try:
+            return kind(failure.text)
+        except TypeError:
+            pass
+    return RemoteError(failure.text, failure.kind)

@@ -1,0 +1,274 @@
+"""What a keeper does for those who ask: publish, read, follow, commit. One ``Desk`` serves the own process, members of
+the bus and clients alike; ``ask`` is all there is.
+
+Reading is from this keeper's own log, of what it has applied, which is committed; nothing is asked of others for it.
+Only where it finds nothing it asks the leader whether that is all: what was acknowledged before a question is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import time
+from typing import Any
+
+from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError
+from ..filters import parse
+from ..group.keepers import Keeper
+from ..pubsub.durable import commands
+from ..pubsub.durable.batch import Batch, checked, head_of, is_batch
+from ..pubsub.durable.commands import Outcome
+from ..pubsub.durable.machine import Topic, Topics
+from ..pubsub.durable.reading import Piece, Reading
+from ..pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Request
+from ..pubsub.durable.subscriptions import matches
+
+OUTCOMES_MAX = 1 << 17
+"""Outcomes that wait for who submitted the commands."""
+WAITERS_MAX = 65_536
+FILTERS_MAX = 256
+LONG_AGO_BYTES = 8 << 20
+"""What is read for a filter that finds nothing, before others have a turn."""
+
+
+class Desk:
+    """The state machine on its keeper. Hand it what was committed; ask it anything."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
+        self.topics = Topics()
+        self.reading = Reading(self.topics, keeper.read_rows)
+        self._outcomes: dict[int, Outcome] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self._filters: dict[str, Callable[[Any], Any]] = {}
+        self._closed = False
+        keeper.on_commit = self._commit
+        keeper.on_snapshot = self._snapshot
+        keeper.on_restore = self._restore
+        keeper.keep_rows(0)
+
+    # The log.
+
+    def _commit(self, first: int, held: Sequence[bytes]) -> None:
+        apply, outcomes, row = self.topics.apply, self._outcomes, self.keeper.row
+        for place, command in enumerate(held):
+            outcomes[first + place] = apply(row, place, command)
+        while len(outcomes) > OUTCOMES_MAX:
+            del outcomes[next(iter(outcomes))]
+        self._wake()
+
+    def _snapshot(self) -> bytes:
+        self._keep()
+        return self.topics.snapshot()
+
+    def _restore(self, index: int, state: bytes) -> None:
+        self.topics.restore(state)
+        self.reading.clear()
+        self._keep()
+        self._wake()
+
+    def _keep(self) -> None:
+        """Say which rows are read again; what is before them is forgotten with the next snapshot."""
+        first = self.topics.first_row()
+        self.keeper.keep_rows(self.keeper.row + 1 if first is None else first)
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Asking.
+
+    async def ask(self, request: Request) -> Any:
+        """Whatever the request asks for; errors of ours, each with its remedy."""
+        if isinstance(request, Put):
+            return await self.put(request.batches)
+        if isinstance(request, Fetch):
+            return await self._fetch(request)
+        if isinstance(request, Follow):
+            return await self._follow(request)
+        if isinstance(request, Do):
+            return await self._do(request.command)
+        if isinstance(request, Find):
+            return await self._find(request)
+        if isinstance(request, At):
+            await self._barrier()
+            return self.reading.offset_at(request.topic, request.time_us)
+        assert isinstance(request, Last)
+        await self._barrier()
+        return self.topics.stages.last(request.writer)
+
+    async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
+        for packed in batches:
+            if not is_batch(packed):
+                raise MalformedFrame("what was put is no batch of events")
+            checked(packed)
+        return await self.submit(batches)
+
+    async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
+        """Have commands ordered, and what became of each."""
+        first = await self._placed(lambda done: self.keeper.submit_many(held, done))
+        outcomes = [self._outcomes.pop(first + place, None) for place in range(len(held))]
+        if None in outcomes:
+            raise Overflow("too much was done at once to remember what became of it: ask again")
+        return [one for one in outcomes if one is not None]
+
+    async def _do(self, command: bytes) -> Outcome:
+        found = commands.command_of(command)
+        if isinstance(found, commands.Stage):
+            checked(found.packed)
+        return (await self.submit([command]))[0]
+
+    async def _barrier(self) -> None:
+        await self._placed(self.keeper.barrier)
+
+    async def _placed(self, ask: Callable[[Callable[[int, PluribusError | None], None]], None]) -> int:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def done(index: int, error: PluribusError | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(index)
+                else:
+                    future.set_exception(error)
+
+        ask(done)
+        return await future
+
+    # Reading.
+
+    async def _fetch(self, asked: Fetch) -> Fetched:
+        start, stop, fresh = asked.start, asked.stop, False
+        until = asyncio.get_running_loop().time() + asked.wait_s
+        while True:
+            try:
+                pieces, start = self._read(asked.topic, start, stop, asked.bytes_max, asked.where, asked.bodies)
+            except BadInput:  # or perhaps this keeper is behind
+                if fresh:
+                    raise
+                await self._barrier()
+                fresh = True
+                continue
+            topic = self.topics.topic(asked.topic)
+            first, end = topic.bounds if topic is not None else (0, 0)
+            if pieces or start >= stop:
+                return Fetched(pieces, start, first, end)
+            if start < end:
+                await asyncio.sleep(0)
+            elif not fresh:  # nothing: is that so, or is this keeper behind?
+                await self._barrier()
+                fresh = True
+            elif not await self._changed(until):
+                return Fetched(pieces, start, first, end)
+
+    async def _follow(self, asked: Follow) -> Followed:
+        until = asyncio.get_running_loop().time() + asked.wait_s
+        offsets = dict(asked.offsets)
+        known, names = -1, list[str]()
+        while True:
+            if known != len(self.topics.topics):
+                known = len(self.topics.topics)
+                names = [name for name in self.topics.bounds if any(matches(p, name) for p in asked.patterns)]
+            pieces: list[Piece] = []
+            left, behind = asked.bytes_max, False
+            for name in names:
+                first, end = self.topics.bounds[name]
+                start = max(offsets.get(name, first), first)
+                if start < end and left > 0:
+                    found, offsets[name] = self._read(name, start, end, left, asked.where, True)
+                    pieces += found
+                    left -= sum(len(packed) for _, packed in found)
+                    behind = behind or offsets[name] < end
+            if pieces:
+                return Followed(pieces, offsets)
+            if behind:
+                await asyncio.sleep(0)
+            elif not await self._changed(until):
+                return Followed(pieces, offsets)
+
+    def _read(
+        self, name: str, start: int, stop: int, bytes_max: int, where: str, bodies: bool
+    ) -> tuple[list[Piece], int]:
+        """Packed batches, and the offset behind the last event that was looked at."""
+        if not where and bodies:
+            pieces = self.reading.read(name, start, stop, bytes_max)
+            return pieces, max(start, min(stop, _end(pieces[-1]))) if pieces else start
+        kept: list[Piece] = []
+        looked, size = 0, 0
+        while start < stop and size < bytes_max and looked < LONG_AGO_BYTES:
+            pieces = self.reading.read(name, start, stop, min(bytes_max, 256 << 10))
+            if not pieces:
+                break
+            for offset, packed in pieces:
+                looked += len(packed)
+                chosen = self._chosen(Batch(packed, offset).cut(start, stop), where, bodies)
+                start = min(_end((offset, packed)), stop)
+                if chosen is not None:
+                    kept.append((offset, chosen.data))
+                    size += len(chosen.data)
+        return kept, start
+
+    def _chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
+        which: Sequence[int] = range(len(batch))
+        if where:
+            wanted = self._filter(where)
+            which = [place for place, body in enumerate(batch.plain()) if wanted(body)]
+        if not which:
+            return None
+        return batch if len(which) == len(batch) and bodies else batch.chosen(which, bodies)
+
+    def _filter(self, where: str) -> Callable[[Any], Any]:
+        found = self._filters.get(where)
+        if found is None:
+            if len(self._filters) >= FILTERS_MAX:
+                del self._filters[next(iter(self._filters))]
+            found = self._filters[where] = parse(where).predicate(now=time)
+        return found
+
+    async def _find(self, asked: Find) -> list[Known]:
+        if asked.fresh:
+            await self._barrier()
+        if asked.pattern in self.topics.bounds:
+            names = [asked.pattern]
+        else:
+            names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
+        return [_known(name, topic) for name in names if (topic := self.topics.topic(name)) is not None]
+
+    async def _changed(self, until: float) -> bool:
+        """Whether something was committed before that time."""
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            raise Closed("this keeper was stopped: ask another one")
+        if loop.time() >= until:
+            return False
+        if len(self._waiters) >= WAITERS_MAX:
+            raise Overflow(f"{WAITERS_MAX:,} readers wait for this keeper: ask another one")
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiters.append(waiter)
+        timer = loop.call_at(until, _end_wait, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        return True
+
+
+def _end_wait(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _end(piece: Piece) -> int:
+    offset, packed = piece
+    return offset + head_of(packed).events
+
+
+def _known(name: str, topic: Topic) -> Known:
+    return Known(name, topic.first, topic.end, topic.latest, topic.kept_bytes, topic.age_us, topic.size_bytes)

@@ -1,0 +1,333 @@
+"""A keeper on a bus: its store, its place in the keepers' group, and the desk at which others ask.
+
+Everybody who uses durable topics is in one group of the bus. Keepers tell in it who they are: the member that speaks
+now is new with every start, the keeper is the same as long as its store. Words between keepers, and questions to a
+keeper with their answers, go from member to member in that group.
+
+**Who begins the log.** A store that never held one is fresh. If it is the eldest of the group, in the primary view, and
+nobody has a log, it begins one, alone. Others then follow it, and vote if they were asked to, one after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..core.errors import BadInput, Closed, Excluded, MalformedFrame, PluribusError
+from ..core.limits import STORE_SUBMISSIONS_MAX
+from ..core.ports import Store
+from ..group.keepers import Keeper, Settings
+from ..group.keepers.words import LOST
+from ..pubsub.durable import commands, requests
+from ..pubsub.durable.requests import Answered, Asked, Failed, Request
+from ..store.backend import Backend
+from ..store.sqlite import SqliteBackend
+from .desk import Desk
+from .group import Group
+from .writer import StoreWriter
+
+if TYPE_CHECKING:
+    from .bus import Bus
+
+LOG = "topics"
+OUTBOX_BYTES_MAX = 64 << 20
+"""Words that wait for one member; more are dropped, and said again later."""
+SERVED_MAX = 4_096
+"""Questions of other members that are being answered."""
+TEND_S = 1.0
+"""How often a leader looks at retention and leases."""
+FRESH_S = 0.02
+"""How often a keeper without a log looks whether it may begin one."""
+ADMIT_S = 1.0
+WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
+SETTINGS = Settings(snapshot_bytes=32 << 20)
+
+log = logging.getLogger("pluribus")
+
+
+class Here(msgspec.Struct, array_like=True, frozen=True):
+    """A keeper says who it is, whenever the view changes."""
+
+    keeper: int
+    logged: bool
+    """Whether it belongs to a log already."""
+
+
+_here = msgspec.msgpack.Decoder(Here)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def backend_for(path: str) -> Backend:
+    """The store that a path or a URL names: ``postgresql://…``, ``:memory:``, or a file."""
+    if path.startswith(("postgres://", "postgresql://")):
+        from ..store.postgres import PostgresBackend
+
+        return PostgresBackend(path)
+    return SqliteBackend(path)
+
+
+class Meeting:
+    """The group of all that use durable topics, as one member has it: who keeps, and words to and from them."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.keepers: dict[int, Here] = {}
+        """By member."""
+        self.on_words: Callable[[bytes], None] = lambda words: None
+        self.serve: Callable[[Request], Awaitable[Any]] | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self._waiting: dict[int, tuple[Request, int, asyncio.Future[Any]]] = {}
+        self._numbers = 0
+        self._outboxes: dict[int, _Outbox] = {}
+        self._serving: set[asyncio.Task[None]] = set()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._read()), loop.create_task(self._watch())]
+        self.dropped = 0
+
+    def tell(self, here: Here) -> None:
+        """Everybody, now; whoever comes later asks by coming."""
+        for member in self.group.view.members:
+            if member != self.group.me:
+                self.send(member, HERE + _encode(here))
+
+    def send(self, member: int, data: bytes) -> None:
+        """Sooner or later, in order, unless it goes or too much waits."""
+        outbox = self._outboxes.get(member)
+        if outbox is None:
+            outbox = self._outboxes[member] = _Outbox(self.group, member)
+        if not outbox.put(data):
+            self.dropped += 1
+
+    async def ask(self, member: int, request: Request) -> Any:
+        """Of a keeper elsewhere. ``Closed`` if it goes before it answered."""
+        self._numbers += 1
+        number = self._numbers
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = (request, member, future)
+        try:
+            self.send(member, ASK + requests.encode(Asked(number, request)))
+            return await future
+        finally:
+            del self._waiting[number]
+
+    async def close(self) -> None:
+        self.abandon()
+        await self.group.close()
+
+    def abandon(self) -> None:
+        for task in (*self._tasks, *self._serving):
+            task.cancel()
+        for outbox in self._outboxes.values():
+            outbox.close()
+        self._fail(lambda member: True, "the bus was closed")
+
+    async def _read(self) -> None:
+        while not self.group.closed:
+            try:
+                async for message in self.group:
+                    if isinstance(message.body, bytes):
+                        self._take(message.sender, message.body)
+            except Excluded:
+                continue
+
+    def _take(self, sender: int, data: bytes) -> None:
+        what, data = data[:1], data[1:]
+        try:
+            if what == WORDS:
+                self.on_words(data)
+            elif what == HERE:
+                self._here(sender, _here.decode(data))
+            else:
+                self._word(sender, requests.decode(data))
+        except (MalformedFrame, msgspec.MsgspecError) as error:
+            log.warning("a member of %r sent %s", self.group.name, error)
+
+    def _here(self, sender: int, here: Here) -> None:
+        if self.keepers.get(sender) != here:
+            for old in [member for member, known in self.keepers.items() if known.keeper == here.keeper]:
+                del self.keepers[old]
+            self.keepers[sender] = here
+            self.on_change()
+
+    def _word(self, sender: int, word: requests.Word) -> None:
+        if isinstance(word, Asked):
+            if len(self._serving) < SERVED_MAX and self.serve is not None:
+                task = asyncio.ensure_future(self._answer(sender, word))
+                self._serving.add(task)
+                task.add_done_callback(self._serving.discard)
+            else:
+                refused = Closed("this member keeps nothing, or is asked too much: ask another keeper")
+                self.send(sender, ASK + requests.failed(word.number, refused))
+            return
+        waiting = self._waiting.get(word.number)
+        if waiting is None or waiting[1] != sender or waiting[2].done():
+            return
+        if isinstance(word, Answered):
+            waiting[2].set_result(requests.result_of(waiting[0], word))
+        else:
+            assert isinstance(word, Failed)
+            waiting[2].set_exception(requests.error_of(word))
+
+    async def _answer(self, sender: int, asked: Asked) -> None:
+        assert self.serve is not None
+        try:
+            answer = requests.answered(asked.number, await self.serve(asked.request))
+        except PluribusError as error:
+            answer = requests.failed(asked.number, error)
+        self.send(sender, ASK + answer)
+
+    async def _watch(self) -> None:
+        async for view in self.group.views():
+            gone = self.keepers.keys() - set(view.members)
+            for member in gone:
+                del self.keepers[member]
+            for member in self._outboxes.keys() - set(view.members):
+                self._outboxes.pop(member).close()
+            self._fail(lambda member, members=view.members: member not in members, "the keeper is gone")  # type: ignore[misc]
+            self.on_change()
+
+    def _fail(self, whom: Callable[[int], bool], why: str) -> None:
+        for _, member, future in list(self._waiting.values()):
+            if whom(member) and not future.done():
+                future.set_exception(Closed(f"{why} before it answered: ask another one"))
+
+
+class _Outbox:
+    """What waits for one member; a task sends it."""
+
+    def __init__(self, group: Group, member: int) -> None:
+        self._group = group
+        self._member = member
+        self._queue: deque[bytes] = deque()
+        self._bytes = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, data: bytes) -> bool:
+        if self._bytes + len(data) > OUTBOX_BYTES_MAX or len(self._queue) >= STORE_SUBMISSIONS_MAX:
+            return False
+        self._queue.append(data)
+        self._bytes += len(data)
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._send())
+        return True
+
+    async def _send(self) -> None:
+        with suppress(BadInput, Closed, Excluded):  # it is gone, or we are
+            while self._queue:
+                data = self._queue.popleft()
+                self._bytes -= len(data)
+                await self._group.send(data, to=self._member)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+class BusKeeper:
+    """The keeper of this process. ``votes``: ask to be counted; else it learns, unless it began the log."""
+
+    def __init__(
+        self, bus: Bus, meeting: Meeting, store: Store, *, votes: bool = False, settings: Settings = SETTINGS
+    ) -> None:
+        self._bus = bus
+        self._meeting = meeting
+        self._votes = votes
+        self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings)
+        self.desk = Desk(self.keeper)
+        self._tasks: list[asyncio.Task[None]] = []
+        meeting.on_words = self.keeper.receive
+        meeting.serve = self.desk.ask
+        meeting.on_change = self._changed
+
+    async def start(self) -> None:
+        self.keeper.start()
+        self._changed()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._tend())]
+        if self._votes:
+            self._tasks.append(loop.create_task(self._admitted()))
+
+    # The carrier of keepers' words.
+
+    def send(self, to: int, words: bytes) -> None:
+        for member, here in self._meeting.keepers.items():
+            if here.keeper == to:
+                self._meeting.send(member, WORDS + words)
+                return
+
+    def others(self) -> Sequence[int]:
+        return [here.keeper for here in self._meeting.keepers.values()]
+
+    def _changed(self) -> None:
+        """Somebody came or went."""
+        meeting, keeper = self._meeting, self.keeper
+        meeting.tell(Here(keeper.id, self._logged))
+        members = meeting.group.view.members
+        if not keeper.ledger.fresh or not members or members[0] != meeting.group.me or not self._bus.primary:
+            return
+        if not any(here.logged for here in meeting.keepers.values()):
+            keeper.found([keeper.id])
+            meeting.tell(Here(keeper.id, True))
+
+    @property
+    def _logged(self) -> bool:
+        return not self.keeper.ledger.fresh
+
+    async def _admitted(self) -> None:
+        """Ask to vote until that is so."""
+        while not self._bus.closed:
+            if not self.keeper.ledger.fresh and self.keeper.id not in self.keeper.voters:
+                with suppress(PluribusError):
+                    await self.set_voter(self.keeper.id, True)
+            await asyncio.sleep(ADMIT_S)
+
+    async def set_voter(self, keeper: int, votes: bool) -> None:
+        """Have a keeper counted from now on, or not any more."""
+        await self.desk._placed(lambda done: self.keeper.set_voter(keeper, votes, done))
+
+    async def _tend(self) -> None:
+        """While this keeper leads: retention, and the end of leases."""
+        while not self._bus.closed:
+            await asyncio.sleep(FRESH_S if self.keeper.ledger.fresh else TEND_S)
+            if self.keeper.ledger.fresh:
+                self._changed()
+            due = self.desk.topics.due(int(self._bus._wall() * 1e6)) if self.keeper.leads else []
+            if due:
+                with suppress(PluribusError):
+                    await self.desk.submit([commands.encode(command) for command in due])
+
+    def stats(self) -> dict[str, Any]:
+        topics = self.desk.topics
+        return {
+            **self.keeper.stats(),
+            "topics": len(topics.topics),
+            "subscriptions": len(topics.subscriptions.known),
+            "sessions": len(topics.sessions),
+            "staged": len(topics.stages),
+            "dropped": self._meeting.dropped,
+        }
+
+    @property
+    def ready(self) -> bool:
+        """Whether it belongs to a log, and has its state."""
+        return not self.keeper.ledger.fresh and self.keeper.ledger.meta.health != LOST
+
+    async def close(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self.desk.close()
+        self.keeper.stop()
+
+
+def opened_store(path: str) -> StoreWriter:
+    """A store with its writing thread, on the running loop."""
+    return StoreWriter(backend_for(path), asyncio.get_running_loop())

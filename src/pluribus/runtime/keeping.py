@@ -1,0 +1,118 @@
+"""Durable topics on a member of a bus: its keeper, if it has a store, and its way to the others' keepers.
+
+Made when the bus first needs it. A member without a store asks a keeper of the bus; one with a store asks its own, as
+soon as that belongs to a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import BadInput, NoMembers
+from ..pubsub.durable.requests import Request
+from .durable import Durable
+from .keeper import BusKeeper, Meeting, opened_store
+from .writer import StoreWriter
+
+if TYPE_CHECKING:
+    from .bus import Bus
+
+GROUP = "keepers"
+LOOK_S = 2.0
+"""How long to look for a keeper before saying that there is none."""
+
+
+class Keeping:
+    """``durable`` is what applications use; ``line`` asks keepers."""
+
+    def __init__(self, bus: Bus) -> None:
+        if "views" not in bus._provided:
+            raise BadInput("durable topics need agreed views: connect with stack='views'")
+        self._bus = bus
+        self._meeting: asyncio.Future[Meeting] | None = None
+        self._asked: int | None = None
+        self._store: StoreWriter | None = None
+        self.keeper: BusKeeper | None = None
+        self.durable = Durable(self, int(bus.me), lambda: bus._random.getrandbits(62) + 1, bus._wall)
+
+    async def keep(self, path: str | os.PathLike[str], *, votes: bool = False) -> BusKeeper:
+        """Be a keeper, with this store."""
+        meeting = await self.meeting()
+        store = self._store = opened_store(os.fspath(path))
+        return await self.keep_in(meeting, store, votes=votes)
+
+    async def keep_in(self, meeting: Meeting, store: Any, **options: Any) -> BusKeeper:
+        self.keeper = BusKeeper(self._bus, meeting, store, **options)
+        await self.keeper.start()
+        return self.keeper
+
+    async def meeting(self) -> Meeting:
+        """The group of those who use durable topics, joined."""
+        if self._meeting is None:
+            self._meeting = asyncio.ensure_future(self._join())
+        try:
+            return await asyncio.shield(self._meeting)
+        except BaseException:
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        if self._meeting is not None and self._meeting.done():
+            self._meeting = None
+
+    async def _join(self) -> Meeting:
+        return Meeting(await self._bus.group(GROUP, own=False))
+
+    async def ask(self, request: Request) -> Any:
+        """Of the own keeper, else of one that was asked before, else of any."""
+        keeper = self.keeper
+        if keeper is not None and keeper.ready:
+            return await keeper.desk.ask(request)
+        meeting = await self.meeting()
+        if self._asked not in meeting.keepers:
+            self._asked = await self._found(meeting)
+        assert self._asked is not None
+        asked = self._asked
+        try:
+            return await meeting.ask(asked, request)
+        except Exception:
+            if self._asked == asked:  # another time another one
+                self._asked = None
+                others = [member for member in meeting.keepers if member != asked]
+                if others:
+                    self._asked = others[self._bus._random.randrange(0, len(others))]
+            raise
+
+    async def _found(self, meeting: Meeting) -> int:
+        """A keeper that belongs to a log, the eldest."""
+        until = self._bus._now() + LOOK_S
+        while True:
+            logged = [member for member in meeting.group.view.members if _logged(meeting, member)]
+            if logged:
+                return logged[0]
+            if self._bus._now() > until:
+                raise NoMembers("no keeper is on this bus: start `pluribus keep --store PATH`, or connect with store=")
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        await self.durable.close()
+        if self.keeper is not None:
+            await self.keeper.close()
+        if self._meeting is not None and self._meeting.done() and not self._meeting.cancelled():
+            await self._meeting.result().close()
+        if self._store is not None:
+            self._store.close()
+
+    def abandon(self) -> None:
+        self.durable.abandon()
+        if self.keeper is not None:
+            self.keeper.abandon()
+        if self._meeting is not None and self._meeting.done() and not self._meeting.cancelled():
+            self._meeting.result().abandon()
+
+
+def _logged(meeting: Meeting, member: int) -> bool:
+    here = meeting.keepers.get(member)
+    return here is not None and here.logged

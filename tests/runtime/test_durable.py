@@ -1,0 +1,274 @@
+"""Durable topics on a bus: a keeper in the process, keepers elsewhere, publishers and subscribers that come and go."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadFilter, BadInput, NoMembers, Refused, TooLarge, Uncertain
+
+
+class Tick(msgspec.Struct):
+    name: str
+    price: float
+
+
+pluribus.register(Tick)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "kept.db"
+
+
+def connect(bus, **options):
+    return pluribus.connect(f"inproc://{bus}", **options)
+
+
+async def until(condition, seconds=20.0):
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.01)
+
+
+def test_what_was_published_is_there_after_a_restart(store):
+    async def first():
+        async with connect("restart", store=store) as bus:
+            ids = await bus.durable.publish_many([("a/b", b"%d" % n) for n in range(100)])
+            assert ids == [(ids[0][0], n) for n in range(1, 101)]
+            assert await bus.log("a/b").offsets() == (0, 100)
+
+    async def second():
+        async with connect("restart", store=store) as bus:
+            found = await bus.log("a/b").read()
+            assert [event.body for event in found.events()] == [b"%d" % n for n in range(100)]
+            assert found.next == 100
+            await bus.durable.publish("a/b", "text")
+            assert (await bus.log("a/b").read(99)).events()[-1].body == "text"
+
+    asyncio.run(first())
+    asyncio.run(second())
+
+
+def test_events_keep_what_was_published_with_them(store):
+    async def scenario():
+        async with connect("envelope", store=store) as bus:
+            first = await bus.durable.publish("t", Tick("ibm", 5.0), headers={"from": "desk"})
+            second = await bus.durable.publish("t", Tick("ibm", 6.0), parent=first)
+            events = (await bus.log("t").read()).events()
+            assert [event.body for event in events] == [Tick("ibm", 5.0), Tick("ibm", 6.0)]
+            assert [event.id for event in events] == [first, second]
+            assert [event.offset for event in events] == [0, 1]
+            assert events[0].headers == {"from": "desk"} and events[1].headers == {}
+            assert events[0].parent is None and events[1].parent == first
+            assert all(event.sender == bus.me and event.topic == "t" for event in events)
+            assert abs(events[0].time - datetime.now(UTC).timestamp()) < 60
+
+    asyncio.run(scenario())
+
+
+def test_the_keeper_filters_and_leaves_columns_out(store):
+    async def scenario():
+        async with connect("filters", store=store) as bus:
+            await bus.durable.publish_many([("t", Tick("ibm", float(n))) for n in range(1_000)])
+            found = await bus.log("t").read(where="price >= 990 AND price <> 995")
+            assert [event.offset for event in found.events()] == [*range(990, 995), *range(996, 1_000)]
+            assert found.next == 1_000
+            bare = await bus.log("t").read(5, 8, columns=["time"])
+            assert [int(batch.head.bodies_bytes) for batch in bare] == [0] * len(bare)
+            assert [int(offset) for batch in bare for offset in batch.offsets] == [5, 6, 7]
+            with pytest.raises(BadFilter, match="price"):
+                await bus.log("t").read(where="price > ")
+
+    asyncio.run(scenario())
+
+
+def test_a_subscription_goes_on_where_it_was(store):
+    async def scenario():
+        async with connect("goes-on", store=store) as bus:
+            await bus.durable.publish_many([("a/x", n) for n in range(50)])
+            async with bus.durable.subscribe("a/+", name="desk", start="earliest") as events:
+                first = [(await events.receive(5)).body for _ in range(20)]
+            await bus.durable.publish_many([("a/y", n) for n in range(100, 105)])
+            async with bus.durable.subscribe("a/+", name="desk", start="earliest") as events:
+                rest = [(await events.receive(5)).body for _ in range(35)]
+                with pytest.raises(TimeoutError):
+                    await events.receive(0.05)
+                await bus.durable.publish("a/x", "late")
+                assert (await events.receive(5)).body == "late"
+            assert first == list(range(20))
+            assert sorted(rest) == [*range(20, 50), *range(100, 105)]
+
+    asyncio.run(scenario())
+
+
+def test_what_was_not_handled_comes_again(store):
+    async def scenario():
+        async with connect("again", store=store) as bus:
+            await bus.durable.publish_many([("t", n) for n in range(5)])
+
+            async def fail():
+                async with bus.durable.subscribe("t", name="desk", start="earliest") as events:
+                    async for event in events:
+                        1 / (3 - event.body)
+
+            with pytest.raises(ZeroDivisionError):
+                await fail()
+            async with bus.durable.subscribe("t", name="desk") as events:
+                assert (await events.receive(5)).body == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_second_subscriber_of_a_name_takes_over(store):
+    async def scenario():
+        async with connect("takes-over", store=store) as bus:
+            await bus.durable.publish_many([("t", n) for n in range(5)])
+            first = bus.durable.subscribe("t", name="desk", start="earliest", commit="manual")
+            event = await first.receive(5)
+            second = bus.durable.subscribe("t", name="desk", start="earliest", commit="manual")
+            assert (await second.receive(5)).body == 0
+            with pytest.raises(Refused, match="another consumer took over"):
+                await first.commit(event)
+            await second.commit()
+            third = bus.durable.subscribe("t", name="desk")
+            assert (await third.receive(5)).body == 1
+
+    asyncio.run(scenario())
+
+
+def test_starts_by_offset_and_by_time(store):
+    async def scenario():
+        async with connect("starts", store=store) as bus:
+            await bus.durable.publish_many([("t", n) for n in range(5)])
+            moment = (await bus.log("t").read()).events()[-1].time + 0.001
+            await asyncio.sleep(0.01)
+            await bus.durable.publish("t", "later")
+            for start, wanted in ((2, 2), (moment, "later"), (datetime.fromtimestamp(moment, UTC), "later")):
+                async with bus.durable.subscribe("t", name=f"desk {start}", start=start) as events:
+                    assert (await events.receive(5)).body == wanted
+                async with bus.durable.subscribe("t", start=start) as replay:
+                    assert (await replay.receive(5)).body == wanted
+            assert await bus.log("t").offset_at(moment) == 5
+
+    asyncio.run(scenario())
+
+
+def test_a_mailbox_keeps_what_its_owner_did_not_acknowledge(store):
+    async def scenario():
+        async with connect("mailbox", store=store) as bus:
+            async with bus.mailbox("ann", topics="alarms/#"):
+                pass
+            await bus.durable.publish("alarms/fire", "smoke")
+            await bus.mailbox("ann").post("a letter")
+            async with bus.mailbox("ann", topics="alarms/#") as box:
+                got = [await box.receive(5), await box.receive(5)]
+                assert sorted(event.body for event in got) == ["a letter", "smoke"]
+                await box.acknowledge(next(event for event in got if event.body == "smoke"))
+            async with bus.mailbox("ann", topics="alarms/#") as box:
+                assert (await box.receive(5)).body == "a letter"
+                with pytest.raises(TimeoutError):
+                    await box.receive(0.05)
+
+    asyncio.run(scenario())
+
+
+def test_removed_offsets_bad_topics_and_events_over_the_limit_are_refused(store):
+    async def scenario():
+        async with connect("refused", store=store) as bus:
+            await bus.durable.publish_many([("t", n) for n in range(5)])
+            await bus.durable.do(pluribus.pubsub.durable.commands.Forget("t", 3))
+            with pytest.raises(BadInput, match="offset 1 of 't' was removed by retention: the first that is kept is 3"):
+                await bus.log("t").read(1)
+            with pytest.raises(BadInput, match="no topic"):
+                await bus.durable.publish("a//b", 1)
+            with pytest.raises(BadInput, match="no topic"):
+                await bus.durable.publish("a/#", 1)
+            with pytest.raises(TooLarge, match="the limit is"):
+                await bus.durable.publish("t", bytes(4 << 20))
+            assert (await bus.durable.publish("t", 9))[1] > 0
+
+    asyncio.run(scenario())
+
+
+def test_publishing_again_with_the_id_is_harmless(store):
+    async def scenario():
+        async with connect("ids", store=store) as bus:
+            id = await bus.durable.publish("t", 1)
+            assert await bus.durable.publish("t", 1, id=id) == id
+            assert await bus.durable.publish("t", 2, id=(77, 1)) == (77, 1)
+            assert await bus.durable.publish("t", 2, id=(77, 1)) == (77, 1)
+            with pytest.raises(Refused, match="sequence 2 of this publisher is next"):
+                await bus.durable.publish("t", 4, id=(77, 3))
+            assert [event.body for event in (await bus.log("t").read()).events()] == [1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_soon_and_flush(store):
+    async def scenario():
+        async with connect("soon", store=store) as bus:
+            ids = [bus.durable.publish_soon(f"t/{n % 3}", n) for n in range(300)]
+            await bus.durable.flush()
+            assert len(set(ids)) == 300
+            assert sum(known.end for known in await bus.durable.topics("t/+")) == 300
+
+    asyncio.run(scenario())
+
+
+def test_without_a_keeper_it_is_said_what_to_start():
+    async def scenario():
+        async with connect("nobody") as bus:
+            with pytest.raises(NoMembers, match="pluribus keep --store PATH"):
+                await bus.durable.ask(pluribus.pubsub.durable.requests.Find("t"), 0.1)
+            with pytest.raises(Uncertain):
+                await bus.durable.publish("t", 1, timeout=0.1)
+
+    asyncio.run(scenario())
+
+
+@asynccontextmanager
+async def three(name, tmp_path):
+    """Three voters, started one after another."""
+    buses = []
+    try:
+        for number in range(3):
+            bus = await connect(name, store=tmp_path / f"{number}.db", votes=True, name=f"keeper-{number}")
+            buses.append(bus)
+        await until(lambda: all(len(bus.keeping.keeper.keeper.voters) == 3 for bus in buses))
+        yield buses
+    finally:
+        for bus in buses:
+            await bus.close(timeout=0)
+
+
+def test_three_voters_and_a_member_without_a_store(tmp_path):
+    async def scenario():
+        async with three("three", tmp_path) as keepers, connect("three") as bus:
+            await bus.durable.publish_many([("t", n) for n in range(500)])
+            assert await bus.log("t").offsets() == (0, 500)
+            leader = next(bus for bus in keepers if bus.keeping.keeper.keeper.leads)
+            publishing = asyncio.create_task(bus.durable.publish_many([("t", n) for n in range(500, 600)]))
+            leader.abandon()
+            await asyncio.wait_for(publishing, 30)
+            found = (await bus.log("t").read()).events()
+            assert [event.body for event in found] == list(range(600))
+
+    asyncio.run(scenario())
+
+
+def test_a_member_with_a_store_learns_beside_a_voter(tmp_path):
+    async def scenario():
+        async with connect("learner", store=tmp_path / "a.db") as first:
+            await first.durable.publish_many([("t", n) for n in range(50)])
+            async with connect("learner", store=tmp_path / "b.db") as second:
+                await until(lambda: second.keeping.keeper.desk.topics.topic("t") is not None)
+                assert [event.body for event in (await second.log("t").read()).events()] == list(range(50))
+                await second.durable.publish("t", "from the learner")
+                assert second.keeping.keeper.keeper.voters == (first.keeping.keeper.keeper.id,)
+                assert await first.log("t").offsets() == (0, 51)
+
+    asyncio.run(scenario())
