@@ -50,7 +50,6 @@ if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` s
     from .keeping import Keeping
     from .notifications import Notifications
     from .pubsub import Topics
-    from .subscription import Subscription
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
@@ -244,7 +243,85 @@ class Bus:
         return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
 
     @property
-from collections.abc import Callable, Generator, Iterable, Sequence
+    def pubsub(self) -> Topics:
+        """Publishing and subscribing, for those who extend it."""
+        if self._topics is None:
+            from .pubsub import Topics
+
+            self._check_open()
+            self._topics = Topics(self)
+            self.__dict__["publish"] = self._topics.publish  # the same, a call less for every event
+        return self._topics
+
+    async def publish(self, topic: str, body: Any, **options: Any) -> MessageId:
+        """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity once the window has
+        admitted it, at once unless somebody who wants to be waited for reads too slowly.
+
+        ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
+        keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
+        waiting longer. ``durable=True`` returns when a majority of the voting keepers have it on disk; ``Uncertain``
+        has the ``id`` with which it may be published again. Live subscribers get it then, unless ``live=False``.
+        """
+        return await self.pubsub.publish(topic, body, **options)
+
+    async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> list[MessageId]:
+        """Publish pairs of a topic and a body, in order; ``options`` are those of ``publish``, for all of them."""
+        return await self.pubsub.publish_many(events, **options)
+
+    def publish_soon(self, topic: str, body: Any, **options: Any) -> Any:
+        """Publish without waiting; ``await bus.flush()`` waits for everything. ``Overflow`` if too much waits already.
+        Live events are given their identity at once; durable ones too, and are on disk when flushed."""
+        return self.pubsub.publish_soon(topic, body, **options)
+
+    async def flush(self) -> None:
+        """Returns when everything that was published is admitted, and on disk if it is durable."""
+        await self.pubsub.flush()
+
+    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Any:
+        """Events under topics that match a pattern: ``+`` is any level, ``#`` all levels below.
+
+        ``async with bus.subscribe(...) as events`` begins and ends it; ``async for event in events`` reads it.
+        ``where`` is a condition on fields of the body (``docs/filters.md``), ``type`` the class of the bodies,
+        subclasses included. ``call`` is called with every event, instead of iterating.
+
+        ``guarantee``: ``best effort``, ``reliable`` (the default), or an order: ``fifo``, ``causal``, ``total``.
+        ``deadline``: events that are older, in seconds, are dropped and reported. ``backlog`` events may wait; who is
+        slower than that chooses by ``slow`` to be waited for (``wait``), told (``tell``), buffered (``buffer``),
+        disconnected (``disconnect``) or given a sample (``sample``). ``shared="name"``: each event goes to one of those
+        who subscribe with that name. ``retain=False``: without the last values of before.
+
+        ``durable="name"`` reads what keepers keep, and goes on under that name where it came to; ``start`` is
+        ``"earliest"``, ``"latest"``, an offset or a time, for a name that is new, or to replay without one. With these
+        come ``commit="manual"`` and ``max_bytes``; see ``runtime.follower.DurableSubscription``.
+        """
+        if "durable" in options or "start" in options:
+            name = options.pop("durable", None)
+            return self.durable.subscribe(pattern, where=where, type=type, name=name, **options)
+        return self.pubsub.subscribe(pattern, where, type, **options)
+
+    @property
+    def keeping(self) -> Keeping:
+        """This member's keeper and its way to the others', for those who extend it."""
+        if self._keeping is None:
+            from .keeping import Keeping
+
+            self._check_open()
+            self._keeping = Keeping(self)
+        return self._keeping
+
+    @property
+    def durable(self) -> Durable:
+        """Durable topics: what ``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` use."""
+        return self.keeping.durable
+
+    def log(self, topic: str) -> Log:
+        """The log of a durable topic: ``await log.read(start, stop)``, ``await log.offsets()``."""
+        return self.durable.log(topic)
+
+    def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
+        """What is kept for a subscriber that may be away: events of these topics, and what is posted to it. Use it with
+        ``async with``; acknowledge each event when it is dealt with."""
+        return self.durable.mailbox(name, topics)
 
     @property
     def members(self) -> dict[MemberId, str]:
@@ -310,10 +387,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
             await self._leave()
 
     async def _leave(self) -> None:
-        if self._topics is not None:
-            await self._topics.close()
         if self._keeping is not None:
             await self._keeping.close()
+        if self._topics is not None:
+            await self._topics.close()
         for replica in list(self._replicas.values()):
             await replica.close()
         for group in list(self._groups.values()):

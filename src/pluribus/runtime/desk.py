@@ -21,7 +21,7 @@ from ..pubsub.durable.commands import Outcome
 from ..pubsub.durable.machine import Topic, Topics
 from ..pubsub.durable.reading import Piece, Reading
 from ..pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Request
-from ..pubsub.durable.subscriptions import matches
+from ..pubsub.topics import matches
 
 OUTCOMES_MAX = 1 << 17
 """Outcomes that wait for who submitted the commands."""

@@ -28,6 +28,7 @@ from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, pack
 from ..pubsub.durable.commands import REFUSED, Outcome
 from ..pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put, Request
+from ..pubsub.topics import checked_topic, levels_of
 from ..wire.bodies import BYTES, encode_body
 from .follower import DurableSubscription, Mailbox, unpacked
 from .publisher import PAUSE_S, PAUSE_S_MAX, Publisher
@@ -183,7 +184,7 @@ class Durable:
         publisher = self._publishers.get(topic)
         if publisher is None:
             self._check_open()
-            commands.checked_topic(topic)
+            checked_topic(topic)
             publisher = Publisher(topic, self._sender, self._new_number, self._line.ask, self.wall, self._freed)
             self._publishers[topic] = publisher
         return publisher
@@ -210,6 +211,8 @@ class Durable:
         """Events of durable topics; see ``DurableSubscription``."""
         self._check_open()
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        for one in patterns:
+            levels_of(one)
         subscription = DurableSubscription(self, patterns, **options)
         self._subscriptions.add(subscription)
         return subscription
@@ -231,7 +234,7 @@ class Durable:
     def log(self, topic: str) -> Log:
         """The log of one topic."""
         self._check_open()
-        return Log(self, commands.checked_topic(topic))
+        return Log(self, checked_topic(topic))
 
     async def topics(self, pattern: str = "#") -> list[Known]:
         """Durable topics that match, with their first offset, end, latest time and bytes."""
@@ -243,7 +246,7 @@ class Durable:
         removed soon, in larger steps."""
         if age < 0 or size < 0:
             raise BadInput(f"retention by age={age:g} and size={size}: use 0 for no limit, or more")
-        await self.do(commands.Retain(commands.checked_topic(topic), int(age * 1e6), size))
+        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), size))
 
     # Writers that commit batches (for Spark's sink).
 

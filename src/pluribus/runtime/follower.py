@@ -75,7 +75,8 @@ class DurableSubscription:
         *,
         name: str | None = None,
         start: Start = "latest",
-        where: str | None = None,
+        where: Any = None,
+        type: type | None = None,
         commit: str = AUTO,
         max_bytes: int = FETCH_BYTES,
     ) -> None:
@@ -87,7 +88,8 @@ class DurableSubscription:
         self._patterns = list(patterns)
         self.name = name
         self._start = start
-        self._where = where or ""
+        self._where = str(where) if where is not None else ""
+        self._type = type
         self._auto = commit == AUTO and name is not None
         self._max_bytes = max_bytes
         self._epoch = 0
@@ -102,7 +104,7 @@ class DurableSubscription:
         self._reading: asyncio.Task[Followed] | None = None
         self._begun = self.closed = False
 
-    async def begin(self) -> None:
+    async def open(self) -> None:
         """Attach; ``async with`` does it."""
         if self._begun:
             return
@@ -185,7 +187,7 @@ class DurableSubscription:
 
     async def _more(self) -> None:
         """A request goes on when a caller gives up: what it brings is for the next call."""
-        await self.begin()
+        await self.open()
         while not self._ready:
             if self._refused is not None:
                 raise self._refused
@@ -203,10 +205,12 @@ class DurableSubscription:
                 self._take(reading.result())
 
     def _take(self, found: Followed) -> None:
+        kind = self._type
         for offset, packed in found.pieces:
             batch = Batch(packed, offset)
             batch = batch.cut(self._offsets.get(batch.topic, 0), 1 << 62)
-            self._ready += unpacked(batch)
+            events = unpacked(batch)
+            self._ready += events if kind is None else [event for event in events if isinstance(event.body, kind)]
         for topic, offset in found.offsets.items():
             self._offsets[topic] = max(self._offsets.get(topic, 0), offset)
 
@@ -286,7 +290,7 @@ class DurableSubscription:
         self._durable.forgotten(self)
 
     async def __aenter__(self) -> DurableSubscription:
-        await self.begin()
+        await self.open()
         return self
 
     async def __aexit__(

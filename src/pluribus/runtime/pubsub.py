@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, Closed
 from ..core.events import Event as BusEvent
@@ -95,6 +95,7 @@ class Topics:
         durable: bool = False,
         timeout: float | None = None,
         id: MessageId | None = None,
+        live: bool = True,
     ) -> MessageId:
         """See ``Bus.publish``. The fast path is an append or two."""
         gathering = self._gathering
@@ -116,6 +117,8 @@ class Topics:
             found: MessageId = await self.bus.durable.publish(
                 topic, body, headers=headers, parent=parent, timeout=timeout, id=id
             )
+            if live:
+                await self._publish(topic, body, _extra(headers, parent, retain), None)
             return found
         if id is not None:
             raise BadInput("id= is for events that are durable, which may be published again: leave it out")
@@ -142,9 +145,14 @@ class Topics:
             base.opened()
         return found
 
-    async def publish_many(self, events: Iterable[Pair], *, durable: bool = False, **options: Any) -> list[MessageId]:
+    async def publish_many(
+        self, events: Iterable[Pair], *, durable: bool = False, live: bool = True, **options: Any
+    ) -> list[MessageId]:
         if durable:
-            kept: list[MessageId] = await self.bus.durable.publish_many(events, **options)
+            events = list(events)
+            kept = await self.bus.durable.publish_many(events, **options)
+            for topic, body in events if live else ():
+                await self.publish(topic, body)
             return kept
         return [await self.publish(topic, body, **options) for topic, body in events]
 
@@ -159,7 +167,9 @@ class Topics:
         **more: Any,
     ) -> Any:
         if durable:
-            return self.bus.durable.publish_soon(topic, body, headers=headers, parent=parent, **more)
+            kept = self.bus.durable.publish_soon(topic, body, headers=headers, parent=parent)
+            if self._base is None or not more.get("live", True):
+                return kept
         base = self._base
         if base is None:
             raise BadInput("publish_soon needs a member that publishes already: await bus.publish or bus.flush() first")
@@ -167,7 +177,8 @@ class Topics:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         if not base.gathering.fits(topic, len(encoded)):
             base.room_now()
-        return self._add(base, topic, kind, encoded, _extra(headers, parent, retain), type(body))
+        added = self._add(base, topic, kind, encoded, _extra(headers, parent, retain), type(body))
+        return kept if durable else added
 
     async def flush(self) -> None:
         await (await self.base()).flush()

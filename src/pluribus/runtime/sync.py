@@ -151,6 +151,15 @@ class Bus(Face):
         self._thread.call(real.open)
         return Subscription(real, self._thread)
 
+    def log(self, topic: str) -> Face:
+        """The log of a durable topic. See ``pluribus.Bus.log``."""
+        return Face(self._thread.ask(self._real.log, topic), self._thread)
+
+    @property
+    def durable(self) -> Face:
+        """Durable topics. See ``pluribus.Bus.durable``."""
+        return Face(self._thread.ask(lambda: self._real.durable), self._thread)
+
     def stats(self) -> dict[str, dict[str, Any]]:
         return self._thread.ask(self._real.stats)
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from ...core.errors import BadInput, MalformedFrame
+from ...core.errors import MalformedFrame
 from ...core.limits import NAME_CHARS_MAX
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2 * NAME_CHARS_MAX)]
@@ -114,12 +114,3 @@ def command_of(data: bytes) -> Command:
         return _command.decode(data)
     except msgspec.MsgspecError as error:
         raise MalformedFrame(f"a command that no release gives: {error}") from None
-
-
-def checked_topic(topic: str) -> str:
-    """The topic itself, or ``BadInput``."""
-    if not topic or len(topic.encode()) > 2 * NAME_CHARS_MAX or not topic.isprintable():
-        raise BadInput(f"{topic!r} is no topic: use 1 to {2 * NAME_CHARS_MAX} printable characters")
-    if any(not level or "+" in level or "#" in level for level in topic.split("/")):
-        raise BadInput(f"{topic!r} is no topic: levels parted by / are not empty and hold no + or #")
-    return topic

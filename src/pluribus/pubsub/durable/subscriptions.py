@@ -13,23 +13,11 @@ from typing import Any
 import msgspec
 
 from ...core.limits import DURABLE_SUBSCRIPTIONS_MAX
+from ..topics import matches
 from .commands import AGAIN, DONE, EARLIEST, LATEST, REFUSED, Attach, Commit, Detach, Outcome
 
 Bounds = tuple[int, int]
 """The first offset of a topic that is kept, and the next one that it will give."""
-
-
-def matches(pattern: str, topic: str) -> bool:
-    """``+`` stands for one level, ``#`` at the end for any number of them."""
-    if pattern == topic or pattern == "#":
-        return True
-    wanted, levels = pattern.split("/"), topic.split("/")
-    for at, level in enumerate(wanted):
-        if level == "#":
-            return True
-        if at >= len(levels) or level not in ("+", levels[at]):
-            return False
-    return len(wanted) == len(levels)
 
 
 class Subscription(msgspec.Struct, array_like=True):
