@@ -14,6 +14,7 @@ SCENARIOS = {
     **dict.fromkeys(spread.FOUND, "spread"),
     **dict.fromkeys(keepers.FOUND, "keepers"),
     **dict.fromkeys(spread.CROWD_FOUND, "crowd"),
+    **dict.fromkeys(spread.SUMS_FOUND, "spread-views"),
 }
 for mutant, scenario in SCENARIOS.items():
     if mutant.__name__ in sys.argv[1:] or not sys.argv[1:]:

@@ -1,5 +1,6 @@
 """The tree with one mistake each, such as a programmer makes. The campaign must find them."""
 
+from pluribus.layers.reliable import Reliable
 from pluribus.layers.spread import Crowd, Spread
 from pluribus.layers.spread.gossip import Gossip
 from pluribus.layers.spread.inheriting import Tree
@@ -227,6 +228,17 @@ class ChoosyView(PartialView):
         return None if self.full else super().replace_one(member, address)
 
 
+class Presuming(Reliable):
+    """Answers for those below it before they have answered."""
+
+    def _sum_up(self, key, stream, *, forced):
+        owner, group, _ = key
+        _, children = self._summing.around(owner, group, self.node.me)
+        found = self._summing.own(owner, group, stream.next, max(stream.granted, 0), self.node.me)
+        found.below = dict.fromkeys(children, found.own)
+        super()._sum_up(key, stream, forced=forced)
+
+
 FOUND = {
     mutant(tree): found
     for tree, found in {
@@ -259,3 +271,8 @@ CROWD_FOUND = {
     Choosy: (17, "can be reached"),
 }
 """The same for the crowd, in its own scenario."""
+
+SUMS_FOUND = {
+    Presuming: (25, "still waits"),
+}
+"""The same for acknowledgements that are summed, under agreed views."""

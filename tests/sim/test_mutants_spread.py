@@ -9,9 +9,8 @@ from pluribus.sim.campaign import play_seed
 from tests.mutants import spread
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
-ALL = {mutant: ("spread", *found) for mutant, found in spread.FOUND.items()} | {
-    mutant: ("crowd", *found) for mutant, found in spread.CROWD_FOUND.items()
-}
+FOUND = {"spread": spread.FOUND, "crowd": spread.CROWD_FOUND, "spread-views": spread.SUMS_FOUND}
+ALL = {mutant: (scenario, *found) for scenario, mutants in FOUND.items() for mutant, found in mutants.items()}
 
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.__name__)
@@ -23,7 +22,7 @@ def test_the_mutant_is_found_by_its_seed(mutant):
         assert hunt(mutant, scenario=scenario) is not None, f"{mutant.__name__} survived {SEEDS_MAX} seeds"
 
 
-@pytest.mark.parametrize("scenario", ["spread", "crowd"])
+@pytest.mark.parametrize("scenario", FOUND)
 def test_what_is_shipped_passes_where_mutants_fail(scenario: str):
     for seed in sorted({seed for name, seed, _ in ALL.values() if name == scenario}):
         assert play_seed(scenario, seed).failure == ""

@@ -67,3 +67,20 @@ class Repair(Header, tag=24):
     """A frame of another sender, encoded as it was, from somebody who kept it."""
 
     frame: bytes
+
+
+class Summed(msgspec.Struct, array_like=True):
+    """Of somebody's stream to a large group: everybody below the sender of this has received it up to here and has room
+    up to there."""
+
+    owner: Number
+    group: Number
+    stamp: Number
+    received: Number
+    limit: Number
+    tightest: Number
+    """The member that has the least room."""
+
+
+class Sums(Header, tag=25):
+    streams: Annotated[list[Summed], msgspec.Meta(max_length=STREAMS_PER_FRAME_MAX)]

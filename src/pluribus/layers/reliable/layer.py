@@ -37,6 +37,7 @@ Bounded: what is kept and what is ahead by the window, streams by ``STREAMS_MAX`
 
 from __future__ import annotations
 
+from ...core.frame import Frame
 from ...core.ids import ALL
 from ...stack.events import (
     CollectDigest,
@@ -56,7 +57,7 @@ from ...stack.events import (
     Regroup,
     Watch,
 )
-from .headers import Ack, Data, Repair, Status, Want
+from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Status, Summed, Sums, Want
 from .incoming import Incoming
 from .outgoing import Outgoing
 from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, LEFT_MAX, UNORDERED, InKey, Key, Streams
@@ -68,7 +69,7 @@ class Reliable(Streams):
     name = "reliable"
     requires = frozenset({"datagrams"})
     provides = frozenset({"flow", "reliability"})
-    headers = (Data, Ack, Status, Want, Repair)
+    headers = (Data, Ack, Status, Want, Repair, Sums)
 
     # Views
 
@@ -215,6 +216,8 @@ class Reliable(Streams):
     def _regroup(self, change: Regroup) -> None:
         group, me, members = change.group, self.node.me, frozenset(change.members)
         self._stamps[group] = change.stamp
+        was_large, was_summed = self._summing.large(group), self._summing.applies(me, group, me)
+        self._summing.set_order(group, change.members)
         if members:
             self._members[group] = members
         else:
@@ -231,12 +234,14 @@ class Reliable(Streams):
                 self._in[key] = ended if ended is not None and ended.next == first else Incoming(first)
         for (of, to), out in list(self._out.items()):
             if of == group:
-                self._readdress((of, to), out, change.stamp, stays=me in members)
+                self._readdress((of, to), out, change.stamp, stays=me in members, was_summed=was_summed)
+        if was_large or self._summing.large(group):  # whoever is answered now has not heard it yet
+            self._moved.update({key: True for key in self._in if key[1] == group and key[2] == ALL})
         self._try_early()
         if self._cut is not None:
             self._pursue_cut()
 
-    def _readdress(self, key: Key, out: Outgoing, stamp: int, *, stays: bool) -> None:
+    def _readdress(self, key: Key, out: Outgoing, stamp: int, *, stays: bool, was_summed: bool) -> None:
         group, to = key
         if to != ALL and (not stays or to not in self._members.get(group, frozenset())):
             del self._out[key]
@@ -249,10 +254,57 @@ class Reliable(Streams):
                 if not self._out[old].unstable:
                     del self._leaving[old], self._out[old]
         out.stamp = stamp
-        out.receivers(self._receivers(key), INITIAL_BYTES)
+        if to == ALL and (was_summed or self._summing.large(group)):
+            out.answered_by(self._receivers(key), self.node.me, INITIAL_BYTES)
+        else:
+            out.receivers(self._receivers(key), INITIAL_BYTES)
         if group in self._watched and to == ALL:
             self._stabler[key] = out  # who left may have been the last that did not have it
         self._tell_credit(key, out)
+
+    # Large groups
+
+    def _sum_up(self, key: InKey, stream: Incoming, *, forced: bool) -> None:
+        """Tell the parent what everybody from here on has, if that is news."""
+        owner, group, _ = key
+        parent, children = self._summing.around(owner, group, self.node.me)
+        found = self._summing.own(owner, group, stream.next, max(stream.granted, 0), self.node.me)
+        total = self._summing.total(found, children)
+        if total is None:
+            return
+        received, limit, tightest = total
+        settled = received > found.said[0] and (received >= stream.known or group in self._watched)
+        if forced or settled or limit - found.said[1] >= self._window_bytes() // 4:
+            found.said = total
+            stamp = self._stamps.get(group, self._stamp)
+            self._sums.setdefault(parent, []).append(Summed(owner, group, stamp, received, limit, tightest))
+
+    def _say_sums(self) -> None:
+        sums, self._sums = self._sums, {}
+        for parent, streams in sums.items():
+            for at in range(0, len(streams), STREAMS_PER_FRAME_MAX):
+                word = Sums(streams[at : at + STREAMS_PER_FRAME_MAX])
+                self.pass_down(Frame(sender=self.node.me, to=parent, headers=[word]))
+
+    def _summed(self, child: int, word: Sums) -> None:
+        me = self.node.me
+        for summed in word.streams:
+            owner, group = summed.owner, summed.group
+            if summed.stamp != self._stamps.get(group, self._stamp) or not self._summing.applies(owner, group, me):
+                continue
+            if child not in self._summing.around(owner, group, me)[1]:
+                continue
+            if owner == me:
+                out = self._out.get((group, ALL))
+                if out is not None:
+                    out.tightest[child] = summed.tightest
+                self._acknowledged(child, Ack([Granted(group, ALL, summed.received, summed.limit)]))
+                continue
+            self._summing.heard(child, summed)
+            stream = self._in.get((owner, group, ALL))
+            if stream is not None:
+                self._sum_up((owner, group, ALL), stream, forced=False)
+        self._say_sums()
 
     def _install(self, view: Install) -> None:
         self._frozen = False
@@ -266,8 +318,10 @@ class Reliable(Streams):
             self._drop(key)
         groups = {CONTROL: view.members, **view.groups}
         for group in [group for group in self._members if group not in groups]:
+            self._summing.set_order(group, ())
             self._set_receivers(group, frozenset(), {})
         for group, members in groups.items():
+            self._summing.set_order(group, members)
             starts = {sender: first for (sender, of), first in view.starts.items() if of == group}
             for (of, to), out in self._out.items():
                 if of == group and to == ALL:

@@ -25,6 +25,7 @@ class Outgoing:
         "stable",
         "stalls",
         "stamp",
+        "tightest",
         "told",
         "told_stable",
     )
@@ -38,6 +39,7 @@ class Outgoing:
         self.kept_bytes = 0
         self.acked: dict[int, int] = {}
         self.limits: dict[int, int] = {}
+        self.tightest: dict[int, int] = {}
         self.stamp = 0
         """Of the group's view in which it is sent."""
         self.sent_at = 0.0
@@ -58,17 +60,28 @@ class Outgoing:
         return (min(self.limits.values()) if self.limits else UNLIMITED_BYTES) - self.offset
 
     def full(self) -> list[int]:
-        """The receivers without room."""
-        return [member for member, limit in self.limits.items() if limit <= self.offset]
+        """The receivers without room; of those who answer for others, the one below them that has none."""
+        return [self.tightest.get(member, member) for member, limit in self.limits.items() if limit <= self.offset]
 
     def receivers(self, members: frozenset[int], initial_bytes: int) -> None:
         """Those who left count no more; those who came have missed nothing that they should have."""
+        self.tightest.clear()
         for member in [member for member in self.acked if member not in members]:
             del self.acked[member], self.limits[member]
         for member in members - self.acked.keys():
             self.acked[member] = self.next
             self.limits[member] = self.offset + initial_bytes
         self.settle()
+
+    def answered_by(self, members: frozenset[int], me: int, initial_bytes: int) -> None:
+        """Others answer from now on, or for others than before: all that is known is what everybody has, and the least
+        room."""
+        limit = min(self.limits.values(), default=self.offset + initial_bytes)
+        self.acked = {member: self.next if member == me else self.stable for member in members}
+        self.limits = dict.fromkeys(members, limit)
+        self.tightest.clear()
+        if not members:
+            self.settle()
 
     def acknowledged(self, member: int, received: int, limit: int) -> bool:
         """Whether this made more messages stable or more room. What was never sent cannot be acknowledged."""

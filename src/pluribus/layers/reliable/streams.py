@@ -19,9 +19,10 @@ from ...stack.events import (
 from ...stack.layer import Layer
 from ...stack.stalls import checked_stall_s
 from .confirming import Confirming
-from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Want
+from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Summed, Sums, Want
 from .incoming import Incoming
 from .outgoing import Outgoing
+from .summing import SUM_ABOVE, Summing
 
 FRAME_CHARGE_BYTES = 768
 INITIAL_BYTES = 128 << 10
@@ -48,7 +49,7 @@ InKey = tuple[int, int, int]
 class Streams(Layer):
     """The half of ``Reliable`` that works within a view; ``layer`` carries it from one view to the next."""
 
-    def __init__(self, bytes_max: int = WINDOW_BYTES_MAX, stall_s: float = STALL_S) -> None:
+    def __init__(self, bytes_max: int = WINDOW_BYTES_MAX, stall_s: float = STALL_S, sum_above: int = SUM_ABOVE) -> None:
         self._bytes_max = bytes_max
         self._stall_s = checked_stall_s(stall_s, self.name)
         self._out: dict[Key, Outgoing] = {}
@@ -62,6 +63,8 @@ class Streams(Layer):
         self._watched: set[int] = set()
         self._stabler: dict[Key, Outgoing] = {}
         self._confirming = Confirming()
+        self._summing = Summing(sum_above)
+        self._sums: dict[int, list[Summed]] = {}
         self._wished: set[int] = {CONTROL}
         self._frozen = False
         self._stamp = 0
@@ -140,6 +143,8 @@ class Streams(Layer):
         members = self._members.get(group, frozenset())
         if to != ALL:
             return members & {to}
+        if self._summing.applies(me := self.node.me, group, me):  # each of them stands for all below it
+            members = frozenset({me, *self._summing.around(me, group, me)[1]})
         return members - {self.node.me} if group in self._deaf else members
 
     def _tell_credit(self, key: Key, out: Outgoing) -> None:
@@ -225,6 +230,8 @@ class Streams(Layer):
             if header.stamp in (0, self._stamp):
                 for sent in header.streams:
                     self._told(frame.sender, sent, quiet=header.quiet)
+        elif isinstance(header, Sums):
+            self._summed(frame.sender, header)
         elif isinstance(header, Want):
             self._asked(frame.sender, header)
         elif isinstance(header, Repair):
@@ -496,10 +503,14 @@ class Streams(Layer):
         if streams:
             self.pass_down(Frame(sender=self.node.me, headers=[Status(streams, self._stamp, quiet=True)]))
 
+    def _window_bytes(self) -> int:
+        """What each stream may have under way to this member."""
+        share = self.ports.engine.buffer_bytes // max(len(self._in), 1)
+        return max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
+
     def _acknowledge(self) -> None:
         """Grant what moved by a quarter of the window; a status or a duplicate is answered in any case."""
-        share = self.ports.engine.buffer_bytes // max(len(self._in), 1)
-        window = max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
+        window = self._window_bytes()
         granted: dict[int, list[Granted]] = {}
         for key, forced in self._moved.items():
             stream = self._in.get(key) or self._ended.get(key)
@@ -508,8 +519,12 @@ class Streams(Layer):
             limit = stream.end - stream.unread + window
             if forced or limit - stream.granted >= window // 4:
                 stream.granted = max(limit, stream.granted)
+                if key[2] == ALL and key[0] != self.node.me and self._summing.applies(key[0], key[1], self.node.me):
+                    self._sum_up(key, stream, forced=forced)
+                    continue
                 granted.setdefault(key[0], []).append(Granted(key[1], key[2], stream.next, max(stream.granted, 0)))
         self._moved.clear()
+        self._say_sums()
         for member, streams in granted.items():
             for at in range(0, len(streams), STREAMS_PER_FRAME_MAX):
                 ack = Ack(streams[at : at + STREAMS_PER_FRAME_MAX])
@@ -519,6 +534,7 @@ class Streams(Layer):
                     self.pass_down(Frame(sender=self.node.me, to=member, headers=[ack]))
 
     def _drop(self, key: InKey) -> None:
+        self._summing.drop(key[0], key[1])
         stream = self._in.pop(key, None)
         if stream is not None:
             stream.cancel()
@@ -561,4 +577,13 @@ class Streams(Layer):
         raise NotImplementedError
 
     def _check_closed(self, group: int) -> None:
+        raise NotImplementedError
+
+    def _summed(self, child: int, word: Sums) -> None:
+        raise NotImplementedError
+
+    def _sum_up(self, key: InKey, stream: Incoming, *, forced: bool) -> None:
+        raise NotImplementedError
+
+    def _say_sums(self) -> None:
         raise NotImplementedError

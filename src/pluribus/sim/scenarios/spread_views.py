@@ -21,9 +21,11 @@ WAYS = (
 
 
 def stack(seed: int, members: int) -> str:
-    way = Random(f"{seed}/way").choice(WAYS)
+    random = Random(f"{seed}/way")
+    way, sum_above = random.choice(WAYS), random.choice((1, 3, 16))
     parts = [part for part in VIEWS.split(" | ") if not part.startswith("spread")]
-    parts.insert(parts.index("reliable"), f"spread({way})")
+    at = parts.index("reliable")
+    parts[at : at + 1] = [f"spread({way})", f"reliable(sum_above={sum_above})"]
     return " | ".join(parts)
 
 
