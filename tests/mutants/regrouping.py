@@ -7,7 +7,13 @@ from pluribus.stack.events import GroupBlocked
 
 
 class Abrupt(Membership):
-    """Shows a group's new view without having everything of the old one."""
+    """Tells where its stream ends before everybody has it, and shows a group's new view without having everything of
+    the old one."""
+
+    def _tell_ends(self, begun):
+        super()._tell_ends(begun)
+        ending, self._ending = self._ending, {}
+        self._cast_ends([change for changes in ending.values() for change in changes])
 
     def _progress(self, change):
         announced = self._announced.get((change.number, change.roster.group), {})

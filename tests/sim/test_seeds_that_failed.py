@@ -8,6 +8,8 @@ ONCE = [
     ("groups", 30, "who was cut off was shown a group's view that it had not come to"),
     ("groups", 105, "an order came before the view of the group that it was for"),
     ("groups", 139, "a sequencer left a group, and messages without an order"),
+    ("spread-views", 31, "acknowledgements were summed"),
+    ("spread-views", 57, "the order of an ended group's last messages was waited for"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
 ]

@@ -278,10 +278,12 @@ class GroupRefused(Event, frozen=True):
 
 
 class CollectEnds(Event, frozen=True):
-    """Down, answered at once: where this member's streams of these groups go on."""
+    """Down, answered at once: where this member's streams of these groups go on, and which of them not everybody is
+    known to have up to there."""
 
     groups: tuple[int, ...]
     into: dict[int, int]
+    unstable: set[int]
 
 
 class ReachGroup(Event, frozen=True):

@@ -33,11 +33,12 @@ import logging
 import msgspec
 
 from ...core.frame import Frame
-from ...core.ids import MemberId
+from ...core.ids import ALL, MemberId
 from ...stack.events import (
     Blocked,
     CollectDelivered,
     CollectDigest,
+    Confirmed,
     Event,
     ForcePrimary,
     Found,
@@ -135,6 +136,8 @@ class Membership(Leading):
             case GroupReached(group):
                 self._group_reached(group)
                 return
+            case Confirmed(group, to, upto) if to == ALL:
+                self._confirmed(group, upto)
             case _:
                 pass
         self.tell_up(event)

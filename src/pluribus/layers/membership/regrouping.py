@@ -4,18 +4,19 @@ Theory of operation
 -------------------
 Whoever wants to be in other groups says so to the eldest of the view, again and again until it is so. The eldest orders
 the changes: it tells all, on its control stream, the groups' new rosters. Everybody who was or will be in a group stops
-sending to it and says, on its own control stream, where its stream ends in the group's old view, which is where it
-begins in the new one. Who has heard that of all of them, and has passed up the old streams to their ends, shows the new
-view of the group and goes on sending. Frames carry the stamp of the group's view, so that one who is faster than
-another is understood: what is of a later view waits.
+sending to it, and when all members of the old view have what it sent there, it says, on its own control stream, where
+its stream ended, which is where it begins in the new view. Who has heard that of all of them shows the new view of the
+group and goes on sending. Frames carry the stamp of the group's view, so that one who is faster than another is
+understood: what is of a later view waits.
 
-So a change costs its group one round on the control streams, and other groups nothing. It is a cut as clean as that of
-a view of the bus: members that pass from one view of a group to the next together delivered the same in it.
+So a change costs its group one round on the control streams, one more for those who have just sent something, and other
+groups nothing. It is a cut as clean as that of a view of the bus: members that pass from one view of a group to the
+next together delivered the same in it. That holds for whoever passes, wherever the bus breaks apart meanwhile, because
+nobody is shown the new view before everybody has everything of the old one.
 
 When the view of the bus changes meanwhile: control streams are part of its cut, so if any survivor has shown a new
-view of a group, all survivors have heard everything that it had heard, and show it too before they leave the view. An
-end that nobody can reach any more, because its sender is gone with the last messages, is replaced by the cut. If no
-survivor has shown it, nobody has sent anything in it; the change is forgotten, and the next view of the bus has the
+view of a group, all survivors have heard everything that it had heard, and show it too before they leave the view. If
+no survivor has shown it, nobody has sent anything in it; the change is forgotten, and the next view of the bus has the
 groups that its members wish.
 
 A group has one change under way at a time; those of different groups do not wait for each other.
@@ -28,7 +29,7 @@ from collections import deque
 from ...core.frame import Frame
 from ...core.ids import ALL
 from ...core.ports import Timer
-from ...stack.events import CollectEnds, GroupBlocked, GroupRefused, ReachGroup, Regroup
+from ...stack.events import CollectEnds, Confirm, GroupBlocked, GroupRefused, ReachGroup, Regroup
 from .state import REPEAT_S, State
 from .words import (
     FIRST_NUMBER,
@@ -53,14 +54,15 @@ ASK_S_MAX = 1.0
 class Change:
     """One group on its way to its next view."""
 
-    __slots__ = ("before", "number", "reaching", "roster", "told")
+    __slots__ = ("before", "end", "number", "reaching", "roster", "told")
 
     def __init__(self, number: int, before: list[int], roster: Roster) -> None:
         self.number = number
         self.before = before
         self.roster = roster
         self.told = False
-        """This member has said where its stream ends."""
+        """This member sends no more, and has said where its stream ends, or will."""
+        self.end = 0
         self.reaching = False
         """Everybody has."""
 
@@ -77,6 +79,8 @@ class Regrouping(State):
         self._changing: dict[int, deque[Change]] = {}
         self._announced: dict[tuple[int, int], dict[int, int]] = {}
         """By number and group: the ends that were told, by sender."""
+        self._ending: dict[int, list[Change]] = {}
+        """By group: changes that wait until everybody has what this member sent."""
         self._regroups = 0
         self._heard: dict[int, tuple[int, dict[int, Wish]]] = {}
         """At the eldest: what each member said last that it wants."""
@@ -94,6 +98,7 @@ class Regrouping(State):
             self.tell_up(GroupBlocked(group, False))
         self._changing.clear()
         self._announced.clear()
+        self._ending.clear()
         self._heard.clear()
         self._regroups = 0
         self._left.clear()
@@ -230,19 +235,36 @@ class Regrouping(State):
             self._progress(change)
 
     def _tell_ends(self, begun: list[Change]) -> None:
-        """Stop sending to these groups, and tell where this member's streams end. During a change of the view nothing
-        more is told: that will settle it."""
+        """Stop sending to these groups, and tell where this member's streams end as soon as everybody has them. During
+        a change of the view nothing more is told: that will settle it."""
         mine = [change for change in begun if self.node.me in change.participants and not change.told]
         if not mine or self._flushing:
             return
         for change in mine:
             change.told = True
             self.tell_up(GroupBlocked(change.roster.group, True))
-        into: dict[int, int] = {}
-        self.tell_down(CollectEnds(tuple(change.roster.group for change in mine), into))
-        by_number: dict[int, list[tuple[int, int]]] = {}
+        ends: dict[int, int] = {}
+        unstable: set[int] = set()
+        self.tell_down(CollectEnds(tuple(change.roster.group for change in mine), ends, unstable))
         for change in mine:
-            by_number.setdefault(change.number, []).append((change.roster.group, into[change.roster.group]))
+            group = change.roster.group
+            change.end = ends[group]
+            if group in unstable:
+                self._ending.setdefault(group, []).append(change)
+                self.tell_down(Confirm(group, ALL, change.end))
+        self._cast_ends([change for change in mine if change.roster.group not in unstable])
+
+    def _confirmed(self, group: int, upto: int) -> None:
+        """Everybody has this member's stream up to there."""
+        ended = [change for change in self._ending.get(group, ()) if change.end <= upto]
+        if ended and not self._flushing:
+            del self._ending[group]  # nothing was sent since the first of them
+            self._cast_ends(ended)
+
+    def _cast_ends(self, ended: list[Change]) -> None:
+        by_number: dict[int, list[tuple[int, int]]] = {}
+        for change in ended:
+            by_number.setdefault(change.number, []).append((change.roster.group, change.end))
         for number, ends in by_number.items():
             self._cast(Ends(number, ends))
 

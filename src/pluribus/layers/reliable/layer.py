@@ -86,10 +86,12 @@ class Reliable(Streams):
             case Install():
                 self.tell_down(event)
                 self._install(event)
-            case CollectEnds(groups, ends):
+            case CollectEnds(groups, ends, unstable):
                 for group in groups:
                     out = self._out.get((group, ALL))
                     ends[group] = out.next if out is not None else 0
+                    if out is not None and out.unstable:
+                        unstable.add(group)
             case ReachGroup(group, upto):
                 self._close_group(group, upto)
             case Regroup():
