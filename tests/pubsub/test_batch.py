@@ -88,8 +88,9 @@ def test_some_of_a_part_are_the_same_events_as_all_of_it(events, data):
     for one, other in sections:
         wanted = bytes(data.draw(st.lists(st.integers(0, 1), min_size=one.part.count, max_size=one.part.count)))
         assert one.picked(wanted) == [event for event, take in zip(other.events(), wanted, strict=True) if take]
-        kept = [extra.retain for extra in (other.part.extras.get(at, PLAIN) for at in range(other.part.count))]
-        assert one.retained() == [event for event, keep in zip(other.events(), kept, strict=True) if keep]
+        for place, event in enumerate(other.events()):
+            ((alone,),) = [section.events() for section in Arrived(one.single(place)).sections()]
+            assert alone == event
 
 
 @given(published)

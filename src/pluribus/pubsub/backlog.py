@@ -143,7 +143,7 @@ class Backlog:
     def _miss(self, count: int) -> None:
         self.missed += count
         last = self._runs[-1] if self._runs else None
-        if last is not None and last.missed:
+        if last is not None and last.missed > 0:
             last.missed += count
         else:
             self._runs.append(Run(0, None, None, None, count))
@@ -160,6 +160,10 @@ class Backlog:
         self.waiting = sum(run.count for run in self._runs)
         self.missed += before - self.waiting
 
+    def lost(self) -> None:
+        """Nobody knows how many events are missing here."""
+        self._runs.append(Run(0, None, None, None, -1))
+
     def give_up(self) -> int:
         """Drop what waits, because nobody takes it and others wait for that; how many they were."""
         dropped = self.waiting
@@ -167,7 +171,7 @@ class Backlog:
         for run in runs:
             if run.hold is not None:
                 run.hold.let_go()
-            if run.missed:
+            if run.missed > 0:
                 self._miss(run.missed)
                 self.missed -= run.missed
         if dropped:
@@ -179,6 +183,8 @@ class Backlog:
         was too slow ``Overflow``."""
         while self._runs:
             run = self._runs.popleft()
+            if run.missed < 0:
+                raise Gap("this member was cut off, so events may be missing here: get the state anew, and read on")
             if run.missed:
                 raise Gap(
                     f"{run.missed} events are missing here, because they were not read in time: read faster, or ask "

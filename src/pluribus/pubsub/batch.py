@@ -216,11 +216,19 @@ class Section:
                 event.headers = extra.headers or NO_HEADERS
                 event.parent = extra.parent
 
-    def retained(self) -> list[Event[Any]]:
-        """Those that are to be kept as the last under their topics."""
-        extras = self.part.extras
-        places = [place for place, extra in extras.items() if extra.retain and place < self.part.count]
-        return self.picked(bytes(place in places for place in range(self.part.count))) if places else []
+    def single(self, place: int) -> Batch:
+        """A batch of one of them alone. Its body is checked when somebody reads it."""
+        part, batch = self.part, self._arrived.batch
+        try:
+            body = _decode_raw(part.bodies)[place]
+        except (*DECODE_ERRORS, IndexError) as error:
+            raise MalformedFrame(f"bodies that are not what their part says: {error}") from None
+        topic = batch.topics[part.of if isinstance(part.of, int) else part.of[place]]
+        at = self._start + place
+        number = batch.numbers[at] if batch.numbers else batch.first + at
+        extras = {0: part.extras[place]} if place in part.extras else {}
+        alone = Part(part.kind, 1, 0, msgspec.Raw(array_header(1) + bytes(body)), extras)
+        return Batch(batch.sender, number, batch.time, [topic], [alone])
 
 
 class Gathering:

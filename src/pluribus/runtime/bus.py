@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Undelivered, Unreachable
-from ..core.ids import MemberId, MessageId, checked_name, new_member_id
+from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import CACHE_ENTRIES_MAX, DRAIN_S
 from ..core.ports import Datagram, Engine, Ports, Random
 from ..core.secret import Secret
@@ -41,6 +41,7 @@ from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .stability import drain
 from .survey import report
+from .topical import Topical
 from .tracing import FORMAT, Beginning, TraceFile
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
@@ -66,7 +67,7 @@ JOIN_S = 30.0
 M = TypeVar("M", bound=StateMachine)
 
 
-class Bus:
+class Bus(Topical):
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
     def __init__(
@@ -241,63 +242,6 @@ class Bus:
 
         consumer = Consumer(self.me, entries_max)
         return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
-
-    @property
-    def pubsub(self) -> Topics:
-        """Publishing and subscribing, for those who extend it."""
-        if self._topics is None:
-            from .pubsub import Topics
-
-            self._check_open()
-            self._topics = Topics(self)
-            self.__dict__["publish"] = self._topics.publish  # the same, a call less for every event
-        return self._topics
-
-    async def publish(self, topic: str, body: Any, **options: Any) -> MessageId:
-        """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity once the window has
-        admitted it, at once unless somebody who wants to be waited for reads too slowly.
-
-        ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
-        keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
-        waiting longer. ``durable=True`` returns when a majority of the voting keepers have it on disk; ``Uncertain``
-        has the ``id`` with which it may be published again. Live subscribers get it then, unless ``live=False``.
-        """
-        return await self.pubsub.publish(topic, body, **options)
-
-    async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> list[MessageId]:
-        """Publish pairs of a topic and a body, in order; ``options`` are those of ``publish``, for all of them."""
-        return await self.pubsub.publish_many(events, **options)
-
-    def publish_soon(self, topic: str, body: Any, **options: Any) -> Any:
-        """Publish without waiting; ``await bus.flush()`` waits for everything. ``Overflow`` if too much waits already.
-        Live events are given their identity at once; durable ones too, and are on disk when flushed."""
-        return self.pubsub.publish_soon(topic, body, **options)
-
-    async def flush(self) -> None:
-        """Returns when everything that was published is admitted, and on disk if it is durable."""
-        await self.pubsub.flush()
-
-    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Any:
-        """Events under topics that match a pattern: ``+`` is any level, ``#`` all levels below.
-
-        ``async with bus.subscribe(...) as events`` begins and ends it; ``async for event in events`` reads it.
-        ``where`` is a condition on fields of the body (``docs/filters.md``), ``type`` the class of the bodies,
-        subclasses included. ``call`` is called with every event, instead of iterating.
-
-        ``guarantee``: ``best effort``, ``reliable`` (the default), or an order: ``fifo``, ``causal``, ``total``.
-        ``deadline``: events that are older, in seconds, are dropped and reported. ``backlog`` events may wait; who is
-        slower than that chooses by ``slow`` to be waited for (``wait``), told (``tell``), buffered (``buffer``),
-        disconnected (``disconnect``) or given a sample (``sample``). ``shared="name"``: each event goes to one of those
-        who subscribe with that name. ``retain=False``: without the last values of before.
-
-        ``durable="name"`` reads what keepers keep, and goes on under that name where it came to; ``start`` is
-        ``"earliest"``, ``"latest"``, an offset or a time, for a name that is new, or to replay without one. With these
-        come ``commit="manual"`` and ``max_bytes``; see ``runtime.follower.DurableSubscription``.
-        """
-        if "durable" in options or "start" in options:
-            name = options.pop("durable", None)
-            return self.durable.subscribe(pattern, where=where, type=type, name=name, **options)
-        return self.pubsub.subscribe(pattern, where, type, **options)
 
     @property
     def keeping(self) -> Keeping:

@@ -10,22 +10,28 @@ publishes, subscribes or advertises.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+
+import msgspec
 
 from ..core.errors import BadInput, Closed
 from ..core.events import Event as BusEvent
-from ..core.frame import Message
-from ..core.ids import MessageId
+from ..core.ids import MemberId, MessageId, checked_name
 from ..core.limits import BACKLOG_EVENTS
 from ..filters import Filter
 from ..pubsub.backlog import SAMPLE, WAIT, Backlog
 from ..pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
+from ..pubsub.event import Event
 from ..pubsub.interest import Interest
 from ..pubsub.table import Table
-from ..pubsub.topics import checked_topic
+from ..pubsub.topics import checked_topic, overlap
+from ..pubsub.words import Advert, Want
 from ..wire.bodies import BYTES, encode_body, encode_quickly
 from .carrier import Carrier
+from .neighbours import Neighbours
+from .sharing import Sharing
 from .subscription import Call, Subscription
 
 if TYPE_CHECKING:
@@ -37,6 +43,7 @@ BEST_EFFORT, RELIABLE, ORDERED = "best effort", "reliable", "ordered"
 GUARANTEES = (BEST_EFFORT, RELIABLE, ORDERED, "fifo", "causal", "total")
 _FAST_OVERHEAD_BYTES = 8  # a literal of batch.OVERHEAD_BYTES, for the fast path
 
+F = TypeVar("F", bound=Callable[..., Any])
 Topic = str
 Pair = tuple[Topic, Any]
 
@@ -50,6 +57,13 @@ class Topics:
         self.now = bus._now
         self.wall = bus._wall
         self.subscriptions: dict[Subscription, None] = {}
+        self.joined: Carrier | None = None
+        """The base, from before the introduction on."""
+        self.carriers: dict[str, Carrier] = {}
+        self.neighbours = Neighbours(self)
+        self.sharing = Sharing(self)
+        self._opening: dict[str, asyncio.Future[Carrier]] = {}
+        self._forget_events: Callable[[], None] = lambda: None
         self._base: Carrier | None = None
         self._gathering = Gathering(bus.me, LONGEST_UNKNOWN)
         """The base's own, as soon as there is one; this one takes nothing."""
@@ -72,16 +86,64 @@ class Topics:
 
     async def _join(self) -> Carrier:
         group = await self.bus.group(GROUP, own=False)
-        table = Table(self.wall)
-        self._base = Carrier("fifo", group, table, self.now, self._taken, self._heard, own=False)
-        self._gathering = self._base.gathering
+        neighbours, table = self.neighbours, Table(self.wall)
+        self.joined = Carrier("", group, table, self.now, self._taken, neighbours.heard, own=False)
+        if "views" in self.bus._provided:
+            self._forget_events = self.bus.on_event(neighbours.on_event)
+            await neighbours.introduce(self.joined)
+            neighbours.task(neighbours.watch(self.joined))
+        self._base = self.joined
+        self.routed(bool(self.carriers))
         return self._base
+
+    async def carrier(self, order: str) -> Carrier:
+        """The carrier of an order, joined."""
+        if order in self.carriers:
+            return self.carriers[order]
+        if order not in self._opening:
+            self._opening[order] = asyncio.ensure_future(self._open_carrier(order))
+        try:
+            return await asyncio.shield(self._opening[order])
+        except BaseException:
+            if order not in self.carriers:
+                self._opening.pop(order, None)
+            raise
+
+    async def _open_carrier(self, order: str) -> Carrier:
+        if order not in self.bus.orders:
+            raise BadInput(f"order {order!r} is not offered by the stack of this bus: use {', '.join(self.bus.orders)}")
+        total = order == "total"
+        group = await self.bus.group(f"{GROUP}/{order}", order=order, state=self.sharing.shares if total else None)
+        made = Carrier(
+            order,
+            group,
+            Table(self.wall),
+            self.now,
+            self.sharing.taken if total else _nothing,
+            self.sharing.heard if total else _nothing,
+            own=True,
+        )
+        made.missed = lambda: self.cut_off(made)
+        if total:
+            self.sharing.begin(made)
+        self.carriers[order] = made
+        return made
 
     def _taken(self, arrived: Arrived) -> None:
         """Of every batch, before subscriptions get it."""
+        if any(part.extras for part in arrived.batch.parts):
+            self.neighbours.retained.take(arrived)
 
-    def _heard(self, message: Message) -> None:
-        """Words of other members."""
+    def routed(self, several: bool) -> None:
+        """Whether events may have to go through several carriers: then each of them is looked at."""
+        if self._base is not None:
+            self._gathering = Gathering(self.bus.me, LONGEST_UNKNOWN) if several else self._base.gathering
+
+    def cut_off(self, carrier: Carrier) -> None:
+        """The primary went on without this member."""
+        for reader in carrier.table.readers():
+            reader.backlog.lost()
+            reader.arrived()
 
     # Publishing
 
@@ -132,17 +194,25 @@ class Topics:
             raise Closed("the bus is closed: connect again")
         if len(encoded) > base.group._channel.out.longest and not base.group._dispatch.cuts:
             base.group._channel.out.check(len(encoded) + OVERHEAD_BYTES)
-        if not base.gathering.fits(topic, len(encoded)):
-            await base.room(timeout)
-            while not base.gathering.fits(topic, len(encoded)):
-                await base.room(timeout)
-        return self._add(base, topic, kind, encoded, extra, type(body))
+        if extra.retain:
+            self.neighbours.retained.check(topic)
+        while True:
+            carriers = (base, *self.neighbours.also(topic))
+            full = next((one for one in carriers if not one.gathering.fits(topic, len(encoded))), None)
+            if full is None:
+                return self._add(carriers, topic, kind, encoded, extra, type(body))
+            await full.room(timeout)
 
-    def _add(self, base: Carrier, topic: str, kind: Any, encoded: bytes, extra: Extra, typed: type) -> MessageId:
-        first = base.gathering.empty
-        found = base.gathering.add(topic, kind, encoded, self.wall(), extra, typed=typed)
-        if first:
-            base.opened()
+    def _add(
+        self, carriers: tuple[Carrier, ...], topic: str, kind: Any, encoded: bytes, extra: Extra, typed: type
+    ) -> MessageId:
+        now, number = self.wall(), None
+        for carrier in carriers:
+            first = carrier.gathering.empty
+            found = carrier.gathering.add(topic, kind, encoded, now, extra, number, typed)
+            number = found[1]
+            if first:
+                carrier.opened()
         return found
 
     async def publish_many(
@@ -175,13 +245,17 @@ class Topics:
             raise BadInput("publish_soon needs a member that publishes already: await bus.publish or bus.flush() first")
         checked_topic(topic)
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
-        if not base.gathering.fits(topic, len(encoded)):
-            base.room_now()
-        added = self._add(base, topic, kind, encoded, _extra(headers, parent, retain), type(body))
+        carriers = (base, *self.neighbours.also(topic))
+        for carrier in carriers:
+            if not carrier.gathering.fits(topic, len(encoded)):
+                carrier.room_now()
+        added = self._add(carriers, topic, kind, encoded, _extra(headers, parent, retain), type(body))
         return kept if durable else added
 
     async def flush(self) -> None:
         await (await self.base()).flush()
+        for carrier in list(self.carriers.values()):
+            await carrier.flush()
         if self.bus._keeping is not None:
             await self.bus.durable.flush()
 
@@ -198,6 +272,7 @@ class Topics:
         backlog: int = BACKLOG_EVENTS,
         slow: str | None = None,
         retain: bool = True,
+        shared: str | None = None,
         call: Call | None = None,
         bodies: bool = False,
     ) -> Subscription:
@@ -207,6 +282,9 @@ class Topics:
         if slow is None:
             slow = SAMPLE if guarantee == BEST_EFFORT else WAIT
         interest = Interest(pattern, where, type, now=self.wall)
+        if shared is not None:
+            checked_name(shared, "the shared subscription")
+            guarantee, retain = "total", False
         return Subscription(
             self,
             interest,
@@ -214,9 +292,21 @@ class Topics:
             order=self._order_of(guarantee),
             deadline=deadline,
             retain=retain,
+            shared=shared,
             call=call,
             bodies=bodies,
         )
+
+    def on(self, pattern: str, **options: Any) -> Callable[[F], F]:
+        def decorated(call: F) -> F:
+            wanted, bodies = handled_type(call)
+            given = {"type": wanted, "bodies": bodies, **options}
+            subscription = self.subscribe(pattern, call=call, **given)
+            call.subscription = subscription  # type: ignore[attr-defined]
+            self.neighbours.task(subscription.open_quietly())
+            return call
+
+        return decorated
 
     def _order_of(self, guarantee: str) -> str:
         """The order of the carrier that a subscription needs; empty: the base's is enough."""
@@ -233,14 +323,57 @@ class Topics:
         return "" if wanted == "fifo" else wanted
 
     async def begin(self, subscription: Subscription) -> Carrier:
-        base = await self.base()
-        base.table.add(subscription)
+        carrier = base = await self.base()
+        order = subscription.order
+        if order:
+            carrier = await self.carrier(order)
+        if not subscription.shared:
+            carrier.table.add(subscription)
+        if subscription.retain:
+            subscription.backlog.put_events(self.neighbours.retained.of(subscription.interest))
         self.subscriptions[subscription] = None
-        return base
+        if order:
+            await self.neighbours.want(base, Want(order, subscription.pattern))
+        if subscription.shared:
+            await self.sharing.enter(subscription)
+        return carrier
 
     async def end(self, subscription: Subscription) -> None:
-        if self.subscriptions.pop(subscription, True) is None and subscription._carrier is not None:
-            subscription._carrier.table.remove(subscription)
+        carrier = subscription._carrier
+        if self.subscriptions.pop(subscription, True) is not None or carrier is None:
+            return
+        if subscription.shared:
+            await self.sharing.leave(subscription)
+        else:
+            carrier.table.remove(subscription)
+        if subscription.order and self._base is not None:
+            await self.neighbours.unwant(self._base, Want(subscription.order, subscription.pattern))
+
+    # Advertising
+
+    async def advertise(self, pattern: str, type: type | None = None, about: str = "") -> None:
+        name = "" if type is None else type.__name__
+        await self.neighbours.advertise(await self.base(), Advert(pattern, name, about))
+
+    async def unadvertise(self, pattern: str) -> None:
+        await self.neighbours.unadvertise(await self.base(), pattern)
+
+    async def topics(self, pattern: str = "#") -> list[Advertisement]:
+        """What is advertised under topics that a pattern may match."""
+        base = await self.base()
+        names = base.group.view.names
+        found: dict[tuple[str, str], Advertisement] = {}
+        for member, adverts in self.neighbours.adverts(self.bus.me).items():
+            for advert in adverts.values():
+                if overlap(pattern, advert.pattern):
+                    key = (advert.pattern, advert.type)
+                    made = found.setdefault(key, Advertisement(advert.pattern, advert.type, advert.about, {}))
+                    made.members[MemberId(member)] = self.bus.name if member == self.bus.me else names.get(member, "")
+        return sorted(found.values(), key=lambda made: (made.pattern, made.type))
+
+    def retained(self) -> list[str]:
+        """Topics that have a last value."""
+        return sorted(self.neighbours.retained.topics())
 
     # For subscriptions
 
@@ -254,8 +387,11 @@ class Topics:
 
     def close_batches(self) -> None:
         """What gathered is on its way before the bus is closed."""
-        if self._base is not None:
-            self._base.close_batch()
+        for carrier in self._carriers():
+            carrier.close_batch()
+
+    def _carriers(self) -> list[Carrier]:
+        return [*([self._base] if self._base is not None else []), *self.carriers.values()]
 
     async def close(self) -> None:
         for subscription in list(self.subscriptions):
@@ -266,12 +402,41 @@ class Topics:
         for subscription in list(self.subscriptions):
             subscription.end()
         self.subscriptions.clear()
-        if self._base is not None:
-            self._base.abandon()
+        self._forget_events()
+        self.neighbours.abandon()
+        for carrier in self._carriers():
+            carrier.abandon()
 
     def validate(self) -> None:
-        if self._base is not None:
-            self._base.table.validate()
+        for carrier in self._carriers():
+            carrier.table.validate()
+
+
+class Advertisement(msgspec.Struct):
+    """What some members say that they will publish."""
+
+    pattern: str
+    type: str
+    about: str
+    members: dict[MemberId, str]
+
+
+def handled_type(call: Callable[..., Any]) -> tuple[type | None, bool]:
+    """The type of the bodies that a function wants, by its first parameter, and whether it wants them bare."""
+    parameters = list(inspect.signature(call, eval_str=True).parameters.values())
+    wanted = parameters[0].annotation if parameters else inspect.Parameter.empty
+    if wanted in (inspect.Parameter.empty, Any, Event):
+        return None, False
+    if get_origin(wanted) is Event:
+        (inner,) = get_args(wanted)
+        return (inner if isinstance(inner, type) else None), False
+    if not isinstance(wanted, type):
+        raise BadInput(f"{wanted!r} is no type of bodies: annotate the parameter with a class, or with Event")
+    return wanted, True
+
+
+def _nothing(heard: Any) -> None:
+    """Of no concern to carriers that only carry."""
 
 
 def _extra(headers: Mapping[str, Any] | None, parent: MessageId | None, retain: bool) -> Extra:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, Closed, Gap, Overflow
 from ..core.events import Missed
+from ..core.ids import MessageId
 from ..core.limits import STALL_S, TURN_S_MAX
 from ..pubsub.backlog import WAIT, Backlog
 from ..pubsub.event import Event
@@ -44,6 +45,7 @@ class Subscription:
         order: str = "",
         deadline: float | None = None,
         retain: bool = True,
+        shared: str | None = None,
         call: Call | None = None,
         bodies: bool = False,
     ) -> None:
@@ -54,6 +56,10 @@ class Subscription:
         self.order = order
         self.deadline = deadline
         self.retain = retain
+        self.shared = shared or ""
+        self.share = ("", 0)
+        """The set that it is of, and its number in it."""
+        self._unfinished: MessageId | None = None
         self.late = 0
         """Events that came after the deadline, and were dropped."""
         self.closed = False
@@ -62,6 +68,7 @@ class Subscription:
         self._bodies = bodies
         """Whether the call-back is given the body alone."""
         self._carrier: Carrier | None = None
+        self._opening: asyncio.Future[Carrier] | None = None
         self._current: Iterator[Event[Any]] = iter(())
         self._arrivals = Arrivals(topics.line)
         self._now = topics.now
@@ -89,10 +96,16 @@ class Subscription:
         if self.closed:
             raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
         if self._carrier is None:
-            self._carrier = await self._topics.begin(self)
-            if self._call is not None:
+            if self._opening is None:
+                self._opening = asyncio.ensure_future(self._topics.begin(self))
+            self._carrier = await asyncio.shield(self._opening)
+            if self._call is not None and self._calling is None:
                 self._calling = asyncio.get_running_loop().create_task(self._run(self._call))
         return self
+
+    async def open_quietly(self) -> None:
+        """For whoever does not wait for it."""
+        await self.open()
 
     async def close(self) -> None:
         """Unsubscribe. What was not read is given up."""
@@ -172,7 +185,12 @@ class Subscription:
 
     def _take(self) -> Iterator[Event[Any]]:
         self._taken_at = self._now()
+        if self._unfinished is not None:
+            self._topics.sharing.finished(self, self._unfinished)
+            self._unfinished = None
         events = self.backlog.take()
+        if self.shared and events:
+            self._unfinished = events[-1].id
         if self._carrier is not None and self._carrier.crowd:
             self._relieved()
         return iter(events) if self.deadline is None else self._in_time(events, self.deadline)

@@ -1,0 +1,80 @@
+"""The last value under each topic, for those who come later.
+
+Every member keeps all of them. Which of two values is the last is decided by their time, then by their identity: the
+same everywhere, in whatever order they arrive. So the tables of two members that have got the same events are alike,
+and a newcomer may merge what an elder tells it with what it has heard itself meanwhile. An empty body (``b""`` or
+``None``) says that there is no value any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..core.errors import MalformedFrame, TooLarge
+from ..core.limits import RETAINED_MAX
+from .batch import Arrived, decode_batch, encode_batch
+from .event import Event
+from .interest import Interest
+from .topics import is_channel, matches
+
+Rank = tuple[float, int, int]
+
+
+class Retained:
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Rank, bytes]] = {}
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def check(self, topic: str) -> None:
+        """Whether one more may be published."""
+        if topic not in self._kept and len(self._kept) >= RETAINED_MAX:
+            raise TooLarge(f"{RETAINED_MAX:,} topics have a retained value already: publish empty ones to forget some")
+
+    def take(self, arrived: Arrived) -> None:
+        """Keep what is to be kept of a batch."""
+        for section in arrived.sections():
+            for place, extra in section.part.extras.items():
+                if extra.retain and place < section.part.count:
+                    batch = section.single(place)
+                    self._keep((batch.time, batch.sender, batch.first), batch.topics[0], encode_batch(batch))
+
+    def _keep(self, rank: Rank, topic: str, data: bytes) -> None:
+        known = self._kept.get(topic)
+        if known is None and len(self._kept) >= RETAINED_MAX:
+            self.refused += 1
+        elif known is None or known[0] < rank:
+            self._kept[topic] = (rank, data)
+
+    def snapshot(self) -> list[bytes]:
+        return [data for _, data in self._kept.values()]
+
+    def merge(self, kept: Iterable[bytes]) -> None:
+        """What another member has."""
+        for data in kept:
+            batch = decode_batch(data)
+            self._keep((batch.time, batch.sender, batch.first), batch.topics[0], data)
+
+    def topics(self) -> list[str]:
+        return [topic for topic, (_, data) in self._kept.items() if self._event(data) is not None]
+
+    def of(self, interest: Interest) -> list[Event[Any]]:
+        """The values that a new subscription is given."""
+        pattern = interest.pattern
+        if is_channel(pattern):
+            topics = [pattern] if pattern in self._kept else []
+        else:
+            topics = [topic for topic in self._kept if matches(pattern, topic)]
+        events = [self._event(self._kept[topic][1]) for topic in topics]
+        return interest.chosen(event for event in events if event is not None)
+
+    def _event(self, data: bytes) -> Event[Any] | None:
+        try:
+            ((event,),) = [section.events() for section in Arrived(decode_batch(data)).sections()]
+        except (MalformedFrame, ValueError):
+            return None
+        event.retained = True
+        return None if event.body is None or event.body == b"" else event

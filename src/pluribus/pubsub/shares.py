@@ -1,0 +1,168 @@
+"""Shared subscriptions: each event goes to one of a set of subscribers, wherever they are.
+
+Theory of operation
+-------------------
+Events and the set's own words (``Joined``, ``Left``, ``Finished``) come in one total order, the same for every member.
+So each member of the set can say by itself, without asking, whose an event is: the subscribers of the set at that point
+of the order, and the event's identity, decide. Who is in the set is known to every member of the group (``snapshot``);
+events are looked at only by those who are in it.
+
+*Death.* Each subscriber of a set remembers which events the others were given and have not finished. If one leaves or
+dies, somebody says so in the total order (``Left``); from there on the events that it had not finished belong to those
+who were in the set when it got them and still are, again by identity. They are marked ``again``: the dead one may have
+done them before it could say so. ``Finished`` is said by a subscriber when it has taken what came after, so that what
+it works on counts as unfinished.
+
+Promise: while nobody leaves, each event is delivered by exactly one subscriber of the set. An event is delivered a
+second time only if its first taker left or was taken for dead, and it is never lost while somebody stays who was in the
+set when it came.
+Limit: ``SHARED_PENDING_MAX`` unfinished events a subscriber; the oldest beyond it are not given to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..core.ids import MessageId
+from ..core.limits import SHARED_PENDING_MAX
+from .event import Event
+from .words import Finished, Joined, Left
+
+Taker = tuple[int, int]
+"""A subscriber: its member, and its number there."""
+Deliver = Callable[[list[Event[Any]]], None]
+
+_SHUFFLE = 0x9E3779B97F4A7C15
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[str, list[Taker]]).decode
+
+
+class Share:
+    """One set, at a member that is in it."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.mine: dict[Taker, Deliver] = {}
+        self.pending: dict[Taker, dict[MessageId, tuple[Event[Any], tuple[Taker, ...]]]] = {}
+
+    def give(self, takers: tuple[Taker, ...], events: list[Event[Any]], *, again: bool = False) -> None:
+        """To each event its taker."""
+        delivered: dict[Taker, list[Event[Any]]] = {}
+        for event in events:
+            taker = takers[chosen(event.id, len(takers))]
+            if again:
+                event = msgspec.structs.replace(event, again=True)
+            pending = self.pending.setdefault(taker, {})
+            pending[event.id] = (event, takers)
+            if len(pending) > SHARED_PENDING_MAX:
+                del pending[next(iter(pending))]
+            if taker in self.mine:
+                delivered.setdefault(taker, []).append(event)
+        for taker, some in delivered.items():
+            self.mine[taker](some)
+
+    def finished(self, taker: Taker, upto: MessageId) -> None:
+        pending = self.pending.get(taker, {})
+        if upto in pending:
+            for done in list(pending):
+                del pending[done]
+                if done == upto:
+                    break
+
+    def left(self, taker: Taker, takers: tuple[Taker, ...]) -> None:
+        """What it had goes to those who had the same chance to get it, and are still there."""
+        for event, before in self.pending.pop(taker, {}).values():
+            heirs = tuple(other for other in before if other in takers)
+            if heirs:
+                self.give(heirs, [event], again=True)
+
+
+def chosen(id: MessageId, count: int) -> int:
+    """Which of so many: spread evenly, whatever numbers the events have."""
+    return ((id[0] ^ (id[1] * _SHUFFLE)) & 0xFFFF_FFFF_FFFF_FFFF) % 1_000_003 % count
+
+
+class Shares:
+    """All sets, as one member of the totally ordered group knows them."""
+
+    def __init__(self, me: int) -> None:
+        self.me = int(me)
+        self.takers: dict[str, tuple[Taker, ...]] = {}
+        self._shares: dict[str, Share] = {}
+        self.restored: Callable[[], None] = lambda: None
+
+    # The state of the group
+
+    def snapshot(self) -> bytes:
+        return _encode(self.takers)
+
+    def restore(self, state: bytes) -> None:
+        self.takers = {key: tuple(takers) for key, takers in _decode(state).items()}
+        self.restored()
+
+    # In total order
+
+    def apply(self, sender: int, word: Joined | Left | Finished) -> None:
+        if isinstance(word, Joined):
+            taker = (int(sender), word.number)
+            takers = self.takers.get(word.key, ())
+            if taker not in takers:
+                self.takers[word.key] = (*takers, taker)
+        elif isinstance(word, Left):
+            self._left(word.key, (word.member, word.number))
+        elif word.key in self._shares:
+            self._shares[word.key].finished((int(sender), word.number), (word.upto[0], word.upto[1]))
+
+    def _left(self, key: str, taker: Taker) -> None:
+        takers = tuple(other for other in self.takers.get(key, ()) if other != taker)
+        if takers:
+            self.takers[key] = takers
+        else:
+            self.takers.pop(key, None)
+        if key in self._shares:
+            self._shares[key].left(taker, takers)
+
+    def give(self, key: str, events: list[Event[Any]]) -> None:
+        """Events that match the set's interest, at a member that is in it or is about to be."""
+        takers = self.takers.get(key)
+        if takers and key in self._shares:
+            self._shares[key].give(takers, events)
+
+    # At this member
+
+    def enter(self, key: str, number: int, deliver: Deliver) -> None:
+        """From now on; whoever calls this says ``Joined`` next."""
+        self._shares.setdefault(key, Share(key)).mine[(self.me, number)] = deliver
+
+    def leave(self, key: str, number: int) -> None:
+        share = self._shares.get(key)
+        if share is not None:
+            share.mine.pop((self.me, number), None)
+            if not share.mine:
+                del self._shares[key]
+
+    def absent(self) -> list[Joined]:
+        """Subscriptions of this member that are in no set, though they should be: the member was cut off."""
+        return [
+            Joined(key, number)
+            for key, share in self._shares.items()
+            for member, number in share.mine
+            if (member, number) not in self.takers.get(key, ())
+        ]
+
+    def gone(self, members: tuple[int, ...]) -> list[Left]:
+        """Takers whose members are not there any more. The first who is says so."""
+        return [
+            Left(key, member, number)
+            for key, takers in self.takers.items()
+            for member, number in takers
+            if member not in members
+        ]
+
+    @property
+    def keys(self) -> list[str]:
+        """Sets that this member is in."""
+        return list(self._shares)

@@ -1,0 +1,96 @@
+"""What members that publish or subscribe say to each other besides events: messages of the groups that carry them.
+
+``Introduce`` and ``Wanted`` are questions (``group.ask``): whoever asked goes on when everybody has answered, so what
+it said is known to all. The others are plain messages.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ..core.limits import ADVERTISED_MAX, NAME_CHARS_MAX, RETAINED_MAX, SUBSCRIPTIONS_MAX, TOPIC_CHARS_MAX
+from ..wire.bodies import register
+
+Pattern = Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
+Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
+
+
+class Advert(msgspec.Struct, array_like=True, frozen=True):
+    """What a member says that it will publish."""
+
+    pattern: Pattern
+    type: Name = ""
+    about: Annotated[str, msgspec.Meta(max_length=1_024)] = ""
+
+
+class Want(msgspec.Struct, array_like=True, frozen=True):
+    """Events under these topics are wanted in this order too."""
+
+    order: Name
+    pattern: Pattern
+
+
+class Introduce(msgspec.Struct, array_like=True, frozen=True):
+    """A question of one who is new: who are you, and what do you know?"""
+
+
+class Introduction(msgspec.Struct, array_like=True, frozen=True):
+    ready: bool
+    """Whether it has the retained values itself."""
+    wants: Annotated[list[Want], msgspec.Meta(max_length=SUBSCRIPTIONS_MAX)] = []
+    adverts: Annotated[list[Advert], msgspec.Meta(max_length=ADVERTISED_MAX)] = []
+
+
+class Tell(msgspec.Struct, array_like=True, frozen=True):
+    """A question: which values are retained?"""
+
+
+class Told(msgspec.Struct, array_like=True, frozen=True):
+    """Batches of one event each."""
+
+    kept: Annotated[list[bytes], msgspec.Meta(max_length=RETAINED_MAX)]
+
+
+class Wanted(msgspec.Struct, array_like=True, frozen=True):
+    """A question; the answer means: from now on I send them there too."""
+
+    want: Want
+
+
+class Unwanted(msgspec.Struct, array_like=True, frozen=True):
+    want: Want
+
+
+class Advertised(msgspec.Struct, array_like=True, frozen=True):
+    advert: Advert
+    over: bool = False
+
+
+class Joined(msgspec.Struct, array_like=True, frozen=True):
+    """In total order: a subscription has become one of a set that shares events."""
+
+    key: str
+    number: int
+
+
+class Left(msgspec.Struct, array_like=True, frozen=True):
+    """In total order: it is none of the set any more; by itself, or because its member is gone."""
+
+    key: str
+    member: int
+    number: int
+
+
+class Finished(msgspec.Struct, array_like=True, frozen=True):
+    """In total order: a subscription of a set has done its events up to this one."""
+
+    key: str
+    number: int
+    upto: tuple[int, int]
+
+
+WORDS = (Introduce, Introduction, Tell, Told, Wanted, Unwanted, Advertised, Joined, Left, Finished)
+for word in WORDS:
+    register(word, f"pluribus.topics.{word.__name__}")

@@ -1,0 +1,119 @@
+"""Shared subscriptions on a bus. What is done when, and why it is right, is in ``pubsub.shares``; here it is sent.
+
+The sets ride on the carrier of total order, whose state they are: who joins it is given who is in which set, at a point
+of the order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..core.frame import Message
+from ..core.ids import MessageId
+from ..pubsub.batch import Arrived
+from ..pubsub.event import Event
+from ..pubsub.interest import Interest
+from ..pubsub.shares import Shares
+from ..pubsub.topics import matches
+from ..pubsub.words import Finished, Joined, Left
+from .carrier import Carrier
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .pubsub import Topics
+
+
+class Sharing:
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._me = int(topics.bus.me)
+        self.shares = Shares(self._me)
+        self._interests: dict[str, Interest] = {}
+        """Of the sets that this member is in, what they are about."""
+        self._numbers = 0
+        self._carrier: Carrier | None = None
+
+    def begin(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self.shares.restored = self._restored
+
+    # Subscriptions of this member
+
+    async def enter(self, subscription: Subscription) -> None:
+        """Returns when every member has it in the set."""
+        assert self._carrier is not None
+        key = share_key(subscription.shared, subscription.interest)
+        self._numbers += 1
+        subscription.share = (key, self._numbers)
+        self._interests[key] = subscription.interest
+
+        def deliver(events: list[Event[Any]]) -> None:
+            subscription.backlog.put_events(events)
+            subscription.arrived()
+
+        self.shares.enter(key, self._numbers, deliver)
+        await self._carrier.group.send(Joined(key, self._numbers), wait="stable")
+
+    async def leave(self, subscription: Subscription) -> None:
+        key, number = subscription.share
+        self.shares.leave(key, number)
+        if key not in self.shares.keys:
+            self._interests.pop(key, None)
+        if self._carrier is not None and not self._carrier.group.closed and self._topics.bus.primary:
+            await self._carrier.group.send(Left(key, self._me, number))
+
+    def finished(self, subscription: Subscription, upto: MessageId) -> None:
+        key, number = subscription.share
+        self._say(Finished(key, number, (int(upto[0]), upto[1])))
+
+    # In total order
+
+    def taken(self, arrived: Arrived) -> None:
+        for key, interest in self._interests.items():
+            wanted = [matches(interest.pattern, topic) for topic in arrived.batch.topics]
+            if not any(wanted):
+                continue
+            for section in arrived.sections():
+                of = section.part.of
+                if interest.takes(section.part.kind) is False or (isinstance(of, int) and not wanted[of]):
+                    continue
+                events = section.events()
+                if not isinstance(of, int):
+                    events = [event for event, place in zip(events, of, strict=True) if wanted[place]]
+                self.shares.give(key, interest.chosen(events))
+
+    def heard(self, message: Message) -> None:
+        word = message.body
+        if isinstance(word, Joined | Left | Finished):
+            self.shares.apply(int(message.sender), word)
+            if isinstance(word, Left) and word.member == self._me:
+                self._join_again()  # it was taken for dead, or has gone by itself
+
+    # Who is there
+
+    def members_changed(self, members: tuple[int, ...]) -> None:
+        """Somebody may be gone who shared; the first who is there says so."""
+        there = tuple(map(int, members))
+        if there and there[0] == self._me:
+            for word in self.shares.gone(there):
+                self._say(word)
+
+    def _restored(self) -> None:
+        """This member was cut off, and given the state anew."""
+        assert self._carrier is not None
+        self._topics.cut_off(self._carrier)
+        self._join_again()
+
+    def _join_again(self) -> None:
+        for word in self.shares.absent():
+            self._say(word)
+
+    def _say(self, word: Joined | Left | Finished) -> None:
+        if self._carrier is not None:
+            self._topics.neighbours.task(self._carrier.group.send(word))
+
+
+def share_key(name: str, interest: Interest) -> str:
+    """Subscriptions share events if they have the same name and ask for the same."""
+    kind = interest.type.__name__ if interest.type is not None else ""
+    return "\n".join([name, interest.pattern, str(interest.filter or ""), kind])
