@@ -21,6 +21,7 @@ VERBS = {
     "top": "Show what the members of a bus are doing.",
     "replay": "Run a trace file again and compare.",
     "sim": "Run a scenario in the simulator over many seeds, or replay one.",
+    "pipeline": "Run jobs on Spark; check traces of runs.",
     "bench": "Measure, beside the limits and the peers.",
 }
 

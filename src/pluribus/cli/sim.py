@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,24 +17,35 @@ def command(
     first: Annotated[int, typer.Option(help="The first seed.")] = 0,
     seed: Annotated[int | None, typer.Option(help="Replay this seed alone.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="With --seed: print everything that happens.")] = False,
+    history: Annotated[
+        Path | None, typer.Option(help="Keep what members did and saw in this folder, for `pipeline conformance`.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; 0 for one a core.", min=0)] = 0,
     json: JsonFlag = False,
 ) -> None:
     """Run a campaign in the simulator and print the seed of every failure. Exits with 1 when a promise was broken."""
     if ":" in scenario and "" not in sys.path:
         sys.path.insert(0, "")  # one of the user's own, in the folder where the command is given
+    keep = None if history is None else _keep_in(history)
     if seed is not None:
-        _replay(scenario, seed, trace, json)
+        _replay(scenario, seed, trace, keep, json)
         return
     if trace:
         raise BadInput("--trace shows one seed: add --seed K")
-    _campaign(scenario, range(first, first + seeds), jobs or os.cpu_count() or 1, json)
+    _campaign(scenario, range(first, first + seeds), jobs or os.cpu_count() or 1, keep, json)
 
 
-def _replay(scenario: str, seed: int, trace: bool, json: bool) -> None:
+def _keep_in(folder: Path) -> Any:
+    from pluribus.pipeline.traces import KeepHistories, arrow
+
+    arrow()  # said before anything is played
+    return KeepHistories(folder)
+
+
+def _replay(scenario: str, seed: int, trace: bool, keep: Any, json: bool) -> None:
     from pluribus.sim.campaign import play_seed
 
-    outcome = play_seed(scenario, seed, typer.echo if trace else None)
+    outcome = play_seed(scenario, seed, typer.echo if trace else None, keep)
     found: dict[str, Any] = {
         "scenario": scenario,
         "seed": seed,
@@ -52,7 +64,7 @@ def _replay(scenario: str, seed: int, trace: bool, json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _campaign(scenario: str, seeds: range, jobs: int, json: bool) -> None:
+def _campaign(scenario: str, seeds: range, jobs: int, keep: Any, json: bool) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -70,7 +82,7 @@ def _campaign(scenario: str, seeds: range, jobs: int, json: bool) -> None:
                 reason = outcome.failure.strip().splitlines()[-1]
                 bar.console.print(f"seed {outcome.seed}: {reason}", markup=False, highlight=False)
 
-        found = campaign(scenario, seeds, jobs=jobs, progress=progress)
+        found = campaign(scenario, seeds, jobs=jobs, progress=progress, keep=keep)
     if json:
         print_json(found)
     else:

@@ -40,7 +40,11 @@ class Outcome(msgspec.Struct):
     """Of the scenario's matrix."""
 
 
-def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None) -> Outcome:
+Keep = Callable[[str, int, History, Iterable[str]], None]
+"""Is handed the history of each seed, with the names of its scenario, its seed and the promises that were checked."""
+
+
+def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None, keep: Keep | None = None) -> Outcome:
     """Run one seed. Whatever goes wrong in it, a broken promise or a crash of our own code, is its failure."""
     played = scenario(name)
     members = Random(f"{seed}/members").randrange(played.members_min, played.members_max + 1)
@@ -62,6 +66,8 @@ def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None) 
         failure = f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - our own bug is as much a failure of the seed as a violation
         failure = traceback.format_exc()
+    if keep is not None:
+        keep(name, seed, history, played.checkers)
     promised = {h.promises for h in history.of("view")} & set(played.promises)
     cells = tuple(sorted(cell_of(medium, promises) for promises in promised))
     flying = changed_in_flight(history)
@@ -78,9 +84,14 @@ def matrix_of(played: Scenario) -> list[str]:
 
 
 def campaign(
-    name: str, seeds: Iterable[int], *, jobs: int = 1, progress: Callable[[Outcome], None] | None = None
+    name: str,
+    seeds: Iterable[int],
+    *,
+    jobs: int = 1,
+    progress: Callable[[Outcome], None] | None = None,
+    keep: Keep | None = None,
 ) -> dict[str, Any]:
-    """Run every seed and add up; the report is what ``pluribus sim`` prints."""
+    """Run every seed and add up; the report is what ``pluribus sim`` prints. ``keep`` must be picklable for jobs."""
     played = scenario(name)
     started = perf_counter()
     checks: Counter[str] = Counter(dict.fromkeys(played.checkers, 0))
@@ -88,7 +99,7 @@ def campaign(
     matrix: Counter[str] = Counter(dict.fromkeys(matrix_of(played), 0))
     failures: list[Outcome] = []
     events = count = flying = 0
-    for outcome in _outcomes(name, list(seeds), jobs):
+    for outcome in _outcomes(name, list(seeds), jobs, keep):
         count += 1
         events += outcome.events
         checks.update(outcome.checks)
@@ -139,21 +150,22 @@ def weaknesses(
     return weak
 
 
-def _outcomes(name: str, seeds: list[int], jobs: int) -> Iterator[Outcome]:
+def _outcomes(name: str, seeds: list[int], jobs: int, keep: Keep | None) -> Iterator[Outcome]:
     if jobs <= 1:
         for seed in seeds:
-            yield play_seed(name, seed)
+            yield play_seed(name, seed, keep=keep)
         return
     context = multiprocessing.get_context("spawn")  # a forked child would inherit the parent's loops and threads
     with context.Pool(jobs) as pool:
-        yield from pool.imap_unordered(_Play(name), seeds, chunksize=max(1, min(20, len(seeds) // (jobs * 4))))
+        yield from pool.imap_unordered(_Play(name, keep), seeds, chunksize=max(1, min(20, len(seeds) // (jobs * 4))))
 
 
 class _Play:
     """A picklable call for the pool."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, keep: Keep | None) -> None:
         self._name = name
+        self._keep = keep
 
     def __call__(self, seed: int) -> Outcome:
-        return play_seed(self._name, seed)
+        return play_seed(self._name, seed, keep=self._keep)

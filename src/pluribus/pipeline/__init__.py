@@ -1,0 +1,7 @@
+"""The door to Spark: events that outgrow a process.
+
+General layout: ``session`` opens a Spark session on any of its engines; ``traces`` gives histories of runs a tabular
+form; ``conformance`` checks them for every promise of order and delivery.
+
+Nothing of Spark is loaded before it is used, and nothing of Spark is imitated here.
+"""

@@ -1,0 +1,95 @@
+"""Checks of delivery: integrity, order of a sender, and what must have arrived in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from .events import MESSAGE, STREAM, Trace, breach, counted, in_order
+
+
+def integrity(trace: Trace) -> Iterator[DataFrame]:
+    """What is delivered was sent, by that sender, with that body, in that group, and is delivered once a member."""
+    sent = trace.sends.groupBy(*MESSAGE).agg(F.last("digest").alias("sent"))
+    # By message first: if the digests of all deliveries are the sender's, there is nothing to look at one by one.
+    summed = trace.deliveries.groupBy(*MESSAGE).agg(F.min("digest").alias("least"), F.max("digest").alias("most"))
+    doubtful = summed.join(sent, list(MESSAGE), "left").where("sent IS NULL OR least <> sent OR most <> sent")
+    suspects = trace.deliveries.join(doubtful.select(*MESSAGE, "sent"), list(MESSAGE))
+    yield breach("integrity", suspects.where("sent IS NULL"), "delivered, but nobody sent it")
+    yield breach("integrity", suspects.where("sent <> digest"), "delivered with another body than it was sent with")
+    # A stream whose numbers only rise has nothing twice.
+    uneven = trace.backward.select(*STREAM).distinct()
+    nth = F.row_number().over(in_order(*STREAM, "number"))
+    again = trace.deliveries.join(uneven, list(STREAM), "left_semi").withColumn("nth", nth).where("nth > 1")
+    yield breach("integrity", again, "delivered a second time")
+    yield counted("integrity", trace.deliveries)
+
+
+def fifo(trace: Trace) -> Iterator[DataFrame]:
+    """No member delivers a sender's message after a later one of that sender in the same group."""
+    some = trace.promised.select("run", "group").distinct()
+    promised = trace.promised.where(F.col("word").isin("fifo", "causal", "total")).select("run", "group").distinct()
+    unordered = F.broadcast(some.join(promised, ["run", "group"], "left_anti"))
+    late = trace.backward.join(unordered, ["run", "group"], "left_anti")
+    said = F.concat(F.lit("delivered after "), F.col("before").cast("string"), F.lit(" of the same sender"))
+    yield breach("fifo", late, said)
+    yield counted("fifo", trace.deliveries.join(unordered, ["run", "group"], "left_anti"))
+
+
+def reached(trace: Trace) -> Iterator[DataFrame]:
+    """What was sent after the last fault, in a calm network, was delivered by every member that was there."""
+    late = trace.sends.join(F.broadcast(trace.settled()), "run").where("at > upto")
+    due = late.select(*MESSAGE, "place", "at", F.explode("survivors").alias("member"))
+    yield _missing("reached", trace, due, "never delivered, though sent after all faults")
+    yield counted("reached", due)
+
+
+def agreement(trace: Trace) -> Iterator[DataFrame]:
+    """What one survivor delivers, or sends, every survivor delivers, but perhaps its sender. Only for runs that say so:
+    in agreed views it is view synchrony that promises this."""
+    settled = F.broadcast(trace.survivors())
+    alive = trace.others.where("what = 'held'").select("run", "member").distinct().withColumn("up", F.lit(True))
+    had = trace.deliveries.join(settled, ["run", "member"], "left_semi").select(*MESSAGE).distinct()
+    sent = trace.sends.join(alive, ["run", "member"], "left").join(
+        had.withColumn("had", F.lit(True)), list(MESSAGE), "left"
+    )
+    due = sent.where("up OR had").select(*MESSAGE, "place", "at").join(settled, "run")
+    yield _missing("agreement", trace, due.where("member <> sender"), "never delivered, though others did")
+    yield counted("agreement", due)
+
+
+def validity(trace: Trace) -> Iterator[DataFrame]:
+    """What a member sent to a group without one order, it delivers itself, if it is up in the end."""
+    sends = trace.among(trace.sends, "fifo", "causal", "semantic")
+    due = sends.join(F.broadcast(trace.survivors()), ["run", "member"], "left_semi")
+    yield _missing("validity", trace, due, "never delivered by its own sender")
+    yield counted("validity", due)
+
+
+def reported(trace: Trace) -> Iterator[DataFrame]:
+    """What a survivor sent to a totally ordered group it delivers itself, or it is told that it is uncertain; never
+    both."""
+    sends = trace.among(trace.sends, "total")
+    due = sends.join(F.broadcast(trace.survivors()), ["run", "member"], "left_semi")
+    own = trace.deliveries.where("member = sender").select(*MESSAGE).distinct().withColumn("own", F.lit(True))
+    told = trace.others.where("what = 'uncertain'").select(*MESSAGE).distinct().withColumn("told", F.lit(True))
+    outside = ~F.array_contains("members", F.col("member"))
+    left = trace.others.where("what = 'view'").where(outside).groupBy("run", "member", "group")
+    went = left.agg(F.max_by("at", "place").alias("went"))
+    known = due.join(own, list(MESSAGE), "left").join(told, list(MESSAGE), "left")
+    known = known.join(went, ["run", "member", "group"], "left")
+    silent = known.where("own IS NULL AND told IS NULL AND at > coalesce(went, -1.0)")
+    yield breach("reported", silent, "its sender never learned what became of it")
+    yield breach("reported", known.where("own AND told"), "delivered by its sender, who was told it is uncertain")
+    yield counted("reported", due)
+
+
+def _missing(check: str, trace: Trace, due: DataFrame, said: str) -> DataFrame:
+    """What is due to a member that it never delivered."""
+    keys = [*MESSAGE, "member"]
+    return breach(check, due.join(trace.deliveries.select(*keys), keys, "left_anti"), said)
+
+
+CHECKS = (integrity, fifo, reached, agreement, validity, reported)

@@ -1,0 +1,165 @@
+"""Checks of the orders between messages of several senders: causal, semantic, total."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from ...core.errors import TooLarge
+from .events import MESSAGE, STAY, VIEW, Trace, breach, counted, fingerprint, in_order, text_of
+
+CAUSAL_MEMBERS_MAX = 128
+"""A causal check carries a number for each member of the view in every row."""
+
+
+def causal(trace: Trace) -> Iterator[DataFrame]:
+    """No member delivers a message before one that its sender had delivered, in the same view of the group, when it
+    sent it.
+
+    Each row gets the vector of the last numbers that its member had delivered in this view; a delivery is held against
+    the vector of its send.
+    """
+    views = trace.among(trace.stays, "causal").select(*VIEW, "members").dropDuplicates(list(VIEW))
+    width = views.agg(F.max(F.size("members"))).first()[0] or 0  # type: ignore[index]
+    if width > CAUSAL_MEMBERS_MAX:
+        raise TooLarge(f"causal order of {width} members is over {CAUSAL_MEMBERS_MAX}: leave out the check 'causal'")
+    seats = views.select(*VIEW, F.posexplode("members").alias("seat", "sender"))
+    rows = trace.among(trace.placed, "causal").where("vnumber IS NOT NULL")
+    rows = rows.join(seats, [*VIEW, "sender"], "left")
+    earlier = in_order(*STAY).rowsBetween(Window.unboundedPreceding, -1)
+    is_delivery = F.col("what") == "deliver"
+    last = {
+        f"had{seat}": F.last(F.when(is_delivery & (F.col("seat") == seat), F.col("number")), True).over(earlier)
+        for seat in range(width)
+    }
+    rows = rows.withColumns(last) if last else rows
+    needs = [F.col(f"had{seat}").alias(f"need{seat}") for seat in range(width)]
+    sends = rows.where("what = 'send'").select(*MESSAGE, "vnumber", "vleader", *needs)
+    held = rows.where("what = 'deliver'").join(sends, [*MESSAGE, "vnumber", "vleader"])
+    asked = [F.col(f"need{seat}").isNotNull() & (F.coalesce("seat", F.lit(-1)) != seat) for seat in range(width)]
+    lacks = [asked[seat] & (F.coalesce(f"had{seat}", F.lit(-1)) < F.col(f"need{seat}")) for seat in range(width)]
+    lacking = F.coalesce(*(F.when(lacks[seat], F.col(f"need{seat}")) for seat in range(width)), F.lit(None))
+    early = held.where(reduce(or_, lacks, F.lit(False))).withColumn("lacking", lacking.cast("string"))
+    said = F.concat(F.lit("delivered before number "), F.col("lacking"), F.lit(" of another, which its sender had"))
+    yield breach("causal", early, said)
+    yield counted("causal", held, sum((F.when(a, 1).otherwise(0) for a in asked), F.lit(0)))
+
+
+def semantic(trace: Trace) -> Iterator[DataFrame]:
+    """No member delivers a message before the one that it answers, unless it is marked as an orphan; and it is marked
+    only if that one was not delivered."""
+    delivered = trace.among(trace.deliveries, "semantic")
+    sent = trace.among(trace.sends, "semantic").select(
+        *MESSAGE, F.struct("parent_sender", "parent_number").alias("meant")
+    )
+    parent = F.struct("parent_sender", "parent_number")
+    known = delivered.join(sent, list(MESSAGE))
+    other = known.where(~parent.eqNullSafe(F.col("meant")))
+    yield breach("semantic", other, "delivered as an answer to what it is no answer to")
+    answers = delivered.where("parent_sender IS NOT NULL")
+    keys = ["run", "member", "group", "era"]
+    mine = delivered.groupBy(*keys, "sender", "number").agg(F.min("place").alias("had_at"))
+    mine = mine.withColumnsRenamed({"sender": "parent_sender", "number": "parent_number"})
+    judged = answers.join(mine, [*keys, "parent_sender", "parent_number"], "left")
+    judged = judged.withColumn("had", F.coalesce(F.col("had_at") <= F.col("place"), F.lit(False)))
+    of = text_of("parent_sender", "parent_number")
+    yield breach("semantic", judged.where("orphan AND had"), F.concat(F.lit("an orphan, after its parent "), of))
+    yield from _after_their_orphans(delivered)
+    # Somebody who was not there when the parent was delivered gets the answer alone, and that is right.
+    alone = judged.where("NOT orphan AND NOT had")
+    seen = delivered.where("vnumber IS NOT NULL").select(
+        "run",
+        "group",
+        F.col("sender").alias("parent_sender"),
+        F.col("number").alias("parent_number"),
+        F.struct("vnumber", "vleader").alias("seen"),
+    )
+    views = seen.groupBy("run", "group", "parent_sender", "parent_number").agg(F.collect_set("seen").alias("seen"))
+    alone = alone.join(views, ["run", "group", "parent_sender", "parent_number"], "left")
+    here = F.col("vnumber").isNotNull() & F.array_contains("seen", F.struct("vnumber", "vleader"))
+    early = alone.where(F.col("seen").isNull() | here)
+    yield breach("semantic", early, F.concat(F.lit("delivered before its parent "), of))
+    yield counted("semantic", answers)
+
+
+def _after_their_orphans(delivered: DataFrame) -> Iterator[DataFrame]:
+    """What is delivered in a view after an answer to it was marked there as an orphan."""
+    view = F.struct("vnumber", "vleader", "stay")
+    orphans = delivered.where("orphan").select(
+        "run",
+        "member",
+        "group",
+        view.alias("here"),
+        F.col("parent_sender").alias("sender"),
+        F.col("parent_number").alias("number"),
+        F.col("place").alias("marked"),
+    )
+    orphans = orphans.groupBy("run", "member", "group", "here", "sender", "number").agg(F.min("marked").alias("marked"))
+    late = delivered.withColumn("here", view).join(orphans, ["run", "member", "group", "here", "sender", "number"])
+    yield breach("semantic", late.where("place > marked"), "delivered after an answer to it, marked as an orphan")
+
+
+def total(trace: Trace) -> Iterator[DataFrame]:
+    """Members that leave a view of the bus together delivered what both delivered, of all groups, in the same order."""
+    delivered, stays = _bus_stays(trace)
+    passage = ["run", "view", "next"]
+    first = Window.partitionBy(*passage).orderBy("place")
+    several = F.count("*").over(Window.partitionBy(*passage))
+    passed = stays.where("next IS NOT NULL").withColumns({"nth": F.row_number().over(first), "of": several})
+    passed = passed.where("of > 1")
+    columns = ("count", "low", "high")
+    differ = [F.min(column) != F.max(column) for column in columns]
+    doubtful = passed.groupBy(*passage).agg(reduce(or_, differ).alias("differ")).where("differ").select(*passage)
+    suspects = passed.join(doubtful, passage, "left_semi").select(*passage, "member", "bus_stay", "nth")
+    rows = delivered.join(suspects, ["run", "member", "bus_stay"])
+    theirs = rows.where("nth = 1").select(*passage, "group", "sender", "number", F.col("place").alias("theirs"))
+    shared = rows.where("nth > 1").join(theirs, [*passage, "group", "sender", "number"])
+    before = F.lag("theirs").over(Window.partitionBy(*passage, "member").orderBy("place"))
+    swapped = shared.withColumn("before", before).where("theirs < before")
+    said = F.concat(F.lit("delivered in another order than others, in view "), text_of("view.sender"))
+    yield breach("total", swapped, said)
+    lengths = passed.groupBy("run", *passage[1:]).agg(
+        (F.max(F.when(F.col("nth") == 1, F.col("count"))) * (F.count("*") - 1)).alias("made")
+    )
+    yield counted("total", lengths, "made")
+
+
+def _bus_stays(trace: Trace) -> tuple[DataFrame, DataFrame]:
+    """Deliveries of totally ordered groups with their rank in a view of the bus; and those views, member by member,
+    each summed up."""
+    bus = trace.others.where("what = 'bus'").withColumn("view", F.struct("sender", "number", "members"))
+    numbered = bus.withColumns(
+        {
+            "bus_stay": F.row_number().over(in_order("run", "member")),
+            "next": F.lead("view").over(in_order("run", "member")),
+        }
+    )
+    entered = bus.select(
+        "run",
+        "member",
+        "place",
+        F.lit(True).alias("enters"),
+        F.lit("").alias("group"),
+        F.lit(0).cast("bigint").alias("sender"),
+        F.lit(0).cast("bigint").alias("number"),
+        F.lit(0.0).alias("at"),
+    )
+    columns = ("run", "member", "place", "enters", "group", "sender", "number", "at")
+    ordered = trace.among(trace.deliveries, "total").withColumn("enters", F.lit(False)).select(*columns)
+    so_far = in_order("run", "member")
+    both = ordered.unionByName(entered).withColumn("bus_stay", F.count(F.when(F.col("enters"), 1)).over(so_far))
+    delivered = both.where("NOT enters AND bus_stay > 0")
+    delivered = delivered.withColumn("rank", F.row_number().over(in_order("run", "member", "bus_stay")))
+    low, high = fingerprint("sum", "rank", "group", "sender", "number")
+    summed = delivered.groupBy("run", "member", "bus_stay").agg(
+        F.count("*").alias("count"), low.alias("low"), high.alias("high")
+    )
+    stays = numbered.join(summed, ["run", "member", "bus_stay"], "left").fillna(0, ["count", "low", "high"])
+    return delivered, stays
+
+
+CHECKS = (causal, semantic, total)

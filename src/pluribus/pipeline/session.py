@@ -1,0 +1,96 @@
+"""A Spark session on any engine: in this process, on a standalone cluster, through a Connect server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import BadInput, MissingExtra, Unreachable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MEMORY = "4g"
+LOOPBACK = "127.0.0.1"
+
+
+def open_session(master: str = "local[*]", app: str = "pluribus", **settings: Any) -> SparkSession:
+    """A session on ``local[N]``, ``spark://HOST:PORT`` or ``sc://HOST:PORT``; if one is open in this process, that one.
+
+    Settings are Spark's own, with ``_`` for each dot and over ours. Everything stays on the loopback interface and no
+    port for browsers is opened unless a setting says otherwise. Raises ``MissingExtra`` without pyspark or Java,
+    ``Unreachable`` if nobody answers there.
+    """
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra("Spark is not installed: pip install 'pluribus[spark]'") from None
+    wanted = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    if master.startswith("sc://"):
+        builder = SparkSession.builder.remote(master)
+    elif master.startswith(("local", "spark://")):
+        _need_java()
+        builder = SparkSession.builder.master(master)
+        wanted = {**_defaults(master), **wanted}
+    else:
+        raise BadInput(f"there is no engine {master!r}: use local[N], spark://HOST:PORT or sc://HOST:PORT")
+    # Executors must import what the driver imports.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.appName(app).getOrCreate()
+    except (PySparkException, OSError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise Unreachable(f"no Spark session at {master}: {reason}; start the engine there") from None
+
+
+@contextmanager
+def session(master: str = "local[*]", app: str = "pluribus", **settings: Any) -> Iterator[SparkSession]:
+    """As ``open_session``; stopped in the end, unless it was there before."""
+    active = _active()
+    opened = open_session(master, app, **settings)
+    try:
+        yield opened
+    finally:
+        if active is None:
+            opened.stop()
+
+
+def _active() -> Any:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _defaults(master: str) -> dict[str, str]:
+    cores = os.cpu_count() or 1
+    found = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        # The default of 200 makes every micro-batch start 200 tasks; what one machine needs is a few a core.
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    if master.startswith("local"):
+        found["spark.driver.memory"] = os.environ.get("PLURIBUS_SPARK_MEMORY", LOCAL_MEMORY)
+    return found
+
+
+def _need_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if not (home and os.access(os.path.join(home, "bin", "java"), os.X_OK)) and shutil.which("java") is None:
+        raise MissingExtra(
+            "Spark needs Java 17 or newer: install it, e.g. 'apt-get install openjdk-17-jre-headless' as root, "
+            "or set JAVA_HOME"
+        )
