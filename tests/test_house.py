@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "pluribus"
 TESTS = ROOT / "tests"
 
 FILE_LINES_MAX = 600
-IMPORT_CPU_S_MAX = 0.150
+IMPORTED_MODULES_MAX = 320
 
 DUMPING_GROUNDS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 
@@ -178,17 +178,12 @@ def test_exported_names_are_the_agreed_ones():
 
 
 def test_importing_pluribus_is_light():
-    script = "import sys, time; t = time.process_time(); import pluribus; print(time.process_time() - t, *sys.modules)"
-
-    def measure() -> tuple[float, set[str]]:
-        answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        cpu_s, *modules = answer.stdout.split()
-        return float(cpu_s), {module.partition(".")[0] for module in modules}
-
-    runs = [measure() for _ in range(3)]
-    assert not HEAVY_MODULES & runs[0][1]
-    # The best of three: the first may write byte code, and the machine may be busy.
-    assert min(cpu_s for cpu_s, _ in runs) < IMPORT_CPU_S_MAX
+    """How long it takes is a figure of ``pluribus bench engines``; here is what it comes from."""
+    script = "import sys; before = set(sys.modules); import pluribus; print(*(sys.modules.keys() - before))"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    modules = answer.stdout.split()
+    assert not HEAVY_MODULES & {module.partition(".")[0] for module in modules}
+    assert len(modules) < IMPORTED_MODULES_MAX
 
 
 def leaf_commands(command, name: str) -> Iterator[tuple[str, object]]:

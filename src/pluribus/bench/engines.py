@@ -59,6 +59,7 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
             progress(f"run {attempt + 1} of {runs}: round trips")
             trips.setdefault("raw udp", []).extend(raw_trips(rounds))
             trips.setdefault("asyncio udp", []).extend(asyncio_trips(rounds))
+            trips.setdefault("asyncio udp, no limit of time", []).extend(asyncio_trips(rounds, None))
             for name, url in urls.items():
                 trips.setdefault(name, []).extend(group_trips(url(), rounds))
     for (name, size), values in rates.items():
@@ -115,10 +116,10 @@ def raw_trips(rounds: int) -> list[float]:
     return list(measure(roles, 1)[0])
 
 
-def asyncio_trips(rounds: int) -> list[float]:
+def asyncio_trips(rounds: int, answer_s: float | None = limits.ANSWER_S) -> list[float]:
     port = free_port()
-    roles: list[Role] = [(limits.asyncio_echo, (port, rounds)), (limits.asyncio_ping, (port, rounds, 100, PACE_S))]
-    return list(measure(roles, 1)[0])
+    shape = (port, rounds, 100, PACE_S, answer_s)
+    return list(measure([(limits.asyncio_echo, (port, rounds)), (limits.asyncio_ping, shape)], 1)[0])
 
 
 def group_trips(url: str, rounds: int, stack: str = "best-effort") -> list[float]:

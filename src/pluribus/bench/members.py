@@ -11,6 +11,7 @@ from time import perf_counter
 
 import pluribus
 
+from .limits import ANSWER_S
 from .processes import Together
 
 GROUP = "bench"
@@ -123,7 +124,7 @@ async def _ping(url: str, rounds: int, size: int, pace_s: float, stack: str, sta
         for _ in range(WARM_ROUNDS + rounds):
             started = perf_counter()
             await group.send(body)
-            await group.receive()
+            await group.receive(timeout=ANSWER_S)
             trips.append((perf_counter() - started) * 1e6)
             await asyncio.sleep(max(0.0, pace_s - (perf_counter() - started)))
         return trips[WARM_ROUNDS:]

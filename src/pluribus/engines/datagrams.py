@@ -85,9 +85,10 @@ class DatagramSocket:
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         if self._queue:
             self._enqueue(datagrams, to)
-            return
-        if self._cutter is not None:
+        elif self._cutter is not None:
             self._send_cut(datagrams, to, self._cutter)
+        elif len(datagrams) == 1:
+            self._send_one(datagrams, to)
         else:
             self._send_whole(datagrams, to)
 
@@ -124,20 +125,22 @@ class DatagramSocket:
         self._stats.datagrams_out += 1
         self._stats.bytes_out += len(datagram)
 
+    def _send_one(self, datagrams: Sequence[bytes], to: Address) -> None:
+        try:
+            size = self.sock.sendto(datagrams[0], to)
+        except BlockingIOError:
+            self._enqueue(datagrams, to)
+        except OSError as error:
+            self._failed(error, datagrams, to)
+        else:
+            stats = self._stats
+            stats.bytes_out += size
+            stats.calls_out += 1
+            stats.datagrams_out += 1
+
     def _send_whole(self, datagrams: Sequence[bytes], to: Address) -> None:
         sent = 0
         stats = self._stats
-        if len(datagrams) == 1:
-            try:
-                stats.bytes_out += self.sock.sendto(datagrams[0], to)
-            except BlockingIOError:
-                self._enqueue(datagrams, to)
-            except OSError as error:
-                self._failed(error, datagrams, to)
-            else:
-                stats.calls_out += 1
-                stats.datagrams_out += 1
-            return
         try:
             while sent < len(datagrams):
                 run = self._equal_run(datagrams, sent) if self._segment else 1
@@ -249,7 +252,9 @@ class DatagramSocket:
         if got:
             if self._four:
                 got = [(data, source[:2]) for data, source in got]
-            self._count_in(got)
+            stats = self._stats
+            stats.datagrams_in += len(got)
+            stats.bytes_in += len(got[0][0]) if len(got) == 1 else sum([len(data) for data, _ in got])
             self._receive(got)
 
     def _read_joined(self) -> None:
@@ -275,13 +280,9 @@ class DatagramSocket:
         except OSError:
             self._stats.errors += 1
         if got:
-            self._count_in(got)
+            self._stats.datagrams_in += len(got)
+            self._stats.bytes_in += sum([len(data) for data, _ in got])
             self._receive(got)
-
-    def _count_in(self, got: list[Datagram]) -> None:
-        stats = self._stats
-        stats.datagrams_in += len(got)
-        stats.bytes_in += len(got[0][0]) if len(got) == 1 else sum([len(data) for data, _ in got])
 
 
 class PlainDriver(asyncio.DatagramProtocol):

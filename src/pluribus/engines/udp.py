@@ -67,12 +67,18 @@ class UdpEngine:
             self._driver.send(datagrams, to)
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
-        for target in self._targets:
-            self.send(datagrams, target)
+        driver = self._driver
+        if driver is not None:
+            if max(map(len, datagrams), default=0) > self.path_bytes:
+                check_sizes(datagrams, self.path_bytes)
+            for target in self._targets:
+                driver.send(datagrams, target)
 
     def set_peers(self, peers: Sequence[Address]) -> None:
         """Seeds stay targets for ever: a seed that restarts is found again."""
-        self._targets = tuple(dict.fromkeys(a for a in (*self._seeds, *peers) if a != self.address))
+        named = dict.fromkeys(a for a in (*self._seeds, *peers) if a != self.address)
+        self._targets = tuple(address for address in named if is_number(address[0]))
+        self.stats.dropped += len(named) - len(self._targets)
 
     async def close(self) -> None:
         if self._driver is not None:

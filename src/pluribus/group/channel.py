@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import repeat
+from itertools import count, repeat
 from typing import Any
 
 from ..core.errors import Excluded, MalformedFrame
@@ -216,8 +216,12 @@ class Channel:
             self.malformed += 1
             return iter(())
         first = frame.first
+        if not frame.headers:
+            if len(bodies) == 1:
+                return iter((Message(bodies[0], sender, (sender, first)),))
+            return map(Message, bodies, repeat(sender), zip(repeat(sender), count(first)))
         ids = zip(repeat(sender), range(first, first + len(bodies)))
-        answers = frame.headers[-1] if frame.headers else None
+        answers = frame.headers[-1]
         if isinstance(answers, Parents) and len(answers.of) == len(bodies):
             if answers.orphans:
                 marks = [place in answers.orphans for place in range(len(bodies))]

@@ -220,8 +220,8 @@ class Dispatch(Layer):
         if self._scheduled:
             return False
         self._scheduled = True
-        self.ports.clock.call_soon(self._turn_ended)
         self.stimulus(partial(out.send_alone, body))
+        self.ports.clock.call_soon(self._turn_ended)  # when it is on its way: others wait for that
         return True
 
     def flush(self, channel: Channel) -> None:

@@ -160,11 +160,22 @@ class Outgoing:
 
     def send_alone(self, body: bytes) -> None:
         """A batch of one, without gathering: what ``add`` and ``close`` would do to an empty batch."""
-        number = self.first
+        _, number = next(self.ids)
         self.first = number + 1
         self.batched = 1
-        self.ids = zip(repeat(self.me), count(number + 1))
-        self._pass_down(self._frame(number, BYTES, [body], len(body), []))
+        self._pass_down(
+            Frame(
+                sender=self._sender,
+                to=self.to,
+                group=self.group,
+                first=number,
+                count=1,
+                size=len(body),
+                kind=BYTES,
+                headers=[],
+                bodies=[body],
+            )
+        )
 
     def close(self) -> None:
         """Send what gathered, as frames that fit the path."""

@@ -25,7 +25,7 @@ import msgspec
 
 from ..core.frame import Frame, Header, Number
 from ..core.limits import FRAME_OVERHEAD_BYTES, PEERS_MAX
-from ..stack.events import Event, Inform, Inquired, Introduced
+from ..stack.events import Event, Inform, Inquired, Introduced, Visitor
 from ..stack.layer import Layer
 
 ANSWERS_PER_S_MAX = 20
@@ -79,6 +79,7 @@ class Inquiry(Layer):
             self.unanswered += 1
             return
         self._lately += 1
+        self.tell_down(Visitor(member))
         self.tell_up(Inquired(member, question))
 
     def event_down(self, event: Event) -> None:

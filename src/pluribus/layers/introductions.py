@@ -1,7 +1,7 @@
 """Introductions: where the medium does not reach everybody, members tell newcomers of each other.
 
-Over UDP and TCP a newcomer knows the addresses in its URL and nothing else. Whoever hears of somebody for the first
-time sends it the addresses of everybody else that it knows; the newcomer's next hello goes to those as well. So one
+Over UDP and TCP a newcomer knows the addresses in its URL and nothing else. Whoever gets to know
+somebody sends it the addresses of everybody else that it knows; the newcomer's next hello goes to those as well. So one
 member in common is enough, whichever it is. Where the engine broadcasts, the layer does nothing.
 
 Places that lead to nobody cost one datagram a hello until they are forgotten: when ``FORGET_S`` have passed, or when
@@ -15,9 +15,9 @@ from typing import Annotated
 import msgspec
 
 from ..core.frame import Frame, Header, Number
-from ..core.limits import FRAME_OVERHEAD_BYTES, HOST_CHARS_MAX, PEERS_MAX
+from ..core.limits import FRAME_OVERHEAD_BYTES, HOST_CHARS_MAX
 from ..core.ports import Address
-from ..stack.events import Addresses, Event, Introduced
+from ..stack.events import Addresses, Event, Introduced, Visitor
 from ..stack.layer import Layer
 
 PLACES_MAX = 1_024
@@ -41,26 +41,19 @@ class Introductions(Layer):
     requires = frozenset({"datagrams"})
     provides = frozenset({"introductions"})
     headers = (Introduction,)
+    selective = True
 
     def __init__(self) -> None:
         self._known: dict[int, Address] = {}
         self._places: dict[int, tuple[Address, float]] = {}
-        self._met: dict[int, None] = {}
         self._newcomers: list[int] = []
 
     def up(self, frame: Frame) -> None:
         header = frame.headers[-1] if frame.headers else None
         if type(header) is Introduction:
             self._learn(header)
-            return
-        if frame.sender not in self._met:
-            if len(self._met) >= PEERS_MAX:
-                del self._met[next(iter(self._met))]
-            self._met[frame.sender] = None
-            if not getattr(self.ports.engine, "broadcasts", True):
-                self._newcomers.append(frame.sender)
-                self.unsettled = True
-        self.pass_up(frame)
+        else:
+            self.pass_up(frame)
 
     def settle(self) -> None:
         """A newcomer is answered when its hello has been, so that whoever introduces it knows it."""
@@ -75,10 +68,17 @@ class Introductions(Layer):
 
     def event_down(self, event: Event) -> None:
         if isinstance(event, Addresses):
+            if not getattr(self.ports.engine, "broadcasts", True):
+                self._newcomers += [member for member in event.addresses if member not in self._known]
+                self.unsettled = True
             self._known = dict(event.addresses)
             for member in self._known:
                 self._places.pop(member, None)
             self._tell()
+        elif isinstance(event, Visitor):
+            if not getattr(self.ports.engine, "broadcasts", True):
+                self._newcomers.append(event.member)
+                self.unsettled = True
         else:
             self.tell_down(event)
 
@@ -99,5 +99,5 @@ class Introductions(Layer):
         self.tell_down(Addresses({**introduced, **self._known}))
 
     def validate(self) -> None:
-        assert len(self._places) <= PLACES_MAX and len(self._met) <= PEERS_MAX
+        assert len(self._places) <= PLACES_MAX
         assert not self._places.keys() & self._known.keys()

@@ -162,7 +162,8 @@ class Presence(Layer):
                 self._tell_members(group)
 
     def up(self, frame: Frame) -> None:
-        header = frame.headers[-1] if frame.headers else None
+        headers = frame.headers
+        header = headers[-1] if headers else None
         if type(header) in self.headers:
             if isinstance(header, Hello):
                 self._hear(frame.sender, header)

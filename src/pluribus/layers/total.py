@@ -31,6 +31,7 @@ a common cut, one primary. Live while there is a primary: entries and data arriv
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from typing import Annotated, Any
 
 import msgspec
@@ -90,6 +91,7 @@ class Total(Layer):
     requires = frozenset({"views", "reliability"})
     provides = frozenset({"total"})
     headers = (Order, OrderPlease)
+    selective = True
 
     def __init__(self) -> None:
         self._groups: dict[int, frozenset[int]] = {}
@@ -130,6 +132,9 @@ class Total(Layer):
         return self._members[0] if self._members and self._primary else 0
 
     # Sending
+
+    def concerns(self) -> Container[int]:
+        return self._groups
 
     def down(self, frame: Frame) -> None:
         members = self._groups.get(frame.group)

@@ -193,12 +193,15 @@ class Window(Layer):
         self.messages_out += frame.count
         frame.headers.append(Sent(out.offset, out.epoch))
         out.offset += frame.size + FRAME_CHARGE_BYTES
-        self._tell_credit(key, out)
-        me = self.node.me
-        if me in out.limits:
+        limits = out.limits
+        room = min(limits.values(), default=0) - out.offset
+        if room < ROOM_TOLD_BYTES_MAX or out.told < ROOM_TOLD_BYTES_MAX or out.uncounted:
+            self._tell_credit(key, out)
+        mine = self.node.me in limits
+        if mine:
             self._echo.append(frame.copy())
             self.unsettled = True
-        if len(out.limits) > (me in out.limits):
+        if len(limits) > mine:
             self.pass_down(frame)
 
     def _open(self, key: tuple[int, int]) -> Outgoing:
@@ -267,7 +270,7 @@ class Window(Layer):
 
     def up(self, frame: Frame) -> None:
         header = frame.headers.pop() if frame.headers else None
-        if isinstance(header, Sent):
+        if type(header) is Sent:
             if frame.group in self._members:
                 self._receive(frame, header)
             else:

@@ -90,8 +90,9 @@ class Waiter:
     def run(self) -> None:
         if not self._done:
             self._done = True
-            if self._context is not None:
-                self._context.run(self._go_on)
+            callback, self._callback = self._callback, None
+            if self._context is not None and callback is not None:
+                self._context.run(callback, self)
 
     def _go_on(self) -> None:
         callback, self._callback = self._callback, None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -372,7 +371,7 @@ class Bus(Topical):
         line = self._line
         line.receiving = self._eager
         try:
-            self._stack.run(partial(self._transport.receive, datagrams))
+            self._stack.receive(datagrams)
             line.run()
         finally:
             line.receiving = False

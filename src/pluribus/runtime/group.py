@@ -339,6 +339,7 @@ class Group:
         channel = self._channel
         inbox = channel.inbox
         since = self._now()
+        noted = False
         while True:
             for message in self._current:
                 yield message
@@ -354,7 +355,9 @@ class Group:
                     return
                 await self._arrivals.wait()
                 since = self._now()
-            self._readers.note()
+            if not noted:
+                noted = True
+                self._readers.note()
             self._current = channel.take()
 
     async def receive(self, timeout: float | None = None) -> Message:

@@ -141,6 +141,12 @@ class Consumed(Event, frozen=True):
 # From introductions and the detector
 
 
+class Visitor(Event, frozen=True):
+    """Down: somebody who is no member wants to know of everybody."""
+
+    member: int
+
+
 class Introduced(Event, frozen=True):
     """Up: there are addresses to which no hello of this member has gone yet."""
 

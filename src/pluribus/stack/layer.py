@@ -17,11 +17,11 @@ random is refused by the house test.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, ClassVar
 
 from ..core.frame import Frame, Header
-from ..core.ports import Ports, Timer
+from ..core.ports import Datagram, Ports, Timer
 from ..wire.codec import Codec
 from .events import Event
 
@@ -47,7 +47,8 @@ class Layer:
     provides: ClassVar[frozenset[str]] = frozenset()
     headers: ClassVar[tuple[type[Header], ...]] = ()
     selective: ClassVar[bool] = False
-    """Whether ``up`` passes on untouched what does not end with one of its own headers; then it need not be asked."""
+    """Whether ``up`` passes on untouched what neither ends with one of its own headers nor is of a group that
+    ``concerns`` it; then it need not be asked."""
 
     unsettled: bool = True
     ports: Ports
@@ -69,6 +70,13 @@ class Layer:
 
     def up(self, frame: Frame) -> None:
         self.pass_up(frame)
+
+    def concerns(self) -> Container[int] | None:
+        """The groups all of whose frames a selective layer wants to see, as they are at any time; None: no group's."""
+        return None
+
+    def receive(self, datagrams: list[Datagram]) -> None:
+        """At the bottom of a stack: what the engine brings."""
 
     def event_down(self, event: Event) -> None:
         self.tell_down(event)

@@ -7,13 +7,14 @@ the same thing, when two headers share a tag, or when the bottom is not a transp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 
 from ..core.errors import BadStack
 from ..core.frame import Frame, Header
-from ..core.ports import Clock, Ports, Timer
+from ..core.ports import Clock, Datagram, Ports, Timer
 from ..wire.codec import MAJOR, Codec
 from .events import Event
 from .layer import Layer, Node
@@ -29,6 +30,7 @@ class Stack:
         self._running = False
         self._inside = False
         self._waiting: list[Callable[[], None]] = []
+        self._take = layers[0].receive
         for layer in layers:
             ports = layer.wrap_ports(ports)
         self._timers = _OwnTimers(ports.clock)
@@ -55,6 +57,25 @@ class Stack:
         """Stop without a word, as a crash does."""
         self._running = False
         self._timers.cancel_all()
+
+    def receive(self, datagrams: list[Datagram]) -> None:
+        """What the engine brings, as a stimulus: ``run`` without a call that holds the datagrams, because a round trip
+        notices every call."""
+        if self._inside or not self._running:
+            self.run(partial(self._take, datagrams))
+            return
+        self._inside = True
+        try:
+            self._take(datagrams)
+            while self._waiting:
+                self._waiting.pop(0)()
+            for layer in self._settling:
+                if layer.unsettled:
+                    layer.settle()
+        finally:
+            self._inside = False
+        if self._waiting:
+            self.run(self._waiting.pop(0))
 
     def run(self, stimulus: Callable[[], None]) -> None:
         """Handle one stimulus and settle. A stimulus from within another one is handled after it, never inside it."""
@@ -151,7 +172,8 @@ def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
     asked = [layer for layer in above if overrides(layer, "up")]
     selective = list(takewhile(lambda layer: layer.selective, asked))
     after: Callable[[Frame], None] = asked[len(selective)].up if len(asked) > len(selective) else _lost_frame
-    own = {header: layer.up for layer in selective for header in layer.headers}
+    own = {header: layer.up for layer in reversed(selective) for header in layer.headers}
+    concerned = [(groups, layer.up) for layer in selective if (groups := layer.concerns()) is not None]
     if len(selective) < 2:
         return _first(above, "up", _lost_frame)
     find = own.get
@@ -159,9 +181,16 @@ def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
     def way(frame: Frame) -> None:
         headers = frame.headers
         if headers:
-            find(type(headers[-1]), after)(frame)
-        else:
-            after(frame)
+            up = find(type(headers[-1]))
+            if up is not None:
+                up(frame)
+                return
+        group = frame.group
+        for groups, up in concerned:
+            if group in groups:
+                up(frame)
+                return
+        after(frame)
 
     return way
 

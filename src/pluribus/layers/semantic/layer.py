@@ -41,7 +41,7 @@ and above each part is reported as a frame; ``event_down`` takes back what the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from itertools import islice
 from typing import Annotated, Any
 
@@ -79,6 +79,7 @@ class Semantic(Layer):
     requires = frozenset({"flow", "members"})
     provides = frozenset({"semantic"})
     headers = (Older,)
+    selective = True
 
     def __init__(self) -> None:
         self._groups: dict[int, Forest] = {}
@@ -89,6 +90,9 @@ class Semantic(Layer):
         self._timer: Timer | None = None
         self.held = 0
         self.orphans = 0
+
+    def concerns(self) -> Container[int]:
+        return self._groups
 
     def down(self, frame: Frame) -> None:
         group = self._groups.get(frame.group)
