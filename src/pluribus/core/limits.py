@@ -186,6 +186,14 @@ STORE_SUBMISSIONS_MAX = 65_536
 STORE_COMMIT_MAX = 8_192
 """Writes that share one synchronisation; more would make the first of them wait for the last."""
 
+# Clients
+CLIENTS_MAX = 4_096
+CLIENT_FRAME_BYTES_MAX = 32 << 20
+CLIENT_REQUESTS_MAX = 1_024
+"""Requests of one client that are being answered; further ones wait in its connection."""
+CLIENT_EVENTS_MAX = 16_384
+"""Live events that one subscription of a client was sent and has not read."""
+
 # Durable topics
 DURABLE_EVENT_BYTES_MAX = 2 << 20
 """One event of a durable topic, with its headers."""

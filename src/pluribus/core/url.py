@@ -9,6 +9,7 @@
     udp://127.0.0.1:7001/demo?bind=127.0.0.1:0    never take the address, only ask there
     inproc://demo                                 members of one process
     nats://127.0.0.1:4222/demo                    carried by a NATS server or cluster
+    client://127.0.0.1:7400,127.0.0.1:7401/demo   no member, but a client of one of these
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from .errors import BadInput, BadUrl
 from .ids import checked_name
 from .ports import Address
 
-SCHEMES = ("multicast", "udp", "tcp", "inproc", "nats")
-HAVE_HOSTS = ("udp", "tcp", "nats")
+SCHEMES = ("multicast", "udp", "tcp", "inproc", "nats", "client")
+HAVE_HOSTS = ("udp", "tcp", "nats", "client")
 DEFAULT_URL = "multicast://pluribus"
 EXAMPLE = "write it like multicast://demo or udp://127.0.0.1:7001/demo"
 

@@ -45,6 +45,7 @@ from .tracing import FORMAT, Beginning, TraceFile
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from .cache import Cache
+    from .doorman import Doorman
     from .durable import Durable, Log
     from .follower import Mailbox
     from .keeping import Keeping
@@ -103,6 +104,7 @@ class Bus(Topical):
         self._replicas: dict[str, Replica[Any]] = {}
         self._topics: Topics | None = None
         self._keeping: Keeping | None = None
+        self._doors: list[Doorman] = []
         self._closed = self._closing = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
@@ -266,6 +268,16 @@ class Bus(Topical):
         ``async with``; acknowledge each event when it is dealt with."""
         return self.durable.mailbox(name, topics)
 
+    async def serve(self, address: str, secret: Secret | None = None) -> Doorman:
+        """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
+        from .doorman import Doorman
+
+        self._check_open()
+        doorman = Doorman(self, address, secret)
+        await doorman.start()
+        self._doors.append(doorman)
+        return doorman
+
     @property
     def members(self) -> dict[MemberId, str]:
         """Everybody on the bus now, by name; this member included."""
@@ -330,6 +342,8 @@ class Bus(Topical):
             await self._leave()
 
     async def _leave(self) -> None:
+        for doorman in self._doors:
+            await doorman.close()
         if self._keeping is not None:
             await self._keeping.close()
         if self._topics is not None:
@@ -349,6 +363,8 @@ class Bus(Topical):
     def abandon(self) -> None:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
         self._closed = self._closing = True
+        for doorman in self._doors:
+            doorman.abandon()
         if self._keeping is not None:
             self._keeping.abandon()
         self._stack.abandon()
@@ -421,6 +437,8 @@ class connect:
 
     ``store`` is a file, or the URL of a PostgreSQL server, that keeps durable topics: this member is a keeper then. The
     first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true.
+    ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
+    connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
     """
 
     def __init__(
@@ -433,6 +451,7 @@ class connect:
         secret: Given | None = None,
         store: str | os.PathLike[str] | None = None,
         votes: bool = False,
+        serve: str | None = None,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
         self._name = name
@@ -441,6 +460,7 @@ class connect:
         self._secret = secret_from(secret)
         self._store = store
         self._votes = votes
+        self._serve = serve
         self._bus: Bus | None = None
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -458,6 +478,9 @@ class connect:
 
     async def _connect(self) -> Bus:
         url = parse_url(self._url)
+        if url.scheme == "client":
+            client: Bus = await self._client(url)
+            return client
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
         loop = asyncio.get_running_loop()
         ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine_for(url))
@@ -467,12 +490,26 @@ class connect:
         bus._eager = True
         bus._wall = time
         bus._stop_watch = watch_loop(loop)
-        if self._store is not None:
-            try:
+        try:
+            if self._store is not None:
                 await bus.keeping.keep(self._store, votes=self._votes)
-            except BaseException:
-                await bus.close(timeout=0)
-                raise
+            if self._serve is not None:
+                await bus.serve(self._serve, self._secret)
+        except BaseException:
+            await bus.close(timeout=0)
+            raise
+        return bus
+
+    async def _client(self, url: BusUrl) -> Any:
+        """No member, but with the face of one."""
+        from .client import ClientBus
+
+        member = {"store": self._store, "serve": self._serve, "trace": self._trace}
+        if any(value is not None for value in member.values()):
+            given = ", ".join(f"{name}=" for name, value in member.items() if value is not None)
+            raise BadInput(f"a client has no {given}: that is for members; connect with another URL")
+        bus = ClientBus(url, checked_name(self._name or f"process-{os.getpid()}", "the client"), self._secret)
+        await bus.open()
         return bus
 
 

@@ -28,7 +28,7 @@ from ..pubsub.interest import Interest
 from ..pubsub.table import Table
 from ..pubsub.topics import checked_topic, overlap
 from ..pubsub.words import Advert, Want
-from ..wire.bodies import BYTES, encode_body, encode_quickly
+from ..wire.bodies import BYTES, Kind, encode_body, encode_quickly
 from .carrier import Carrier
 from .neighbours import Neighbours
 from .sharing import Sharing
@@ -46,6 +46,10 @@ _FAST_OVERHEAD_BYTES = 8  # a literal of batch.OVERHEAD_BYTES, for the fast path
 F = TypeVar("F", bound=Callable[..., Any])
 Topic = str
 Pair = tuple[Topic, Any]
+
+
+class _Elsewhere:
+    """The type of bodies that this program did not encode."""
 
 
 class Topics:
@@ -187,8 +191,25 @@ class Topics:
         return await self._publish(topic, body, _extra(headers, parent, retain), timeout)
 
     async def _publish(self, topic: str, body: Any, extra: Extra, timeout: float | None) -> MessageId:
-        checked_topic(topic)
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+        return await self._publish_encoded(topic, kind, encoded, extra, timeout, type(body))
+
+    async def publish_encoded(
+        self,
+        topic: str,
+        kind: Kind,
+        encoded: bytes,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        retain: bool = False,
+    ) -> MessageId:
+        """For doors: an event that was encoded elsewhere, perhaps of a type that is not known here."""
+        return await self._publish_encoded(topic, kind, encoded, _extra(headers, parent, retain), None, _Elsewhere)
+
+    async def _publish_encoded(
+        self, topic: str, kind: Kind, encoded: bytes, extra: Extra, timeout: float | None, typed: type
+    ) -> MessageId:
+        checked_topic(topic)
         base = await self.base()
         if base.group.closed:
             raise Closed("the bus is closed: connect again")
@@ -200,7 +221,7 @@ class Topics:
             carriers = (base, *self.neighbours.also(topic))
             full = next((one for one in carriers if not one.gathering.fits(topic, len(encoded))), None)
             if full is None:
-                return self._add(carriers, topic, kind, encoded, extra, type(body))
+                return self._add(carriers, topic, kind, encoded, extra, typed)
             await full.room(timeout)
 
     def _add(

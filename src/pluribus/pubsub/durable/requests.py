@@ -74,7 +74,34 @@ class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
     writer: Text
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last
+class Tell(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """Of a client to its member: publish live, packed as durable batches are; the answer is nothing."""
+
+    batches: list[bytes]
+    retain: bool = False
+
+
+class Listen(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """Of a client to its member: a live subscription under a number of the client's own."""
+
+    number: int
+    pattern: Text
+    where: str = ""
+    options: dict[str, Any] = {}
+
+
+class Unlisten(msgspec.Struct, array_like=True, frozen=True, tag=10):
+    number: int
+
+
+class Read(msgspec.Struct, array_like=True, frozen=True, tag=11):
+    """Of a client: so many events of a live subscription were read, and there is room for more."""
+
+    number: int
+    count: int
+
+
+Request = Put | Do | Fetch | Follow | Find | At | Last | Tell | Listen | Unlisten | Read
 
 
 class Fetched(msgspec.Struct, array_like=True, frozen=True):
@@ -121,7 +148,27 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, tag=3):
     id: MessageId = (0, 0)
 
 
-Word = Asked | Answered | Failed
+class Heard(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """To a client: live events of one of its subscriptions. ``missed`` were dropped before them."""
+
+    number: int
+    events: list[Live]
+    missed: int = 0
+
+
+class Live(msgspec.Struct, array_like=True, frozen=True):
+    topic: str
+    kind: int | str
+    body: bytes
+    sender: int
+    id: MessageId
+    time: float
+    headers: dict[str, Any] | None = None
+    parent: MessageId | None = None
+    retained: bool = False
+
+
+Word = Asked | Answered | Failed | Heard
 
 _encode = msgspec.msgpack.Encoder().encode
 _word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
@@ -133,6 +180,10 @@ _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
     Find: msgspec.msgpack.Decoder(list[Known]),
     At: msgspec.msgpack.Decoder(int),
     Last: msgspec.msgpack.Decoder(int),
+    Tell: msgspec.msgpack.Decoder(None),
+    Listen: msgspec.msgpack.Decoder(None),
+    Unlisten: msgspec.msgpack.Decoder(None),
+    Read: msgspec.msgpack.Decoder(None),
 }
 
 

@@ -1,0 +1,342 @@
+"""A client: a program that is no member, and speaks to one. What ``connect("client://…")`` gives.
+
+It has the face of a bus as far as topics go: publish and subscribe, live and durable, logs, mailboxes. A member that
+goes away is replaced by another of the URL: durable publishing and reading go on where they were, without loss and
+without anything twice; a live subscription gets ``Gap`` in the place of what it may have missed. A live event that was
+being published when the connection broke is ``Uncertain``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from time import time
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+import msgspec
+
+from ..core.errors import BadInput, Closed, Gap, PluribusError, Uncertain
+from ..core.ids import MemberId, MessageId
+from ..core.secret import Secret
+from ..core.url import BusUrl
+from ..pubsub.durable.batch import pack
+from ..pubsub.durable.requests import Heard, Listen, Live, Read, Tell, Unlisten
+from ..pubsub.event import NO_HEADERS, Event
+from ..pubsub.topics import checked_topic, levels_of
+from ..wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
+from .durable import Durable, Log
+from .follower import Mailbox
+from .publisher import PAUSE_S, PAUSE_S_MAX
+from .socketline import SocketLine
+
+READ_EVENTS = 1_024
+"""Events after which the member hears that they were read."""
+TELL_EVENTS = 1_024
+
+
+class ClientBus:
+    """A bus as seen from outside. ``me`` is a number of its own, not a member's."""
+
+    def __init__(self, url: BusUrl, name: str, secret: Secret | None) -> None:
+        self.url = url
+        self.name = name
+        chance = random.SystemRandom()
+        self.me = MemberId(chance.getrandbits(62) + 1)
+        self._line = SocketLine(url, name, secret)
+        self._line.heard = self._heard
+        self._line.broken = self._broken
+        self.durable = Durable(self._line, int(self.me), lambda: chance.getrandbits(62) + 1, time)
+        self._subscriptions: dict[int, ClientSubscription] = {}
+        self._numbers = 0
+        self._session = chance.getrandbits(62) + 1
+        self._told = 0
+        self._soon: list[tuple[str, Any, dict[str, Any]]] = []
+        self._restoring: asyncio.Task[None] | None = None
+        self.closed = False
+
+    async def open(self) -> None:
+        """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
+        await self._line.connected()
+
+    # Publishing.
+
+    async def publish(
+        self,
+        topic: str,
+        body: Any,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        timeout: float | None = None,
+        id: MessageId | None = None,
+        live: bool = True,
+    ) -> MessageId:
+        """See ``Bus.publish``; a live event returns when the member has published it."""
+        self._check_open()
+        given = dict(headers) if headers else None
+        if durable:
+            kept = await self.durable.publish(topic, body, headers=given, parent=parent, timeout=timeout, id=id)
+            if live:
+                await self._publish([(topic, body)], given, parent, retain)
+            return kept
+        if id is not None:
+            raise BadInput("id= is for events that are durable, which may be published again: leave it out")
+        return (await self._publish([(topic, body)], given, parent, retain))[0]
+
+    async def publish_many(
+        self, events: Iterable[tuple[str, Any]], *, durable: bool = False, live: bool = True, **options: Any
+    ) -> list[MessageId]:
+        """See ``Bus.publish_many``."""
+        self._check_open()
+        pairs = list(events)
+        kept = await self.durable.publish_many(pairs, **options) if durable else []
+        told: list[MessageId] = []
+        if not durable or live:
+            for at in range(0, len(pairs), TELL_EVENTS):
+                told += await self._publish(pairs[at : at + TELL_EVENTS], options.get("headers"), None, False)
+        return kept or told
+
+    def publish_soon(self, topic: str, body: Any, *, durable: bool = False, **options: Any) -> Any:
+        """See ``Bus.publish_soon``; from a client only durable events can wait."""
+        if not durable:
+            raise BadInput("publish_soon from a client is for durable events: use publish_many for live ones")
+        options.pop("live", None)
+        return self.durable.publish_soon(topic, body, **options)
+
+    async def flush(self) -> None:
+        """Returns when everything durable that was published is on disk."""
+        await self.durable.flush()
+
+    async def _publish(
+        self, events: Sequence[tuple[str, Any]], headers: Any, parent: MessageId | None, retain: bool
+    ) -> list[MessageId]:
+        batches: list[bytes] = []
+        run: list[bytes] = []
+        of: tuple[str, Kind] | None = None
+        first, time_us = self._told + 1, int(time() * 1e6)
+
+        def close() -> None:
+            if run and of is not None:
+                start = self._told - len(run) + 1
+                times = [time_us] * len(run)
+                every = [headers] * len(run) if headers else []
+                parents = [parent] * len(run) if parent is not None else []
+                batches.append(pack(of[0], self._session, start, int(self.me), of[1], times, run, every, parents))
+                run.clear()
+
+        for topic, body in events:
+            checked_topic(topic)
+            kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+            if (topic, kind) != of:
+                close()
+                of = (topic, kind)
+            run.append(encoded)
+            self._told += 1
+        close()
+        ids = [(self._session, number) for number in range(first, self._told + 1)]
+        try:
+            await self._line.ask(Tell(batches, retain))
+        except Closed as error:
+            raise Uncertain(f"{error}; it may have been published or not", ids[0]) from None
+        return ids
+
+    # Subscribing.
+
+    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Any:
+        """See ``Bus.subscribe``. Live subscriptions take ``retain``, ``guarantee``, ``deadline`` and ``backlog``."""
+        self._check_open()
+        levels_of(pattern)
+        if "durable" in options or "start" in options:
+            name = options.pop("durable", None)
+            return self.durable.subscribe(pattern, where=where, type=type, name=name, **options)
+        self._numbers += 1
+        subscription = ClientSubscription(
+            self, self._numbers, pattern, str(where) if where is not None else "", type, options
+        )
+        self._subscriptions[self._numbers] = subscription
+        return subscription
+
+    def log(self, topic: str) -> Log:
+        """See ``Bus.log``."""
+        return self.durable.log(topic)
+
+    def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
+        """See ``Bus.mailbox``."""
+        return self.durable.mailbox(name, topics)
+
+    def _heard(self, heard: Heard) -> None:
+        subscription = self._subscriptions.get(heard.number)
+        if subscription is not None:
+            subscription.heard(heard)
+
+    def _broken(self) -> None:
+        for subscription in self._subscriptions.values():
+            subscription.gap()
+        if self._subscriptions and (self._restoring is None or self._restoring.done()):
+            self._restoring = asyncio.ensure_future(self._restore())
+
+    async def _restore(self) -> None:
+        """Live subscriptions begin again, at whichever member there is."""
+        pause_s = PAUSE_S
+        while not self.closed:
+            try:
+                await self._line.connected()
+                for subscription in list(self._subscriptions.values()):
+                    await subscription.listen()
+                return
+            except PluribusError:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    # The end.
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        return {"client": {"connections": self._line.connections, "subscriptions": len(self._subscriptions)}}
+
+    async def close(self) -> None:
+        """What was published durably is confirmed first, or raises as ``flush`` does."""
+        if self.closed:
+            return
+        try:
+            await self.durable.flush()
+        finally:
+            self.closed = True
+            await self.durable.close()
+            for subscription in list(self._subscriptions.values()):
+                await subscription.close()
+            if self._restoring is not None:
+                self._restoring.cancel()
+            await self._line.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed("the client is closed: connect again")
+
+    async def _closed_after(self, error: BaseException | None) -> None:
+        try:
+            await self.close()
+        except PluribusError as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))
+
+    async def __aenter__(self) -> ClientBus:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._closed_after(error)
+
+
+class ClientSubscription:
+    """A live subscription of a client; use it with ``async with`` and ``async for``."""
+
+    def __init__(
+        self, bus: ClientBus, number: int, pattern: str, where: str, kind: type | None, options: dict[str, Any]
+    ) -> None:
+        self._bus = bus
+        self._number = number
+        self.pattern = pattern
+        self._where = where
+        self._type = kind
+        self._options = options
+        self._events: deque[Event[Any] | Gap] = deque()
+        self._unread = 0
+        self._arrival = asyncio.Event()
+        self._begun = self.closed = False
+
+    async def open(self) -> ClientSubscription:
+        if not self._begun:
+            await self.listen()
+            self._begun = True
+        return self
+
+    async def listen(self) -> None:
+        self._unread = 0
+        await self._bus._line.ask(Listen(self._number, self.pattern, self._where, self._options))
+
+    def heard(self, heard: Heard) -> None:
+        if heard.missed:
+            self._events.append(Gap(f"{heard.missed} events of {self.pattern!r} were not read in time", heard.missed))
+        kind = self._type
+        for live in heard.events:
+            event = _event(live)
+            if kind is None or isinstance(event.body, kind):
+                self._events.append(event)
+            else:
+                self._read_one()
+        self._arrival.set()
+
+    def gap(self) -> None:
+        """The connection broke: events may be missing."""
+        if self._begun:
+            self._events.append(Gap(f"the connection broke, and events of {self.pattern!r} may be missing here"))
+            self._arrival.set()
+
+    def _read_one(self) -> None:
+        self._unread += 1
+        if self._unread >= READ_EVENTS:
+            self._bus._line.tell(0, Read(self._number, self._unread))
+            self._unread = 0
+
+    async def receive(self, timeout: float | None = None) -> Event[Any]:
+        """The next event; ``Gap`` in the place of missing ones; ``TimeoutError``, ``Closed`` as with groups."""
+        await self.open()
+        async with asyncio.timeout(timeout):
+            while not self._events:
+                if self.closed:
+                    raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+                self._arrival.clear()
+                await self._arrival.wait()
+        event = self._events.popleft()
+        if isinstance(event, Gap):
+            raise event
+        self._read_one()
+        return event
+
+    async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[Any]]:
+        """At least one event, and as many as are there."""
+        events = [await self.receive(timeout)]
+        while self._events and len(events) < most and isinstance(self._events[0], Event):
+            events.append(await self.receive(0))
+        return events
+
+    def __aiter__(self) -> AsyncIterator[Event[Any]]:
+        return self
+
+    async def __anext__(self) -> Event[Any]:
+        try:
+            return await self.receive()
+        except Closed:
+            raise StopAsyncIteration from None
+
+    async def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._arrival.set()
+            self._bus._subscriptions.pop(self._number, None)
+            with suppress(PluribusError):
+                if self._begun and not self._bus.closed:
+                    await self._bus._line.ask(Unlisten(self._number))
+
+    async def __aenter__(self) -> ClientSubscription:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _event(live: Live) -> Event[Any]:
+    body: Any = live.body
+    if live.kind != BYTES:
+        body = decode_bodies(live.kind, msgspec.Raw(array_header(1) + live.body), 1)[0]
+    headers = MappingProxyType(live.headers) if live.headers else NO_HEADERS
+    return Event(body, live.sender, live.id, live.topic, live.time, headers, live.parent, live.retained)

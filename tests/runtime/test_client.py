@@ -1,0 +1,221 @@
+"""Clients: programs that are no members, over TCP, with and without a secret; members that go away under them."""
+
+import asyncio
+import multiprocessing
+import pickle
+
+import msgspec
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadInput, BadUrl, Gap, Refused, Uncertain, Unreachable
+from pluribus.pubsub.durable.batch import pack
+from pluribus.runtime.reader import LogReader
+from tests.runtime.test_durable import three
+
+SECRET = "a secret that nobody would guess"
+
+
+class Quote(msgspec.Struct):
+    price: float
+
+
+pluribus.register(Quote)
+
+
+def url_of(*buses):
+    addresses = ",".join(f"{host}:{port}" for bus in buses for host, port in [bus._doors[0].address])
+    return f"client://{addresses}/{buses[0].url.bus}"
+
+
+def served(bus, **options):
+    return pluribus.connect(f"inproc://{bus}", serve="127.0.0.1:0", **options)
+
+
+async def in_thread(call, *args):
+    return await asyncio.to_thread(call, *args)
+
+
+def test_a_client_publishes_subscribes_and_reads(tmp_path):
+    async def scenario():
+        async with served("outside", store=tmp_path / "a.db") as member, pluribus.connect(url_of(member)) as client:
+            ids = await client.publish_many([("t/a", Quote(float(n))) for n in range(100)], durable=True)
+            assert await client.log("t/a").offsets() == (0, 100)
+            events = (await member.log("t/a").read()).events()
+            assert [event.id for event in events] == ids and events[7].body == Quote(7.0)
+            assert events[0].sender == client.me
+            async with client.subscribe("t/+", durable="desk", start="earliest", where="price >= 98") as quotes:
+                assert [(await quotes.receive(5)).body.price for _ in range(2)] == [98.0, 99.0]
+            client.publish_soon("t/a", "soon", durable=True)
+            await client.flush()
+            assert (await client.log("t/a").read(100)).events()[0].body == "soon"
+            async with client.mailbox("ann") as box:
+                await box.post("letter")
+                assert (await box.receive(5)).body == "letter"
+
+    asyncio.run(scenario())
+
+
+def test_live_events_both_ways():
+    async def scenario():
+        async with (
+            served("live") as member,
+            pluribus.connect(url_of(member)) as client,
+            member.subscribe("up/#") as up,
+            client.subscribe("down/#", where="price > 1") as down,
+        ):
+            await client.publish("up/a", Quote(3.0), headers={"from": "client"})
+            await client.publish_many([("up/b", b"1"), ("up/c", "2"), ("up/c", "3")])
+            got = [await up.receive(5) for _ in range(4)]
+            assert [(event.topic, event.body) for event in got] == [
+                ("up/a", Quote(3.0)),
+                ("up/b", b"1"),
+                ("up/c", "2"),
+                ("up/c", "3"),
+            ]
+            assert got[0].headers == {"from": "client"}
+            await member.publish_many([("down/x", Quote(float(n))) for n in range(4)])
+            assert [(await down.receive(5)).body.price for _ in range(2)] == [2.0, 3.0]
+
+    asyncio.run(scenario())
+
+
+def test_a_live_subscription_that_read_late_still_gets_everything_that_fits():
+    async def scenario():
+        async with (
+            served("room") as member,
+            pluribus.connect(url_of(member)) as client,
+            client.subscribe("t", backlog=100_000) as events,
+        ):
+            for at in range(0, 40_000, 1_000):
+                await member.publish_many([("t", n) for n in range(at, at + 1_000)])
+            assert [(await events.receive(10)).body for _ in range(40_000)] == list(range(40_000))
+
+    asyncio.run(scenario())
+
+
+def test_the_secret_is_proven_and_what_is_said_is_sealed(tmp_path):
+    async def scenario():
+        store = tmp_path / "a.db"
+        async with pluribus.connect("inproc://sealed", serve="127.0.0.1:0", store=store, secret=SECRET) as member:
+            async with pluribus.connect(url_of(member), secret=SECRET) as client:
+                await client.publish("t", "sealed", durable=True)
+            for wrong, why in ((None, "has a secret"), ("another secret, of no use", "does not know the bus secret")):
+                with pytest.raises(Refused, match=why):
+                    await pluribus.connect(url_of(member), secret=wrong)
+            reader = LogReader(url_of(member), secret=SECRET)
+            assert await in_thread(reader.offsets, "t") == (0, 1)
+            reader.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_cannot_be_reached_or_means_another_bus_is_told():
+    async def scenario():
+        async with served("here") as member:
+            with pytest.raises(Refused, match="on the bus 'here', not 'there'"):
+                await pluribus.connect(url_of(member).replace("/here", "/there"))
+            url = url_of(member)
+            with pytest.raises(BadInput, match="a client has no store="):
+                await pluribus.connect(url, store="x.db")
+            with pytest.raises(BadInput, match="is not an address"):
+                await member.serve("nowhere:port")
+        with pytest.raises(Unreachable, match="no member serves clients at"):
+            await pluribus.connect(url)
+        with pytest.raises(BadUrl, match="client does not know: colour"):
+            await pluribus.connect(f"{url}?colour=red")
+
+    asyncio.run(scenario())
+
+
+def test_a_client_goes_on_at_another_member(tmp_path):
+    async def scenario():
+        async with three("fails-over", tmp_path) as keepers:
+            for keeper in keepers:
+                await keeper.serve("127.0.0.1:0")
+            async with pluribus.connect(url_of(*keepers)) as client:
+                live = await client.subscribe("live").open()
+                durable = client.subscribe("t", durable="desk", start="earliest")
+                await client.publish_many([("t", n) for n in range(50)], durable=True)
+                assert [(await durable.receive(10)).body for _ in range(50)] == list(range(50))
+                publishing = asyncio.create_task(client.publish_many([("t", n) for n in range(50, 100)], durable=True))
+                gone = next(bus for bus in keepers if int(bus.me) == client._line.member)
+                gone.abandon()
+                await asyncio.wait_for(publishing, 60)
+                assert [(await durable.receive(30)).body for _ in range(50)] == list(range(50, 100))
+                with pytest.raises(Gap, match="may be missing here"):
+                    await live.receive(30)
+                other = next(bus for bus in keepers if bus is not gone)
+                while client.stats()["client"]["connections"] < 2 or not other._doors[0]._clients:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                assert (await client.log("t").offsets()) == (0, 100)
+
+    asyncio.run(scenario())
+
+
+def test_a_live_event_under_way_when_the_connection_breaks_is_uncertain():
+    async def scenario():
+        async with served("breaks") as member, pluribus.connect(url_of(member)) as client:
+            await client.publish("t", 1)
+            publishing = asyncio.create_task(client.publish("t", 2))
+            await asyncio.sleep(0)
+            client._line._writer.transport.abort()
+            with pytest.raises(Uncertain):
+                await publishing
+
+    asyncio.run(scenario())
+
+
+def _read(reader, pipe):
+    pipe.send([body for batch in reader.read("t", 0, 1_000) for body in batch.decoded()])
+
+
+def test_the_blocking_reader_reads_stages_and_survives_pickling_and_forks(tmp_path):
+    async def scenario():
+        async with served("blocking", store=tmp_path / "a.db") as member:
+            await member.publish_many([("t", n) for n in range(1_000)], durable=True)
+            reader = LogReader(url_of(member))
+
+            def read_all():
+                assert reader.offsets("t") == (0, 1_000) and reader.offsets("unknown") == (0, 0)
+                batches = list(reader.read("t", 10, 990, max_bytes=2_000))
+                assert [int(offset) for batch in batches for offset in batch.offsets] == list(range(10, 990))
+                assert [
+                    body for batch in reader.read("t", 0, 1_000, where="body > 5") for body in batch.decoded()
+                ] == []
+                with pytest.raises(BadInput, match="beyond its end 1000"):
+                    list(reader.read("t", 1_001, 2_000))
+                assert [known.topic for known in reader.topics("+")] == ["t"]
+                context = multiprocessing.get_context("fork")
+                for other in (reader, pickle.loads(pickle.dumps(reader))):
+                    ours, theirs = context.Pipe()
+                    process = context.Process(target=_read, args=(other, theirs))
+                    process.start()
+                    assert ours.recv() == list(range(1_000))
+                    process.join()
+                assert reader.offsets("t") == (0, 1_000)
+
+            def write():
+                assert reader.last_batch("query") == -1
+                reader.stage("query", 0, "task-0", 0, pack("out", 5, 1, 1, 0, [1, 2], [b"a", b"b"]))
+                assert reader.offsets("out") == (0, 0)
+                reader.commit_batch("query", 0, [("task-0", 1)])
+                reader.commit_batch("query", 0, [("task-0", 1)])
+                assert reader.offsets("out") == (0, 2) and reader.last_batch("query") == 0
+                reader.close()
+
+            await in_thread(read_all)
+            await in_thread(write)
+
+    asyncio.run(scenario())
+
+
+def test_without_await(tmp_path):
+    with (
+        pluribus.sync.connect("inproc://sync-served", store=tmp_path / "a.db", serve="127.0.0.1:0") as member,
+        pluribus.sync.connect(url_of(member._real)) as client,
+    ):
+        client.publish_many([("t", n) for n in range(10)], durable=True)
+        assert client.log("t").offsets() == (0, 10)
+        with client.subscribe("t", durable="desk", start="earliest") as events:
+            assert [events.receive(5).body for _ in range(10)] == list(range(10))
