@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from pluribus.cli.output import JsonFlag, print_json
+from pluribus.core.errors import BadInput
 
 command = typer.Typer(add_completion=False, no_args_is_help=True, help="Jobs on Spark, archives, and checks of traces.")
 Master = Annotated[str, typer.Option(help="local[N], spark://HOST:PORT or sc://HOST:PORT.")]
@@ -36,6 +37,53 @@ def conformance(
         _print_conformance(found)
     if found["breaches"]:
         raise typer.Exit(1)
+
+
+@command.command()
+def run(
+    job: Annotated[Path, typer.Argument(help="A file of Python with a function job(spark, options).")],
+    master: Master = "local[*]",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where queries remember how far they are; the same folder resumes them.")
+    ] = None,
+    option: Annotated[list[str] | None, typer.Option("--set", help="An option for the job, as topic=stocks/#.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
+    once: Annotated[bool, typer.Option("--once", help="Handle what is there now, and stop.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Run the standing queries of a job; Ctrl-C ends them when the micro-batch under way is done."""
+    from tempfile import TemporaryDirectory
+
+    from pluribus.pipeline.jobs import Job, stop_on_signals
+    from pluribus.pipeline.session import session
+
+    options = dict(_pair(one) for one in option or [])
+    with TemporaryDirectory() as folder, session(master, f"pluribus {job.name}") as spark:
+        running = Job(spark, job, checkpoint or folder, options)
+        stop_on_signals(running)
+        found = running.run(seconds=seconds, once=once, progress=_tell)
+    if json:
+        print_json(found)
+        return
+    for name, metrics in found.get("queries", {"answer": found.get("answer")}).items():
+        typer.echo(f"{name}: {metrics}")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadInput(f"--set {text} has no value: write --set name=value")
+    return name, value
+
+
+def _tell(progress: dict[str, Any]) -> None:
+    rate = progress["rows"] / progress["seconds"] if progress["seconds"] else 0.0
+    late = f", {progress['late']:,} too late" if progress["late"] else ""
+    typer.echo(
+        f"{progress['query']} batch {progress['batch']}: {progress['rows']:,} rows in {progress['seconds']:.2f} s, "
+        f"{rate:,.0f}/s{late}",
+        err=True,
+    )
 
 
 def _print_conformance(found: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """The door to Spark: events that outgrow a process.
 
 General layout: ``session`` opens a Spark session on any of its engines; ``traces`` gives histories of runs a tabular
-form; ``conformance`` checks them for every promise of order and delivery.
+form; ``conformance`` checks them for every promise of order and delivery; ``functions`` are the parts that jobs are
+made of, and ``jobs`` runs them.
 
 Nothing of Spark is loaded before it is used, and nothing of Spark is imitated here.
 """

@@ -81,6 +81,7 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
     }
     if master.startswith("local"):
         found["spark.driver.memory"] = os.environ.get("PLURIBUS_SPARK_MEMORY", LOCAL_MEMORY)

@@ -1,0 +1,144 @@
+"""Jobs: a file of Python whose standing queries run on any engine, are watched, stopped with care and resumed.
+
+A job is a file with a function ``job(spark, options)``. It returns what is to run: a dictionary of names and
+``DataStreamWriter``s that are not started, as ``df.writeStream...`` makes them; a single one; or, from a job that is
+done when it returns, a dictionary of numbers. The runner gives every query its name and a checkpoint of its own below
+``checkpoint``; started again with the same folder, a query goes on where it ended.
+
+The same file runs in this process (``local[N]``), on a standalone cluster and through a Connect server, because nothing
+here asks which it is: progress is read from the queries themselves.
+"""
+
+from __future__ import annotations
+
+import runpy
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import BadInput, JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_S = 0.2
+STOP_S = 30.0
+"""How long a stop waits for the micro-batch that is under way."""
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+class Job:
+    """Standing queries of one job file. ``stop`` may be called from any thread, also before they run."""
+
+    def __init__(
+        self, spark: SparkSession, path: str | Path, checkpoint: str | Path, options: Mapping[str, str]
+    ) -> None:
+        self._spark = spark
+        self._path = Path(path)
+        self._checkpoint = Path(checkpoint)
+        self._options = dict(options)
+        self._stopping = threading.Event()
+        self._seen: dict[str, int] = {}
+        self.queries: dict[str, Any] = {}
+        self.metrics: dict[str, dict[str, Any]] = {}
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def run(
+        self, *, seconds: float | None = None, once: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Until all queries end, ``seconds`` are over or ``stop`` is called; ``once``: what is there now, and no more.
+
+        Returns what each query did. An error of a query is raised when the others are stopped.
+        """
+        answer = self._load()(self._spark, self._options)
+        writers = answer if isinstance(answer, Mapping) else {self._path.stem: answer}
+        if not all(hasattr(writer, "start") for writer in writers.values()):
+            return {"job": self._path.name, "answer": dict(writers) if isinstance(answer, Mapping) else answer}
+        until = None if seconds is None else monotonic() + seconds
+        try:
+            for name, writer in writers.items():
+                self.queries[name] = self._started(name, writer, once)
+            self._watch(until, progress or (lambda _: None))
+        finally:
+            self._end(progress or (lambda _: None))
+        failed = {name: query.exception() for name, query in self.queries.items() if query.exception() is not None}
+        for name, error in failed.items():
+            raise _failure(name, error)
+        return {"job": self._path.name, "queries": self.metrics}
+
+    def _load(self) -> Callable[..., Any]:
+        if not self._path.is_file():
+            raise BadInput(f"there is no job {self._path}: name a file of Python with a function job(spark, options)")
+        function = runpy.run_path(str(self._path)).get("job")
+        if not callable(function):
+            raise BadInput(f"{self._path} has no function job(spark, options): write one that returns its queries")
+        return function  # type: ignore[no-any-return]
+
+    def _started(self, name: str, writer: Any, once: bool) -> Any:
+        writer = writer.queryName(name).option("checkpointLocation", str((self._checkpoint / name).absolute()))
+        self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
+        return (writer.trigger(availableNow=True) if once else writer).start()
+
+    def _watch(self, until: float | None, progress: Progress) -> None:
+        while any(query.isActive for query in self.queries.values()) and not self._stopping.is_set():
+            self._look(progress)
+            if until is not None and monotonic() > until:
+                return
+            if any(not query.isActive and query.exception() is not None for query in self.queries.values()):
+                return
+            self._stopping.wait(LOOK_S)
+
+    def _look(self, progress: Progress) -> None:
+        """Tell of every micro-batch since the last look, and add it up."""
+        for name, query in self.queries.items():
+            for told in query.recentProgress:
+                batch = int(told["batchId"])
+                rows = sum(source["numInputRows"] for source in told["sources"])  # the sum that Connect leaves out
+                if batch <= self._seen.get(name, -1) or not rows:
+                    continue
+                self._seen[name] = batch
+                metrics = self.metrics[name]
+                took_s = told["durationMs"].get("triggerExecution", 0) / 1000
+                metrics["batches"] += 1
+                metrics["rows"] += rows
+                metrics["batch"] = batch
+                metrics["seconds"] = round(metrics["seconds"] + took_s, 3)
+                late = sum(state.get("numRowsDroppedByWatermark", 0) for state in told["stateOperators"])
+                metrics["late"] = metrics.get("late", 0) + late
+                progress({"query": name, "batch": batch, "rows": rows, "seconds": took_s, "late": late})
+
+    def _end(self, progress: Progress) -> None:
+        """Let each query finish the micro-batch that it is in; then stop it."""
+        until = monotonic() + STOP_S
+        for query in self.queries.values():
+            while query.isActive and query.status.get("isTriggerActive") and monotonic() < until:
+                if query.status.get("message", "").startswith(("Getting", "Waiting", "No new")):
+                    break  # it looks for data, and has none in its hands
+                threading.Event().wait(0.02)
+        self._look(progress)  # a stopped query tells no more through a Connect server
+        for query in self.queries.values():
+            if query.isActive:
+                query.stop()
+
+
+def _failure(name: str, error: Any) -> JobFailed:
+    text = next((line for line in str(error).splitlines() if line.strip()), str(error))
+    return JobFailed(f"the query {name!r} failed: {text[:500]}; run it again with the same checkpoint to resume")
+
+
+def stop_on_signals(job: Job) -> None:
+    """Ctrl-C and a polite kill end the job as ``stop`` does; a second one ends it at once."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        job.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
