@@ -3,13 +3,14 @@
 import logging
 import sys
 
-from tests.mutants import asking, keepers, orders, regrouping, replicas, spread, views
+from tests.mutants import asking, keepers, orders, regrouping, relays, replicas, spread, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
 logging.disable(logging.CRITICAL)
 SCENARIOS = {
     **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND], "groups"),
     **dict.fromkeys(asking.FOUND, "asks"),
+    **dict.fromkeys(relays.FOUND, "relays"),
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),
     **dict.fromkeys(keepers.FOUND, "keepers"),

@@ -71,6 +71,16 @@ class Excluded(Event, frozen=True):
     groups: tuple[str, ...]
 
 
+class JoinRefused(Event, frozen=True):
+    """A process asked to be in a group with other promises or another key than its members have. It was not let in, and
+    has been told; this is told by the member of the bus that decides about it."""
+
+    member: MemberId
+    name: str
+    group: str
+    reason: str
+
+
 class Uncertain(Event, frozen=True):
     """Messages that this member had sent to a totally ordered group when it was cut off: it does not know whether the
     primary delivered them. Who waits for one of them is raised ``errors.Uncertain``."""

@@ -12,7 +12,7 @@ import msgspec
 
 from .errors import BadInput
 from .ids import ALL, MessageId
-from .limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX
+from .limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX, VIEW_MEMBERS_MAX
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """Any identity, sequence number or count of the protocols: bounded, so that arithmetic on it stays cheap."""
@@ -67,6 +67,23 @@ class Piece(Header, tag=6):
     """How many pieces there are; 0 says that no more will come."""
     kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
     """Of the whole message; the piece itself is bytes."""
+
+
+class Relayed(Header, tag=90):
+    """On a frame that a member forwards for somebody who is in no view of the group: whose messages these are."""
+
+    sender: Number
+    first: Position
+    """The sender's own number of the first of them."""
+    begins: Position
+    """Where its messages begin in this view of the group: what is before was settled in earlier ones."""
+
+
+class Standing(Header, tag=91):
+    """On a frame without a message, from every member of an open group when a view of it begins: by sender from
+    outside, the number of the next message that this member expects."""
+
+    places: Annotated[list[tuple[Number, Position]], msgspec.Meta(max_length=VIEW_MEMBERS_MAX)]
 
 
 class Refused(Header, tag=7):

@@ -30,6 +30,17 @@ LARGE_PER_STREAM_MAX = 64
 """Messages larger than a frame that one stream has under way at a time; together they are at most ``BODY_BYTES_MAX``,
 so a receiver never has to put together more than that for a stream."""
 
+# Senders from outside
+OUTSIDE_BYTES_MAX = 256 << 10
+"""What a process that is no member of a group may have under way to it; then its ``send`` waits."""
+OUTSIDE_MESSAGES_MAX = 4_096
+OUTSIDE_BODY_BYTES_MAX = 48 << 10
+"""The largest message that is relayed; members may send larger ones."""
+RELAY_QUEUE_BYTES_MAX = 1 << 20
+"""What a member holds that it is to forward; senders repeat what was not taken."""
+OUTSIDERS_REMEMBERED_MAX = 4_096
+"""Senders from outside whose place a member of a group remembers, also while they are away."""
+
 # Questions
 QUESTIONS_MAX = 10_000
 """Questions of a group that this member has asked and whose answers it awaits."""

@@ -1,4 +1,4 @@
-"""The bus secret: bytes that never show."""
+"""The bus secret, and the keys of closed groups: bytes that never show."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Secret:
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: bytes | bytearray | str) -> None:
+    def __init__(self, value: bytes | bytearray | str, what: str = "bus secret") -> None:
         if not isinstance(value, bytes | bytearray | str):
-            raise BadInput(f"a bus secret is bytes or text, not {type(value).__name__}: {REMEDY}")
+            raise BadInput(f"a {what} is bytes or text, not {type(value).__name__}: {REMEDY}")
         encoded = value.encode() if isinstance(value, str) else bytes(value)
         if len(encoded) < SECRET_BYTES_MIN:
-            raise BadInput(f"the bus secret has {len(encoded)} bytes, less than {SECRET_BYTES_MIN}: {REMEDY}")
+            raise BadInput(f"the {what} has {len(encoded)} bytes, less than {SECRET_BYTES_MIN}: {REMEDY}")
         self._value = encoded
 
     def reveal(self) -> bytes:

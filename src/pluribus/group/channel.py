@@ -21,6 +21,8 @@ from ..wire.questions import ANSWER, CALL, MARKED, QUESTION, unwrapped, words_of
 from .asking import Asking, Question
 from .outgoing import Outgoing
 from .pieces import Pieces, piece_of
+from .relay import Relay
+from .seal import Seal
 from .state import Transfer
 from .state.line import Mark
 
@@ -97,6 +99,8 @@ class Channel:
         self.number = number
         self.me = me
         self.own = own
+        self.promises = ""
+        """As this member asked for them."""
         self.view = View(0, ())
         self.malformed = 0
         self.restarts = 0
@@ -123,6 +127,10 @@ class Channel:
         """How questions that come are answered."""
         self.state: Transfer | None = None
         """State transfer, in groups that have a state."""
+        self.relay: Relay | None = None
+        """Forwards for senders from outside, in groups that are open."""
+        self.seal: Seal | None = None
+        """In groups that have a key."""
         self.bus_view = (0, 0)
         """The view of the bus in which the group was last seen to change."""
         self._path_bytes = path_bytes
@@ -152,17 +160,30 @@ class Channel:
 
     def arrived(self, frame: Frame) -> None:
         """From the stack, in the order that the stack promises."""
+        if self.relay is not None and frame.headers and self.relay.arrived(frame):
+            return
         if frame.sender == self.me and not self.own:
             self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
             if self.asking.pending:
                 self.asking.heard_upto(frame.first + frame.count, self.view.members)
             return
+        if self.seal is not None:
+            opened = self.seal.opened(frame)
+            if opened is None:
+                self.malformed += 1
+                self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+                return
+            frame = opened
         if frame.headers:
             piece = piece_of(frame)
             if piece is not None:
                 frame = self.pieces.take(frame, piece)
         if frame.kind in MARKED and self._diverted(frame):
             return
+        self.let_in(frame)
+
+    def let_in(self, frame: Frame) -> None:
+        """It is to be read, as soon as the state before it is there."""
         if self.state is None or not self.state.keeps(frame):
             self.inbox.append(frame)
             self.on_arrival()
@@ -312,11 +333,15 @@ class Channel:
         self.outgoing(to).granted(room_bytes)
         if room_bytes > 0:
             self.on_room()
+            if self.relay is not None:
+                self.relay.pump()
 
     def validate(self) -> None:
         assert len(self.out.pending) == 0 or self.out.size > 0
         assert len(self.direct) <= len(self.view.members)
         self.asking.validate()
+        if self.relay is not None:
+            self.relay.validate()
 
     def _stream(self, to: int, first: int) -> Outgoing:
         return Outgoing(self.me, self.number, to, first, self._path_bytes, self._pass_down)

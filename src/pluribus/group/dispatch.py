@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import PluribusError
 from ..core.events import Excluded, Uncertain
-from ..core.frame import Frame, Header, Parents, Piece
+from ..core.frame import Frame, Header, Parents, Piece, Relayed, Standing
 from ..core.ids import ALL, MemberId, checked_name, number_of
 from ..core.limits import FRAME_OVERHEAD_BYTES
 from ..core.ports import Clock
@@ -34,6 +34,10 @@ from ..stack.events import (
 from ..stack.layer import Layer
 from .channel import Channel, Numbers
 from .confirmations import Confirmations, Stream, Told
+from .relay import Desk, Relay
+from .relay.words import WORDS as RELAY_WORDS
+from .relay.words import is_open
+from .seal import SEAL_BYTES, Seal, SealedState
 from .stalled import DROP, EXCLUDE, WAIT, PleaseLeave, StalledMembers
 from .state import WORDS, State, Transfer
 from .state.line import Change, Held, Mark
@@ -54,7 +58,7 @@ class Dispatch(Layer):
     name = "groups"
     requires = frozenset({"members"})
     provides = frozenset({"groups"})
-    headers = (Parents, Piece, *HEARD)
+    headers = (Parents, Piece, Relayed, Standing, *RELAY_WORDS, *HEARD)
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
@@ -69,6 +73,7 @@ class Dispatch(Layer):
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._clock: Clock | None = None
+        self._desk: Desk | None = None
         self._primaries = ((0, 0), (0, 0))
         """The last two primary views that this member was in."""
         self._leaving: list[Channel] = []
@@ -93,6 +98,21 @@ class Dispatch(Layer):
     def clock(self, clock: Clock) -> None:
         self._clock = clock
 
+    @property
+    def desk(self) -> Desk:
+        """Where senders from outside of groups are served, this process among them."""
+        if self._desk is None:
+            self._desk = Desk(
+                self.node.me,
+                pass_down=self.pass_down,
+                stimulus=self.stimulus,
+                after=lambda delay_s, call: self.clock.call_later(delay_s, lambda: self.stimulus(call)),
+                now=self.clock.now,
+                relay_of=lambda group: self.channels[group].relay if group in self.channels else None,
+                is_closed=lambda group: group in self.channels and self.channels[group].relay is None,
+            )
+        return self._desk
+
     def join(
         self,
         name: str,
@@ -101,6 +121,7 @@ class Dispatch(Layer):
         promises: str = "none",
         state: State | None = None,
         stalled: str = WAIT,
+        seal: Seal | None = None,
     ) -> Channel:
         """Become a member of a group; the channel is live at once, its view follows, and the state of the group if it
         is to have one."""
@@ -109,11 +130,18 @@ class Dispatch(Layer):
         if channel is None:
             me, path = MemberId(self.node.me), self.ports.engine.path_bytes
             echoes = own or promises not in UNORDERED
-            channel = Channel(
-                name, number, me, path, self.pass_down, self.tell_down, self._numbers, own=own, echoes=echoes
-            )
+            pass_down = self.pass_down
+            if seal is not None:
+                path -= SEAL_BYTES
+                pass_down = partial(self._pass_sealed, seal)
+                state = SealedState(state, seal) if state is not None else None
+            channel = Channel(name, number, me, path, pass_down, self.tell_down, self._numbers, own=own, echoes=echoes)
+            channel.seal = seal
             if state is not None:
                 channel.state = self._transfer(channel, state, ordered=promises.startswith("total"))
+            channel.promises = promises
+            if is_open(promises):
+                channel.relay = self._relay(channel)
             channel.excludes = stalled == EXCLUDE
             wish = JoinGroup(number, name, own, channel.out.first, promises, stalled == DROP)
             if any(leaving.number == number for leaving in self._leaving) or self._still_in(number):
@@ -121,6 +149,9 @@ class Dispatch(Layer):
             else:
                 self._enter(channel, wish)
         return channel
+
+    def _pass_sealed(self, seal: Seal, frame: Frame) -> None:
+        self.pass_down(seal.sealed(frame))
 
     def _still_in(self, number: int) -> bool:
         """Whether this member is shown in a group that it has left. Views of that membership may still come, and would
@@ -138,12 +169,34 @@ class Dispatch(Layer):
             chunk_bytes=max(engine.path_bytes - FRAME_OVERHEAD_BYTES, CHUNK_BYTES_MIN),
             buffer_bytes=engine.buffer_bytes,
             wake=lambda: channel.on_arrival(),
-            consumed=lambda f: self.tell_down(Consumed(f.sender, f.group, f.to, 1, f.size)),
+            consumed=self._consume,
             say=lambda to, word: self.pass_down(Frame(sender=me, to=to, group=number, headers=[word])),
             run=self.stimulus,
             after=lambda delay_s, call: self.clock.call_later(delay_s, lambda: self.stimulus(call)),
             now=self.clock.now,
         )
+
+    def _relay(self, channel: Channel) -> Relay:
+        number = channel.number
+        return Relay(
+            self.node.me,
+            ready=lambda: not (self.blocked or channel.blocked or channel.paused or channel.closed),
+            room=lambda: channel.out.room > 0,
+            send=channel.out.send_frame,
+            confirm=lambda upto, told: self.confirm((number, ALL), upto, told),
+            say=lambda to, word: self.desk.say(number, to, word),
+            release=partial(self._release, channel),
+            consumed=self._consume,
+        )
+
+    def _release(self, channel: Channel, frame: Frame) -> None:
+        if self.observe is not None:
+            self.observe(frame)
+        channel.let_in(frame)
+
+    def _consume(self, frame: Frame) -> None:
+        """Nobody will take it out of an inbox."""
+        self.tell_down(Consumed(*frame.stream, 1, frame.size))
 
     def _enter(self, channel: Channel, wish: JoinGroup) -> None:
         number = channel.number
@@ -156,6 +209,10 @@ class Dispatch(Layer):
             raise
         if number in self.members and not self._still_in(number):
             self._show(channel, self.members[number])
+
+    def stop(self) -> None:
+        if self._desk is not None:
+            self._desk.close()
 
     def leave(self, channel: Channel) -> None:
         """Send what waits, give up what was not read, and be no member any more."""
@@ -182,8 +239,10 @@ class Dispatch(Layer):
             frame = channel.inbox.popleft()
             if type(frame) is Mark or (type(frame) is Held and frame.paid):
                 continue
-            self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+            self._consume(frame)
         channel.report_consumed()
+        if channel.relay is not None:
+            channel.relay.close()
         if channel.state is not None:
             channel.state.close()
         self.tell_down(LeaveGroup(channel.number))
@@ -273,6 +332,9 @@ class Dispatch(Layer):
             if channel is not None and isinstance(word, HEARD):
                 self._hear(channel, frame.sender, word)
                 return
+            if isinstance(word, RELAY_WORDS):
+                self.desk.hear(frame.sender, frame.group, word)
+                return
             self.unwanted += 1
             if frame.count:
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
@@ -302,6 +364,8 @@ class Dispatch(Layer):
                 self.members[event.group] = event
             else:
                 self.members.pop(event.group, None)
+            if self._desk is not None:
+                self._desk.shown(event)
             channel = self.channels.get(event.group)
             if channel is not None:
                 self._show(channel, event)
@@ -414,6 +478,8 @@ class Dispatch(Layer):
             self._part(channel)
         for channel in self.channels.values():
             channel.on_room()
+            if channel.relay is not None:
+                channel.relay.pump()
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -444,10 +510,17 @@ class Dispatch(Layer):
             channel.validate()
             if channel.state is not None:
                 channel.state.validate()
+        if self._desk is not None:
+            self._desk.validate()
 
     def _show(self, channel: Channel, event: Members) -> None:
         channel.members_changed(event.members, event.names, event.agreed, merged=self._merging)
         self.confirmations.members_changed(event.group, event.members)
+        if channel.relay is not None:
+            excluded = self.view.excluded and event.promises.startswith("total")
+            since = (self.view.number, self.view.leader) if excluded else None
+            everybody = self.members[0].members if 0 in self.members else ()
+            channel.relay.view_changed(event.stamp, event.members, everybody, excluded=since)
         if channel.state is not None:
             channel.state.changed(self._change(channel, event))
 

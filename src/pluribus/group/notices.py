@@ -9,6 +9,7 @@ from ..core.events import (
     Event,
     Excluded,
     Gone,
+    JoinRefused,
     LostPrimary,
     Merged,
     Resumed,
@@ -22,7 +23,7 @@ from ..core.ids import MemberId
 from ..core.view import View
 from ..stack.events import Members, ViewChanged
 
-PLAIN = (Suspected, Unsuspected, Gone, Excluded, Uncertain, Stalled, Resumed)
+PLAIN = (Suspected, Unsuspected, Gone, Excluded, JoinRefused, Uncertain, Stalled, Resumed)
 """Told as they are."""
 
 

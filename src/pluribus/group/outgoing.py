@@ -196,6 +196,15 @@ class Outgoing:
         self.close()
         return self._pass_piece(piece, body, parent)
 
+    def send_frame(self, header: Header, kind: Kind, bodies: list[bytes], size: int) -> int:
+        """A frame that was put together elsewhere, behind what gathered before; the number after its last message."""
+        self.close()
+        number = self.first
+        self.first += len(bodies)
+        self._begin_batch()
+        self._pass_down(self._frame(number, kind, bodies, size, [header]))
+        return self.first
+
     def _pass_piece(self, piece: Piece, body: bytes, parent: MessageId | None) -> int:
         headers: list[Header] = [piece]
         if parent is not None:

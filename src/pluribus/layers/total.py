@@ -36,7 +36,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..core.frame import Frame, Header, Number, Piece
+from ..core.frame import Frame, Header, Number, Piece, Relayed, Standing
 from ..core.ids import ALL, MessageId
 from ..stack.events import (
     Blocked,
@@ -449,7 +449,7 @@ class Total(Layer):
                 self.tell_up(Paused(group, ""))
             return
         self._groups[group] = members
-        if promises.endswith("safe") and group not in self._safe:
+        if "safe" in promises.split() and group not in self._safe:
             self._safe.add(group)
             self._watch(group, watched=True)
         self._pause(group)
@@ -493,7 +493,10 @@ class Total(Layer):
 
 
 def messages_of(frame: Frame) -> list[MessageId]:
-    """The messages that a frame completes: of pieces, the one whose last piece it is."""
+    """The messages that a frame completes: of pieces, the one whose last piece it is; none if they are not the
+    sender's own."""
+    if any(isinstance(header, Relayed | Standing) for header in frame.headers):
+        return []
     piece = next((header for header in frame.headers if type(header) is Piece), None)
     if piece is not None and piece.index + 1 != piece.total:
         return []

@@ -9,19 +9,15 @@ from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core.errors import BadInput, BadStack, Closed, GroupMismatch, Undelivered, Unreachable
+from ..core.errors import BadInput, BadStack, Closed, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
-from ..core.limits import CACHE_ENTRIES_MAX, DRAIN_S
-from ..core.ports import Datagram, Engine, Ports, Random
+from ..core.limits import DRAIN_S
+from ..core.ports import Datagram, Engine, Ports
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
-from ..group.log import StateMachine
 from ..group.notices import Notices
-from ..group.safelog import SafeLog
-from ..group.stalled import WAIT, checked_wish
-from ..group.state import State
 from ..layers.reliable import Reliable
 from ..layers.transport import Transport
 from ..stack.events import Event, ForcePrimary, Inform, Inquired
@@ -30,12 +26,12 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from .arrivals import Line
-from .asking import ANSWER_S
 from .clock import LoopClock, real_random
 from .events import Events, Listener, Watchers
 from .group import Group
+from .joining import Joining
 from .lateness import watch_loop
-from .objects import Objects
+from .relay import drained
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .stability import drain
@@ -44,12 +40,10 @@ from .topical import Topical
 from .tracing import FORMAT, Beginning, TraceFile
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
-    from .cache import Cache
     from .doorman import Doorman
     from .durable import Durable, Log
     from .follower import Mailbox
     from .keeping import Keeping
-    from .notifications import Notifications
     from .pubsub import Topics
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
@@ -61,13 +55,9 @@ VIEWS = (
 CROWD = "transport | fragment | inquiry | crowd | groups"
 STACKS = {"best-effort": BEST_EFFORT, "adhoc": ADHOC, "views": VIEWS, "crowd": CROWD}
 """Stacks by name, for ``connect(stack=)``."""
-JOIN_S = 30.0
-"""A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
-
-M = TypeVar("M", bound=StateMachine)
 
 
-class Bus(Topical):
+class Bus(Joining, Topical):
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
     def __init__(
@@ -122,127 +112,6 @@ class Bus(Topical):
     @property
     def _provided(self) -> set[str]:
         return {what for layer in self._stack.layers for what in layer.provides}
-
-    @property
-    def orders(self) -> tuple[str, ...]:
-        """The orders that the stack of this bus offers, the default first."""
-        provided = self._provided
-        basic = ("fifo", "none") if "reliability" in provided else ("none", *({"fifo"} & provided))
-        return (*basic, *(order for order in ("causal", "total", "semantic") if order in provided))
-
-    async def group(
-        self,
-        name: str,
-        *,
-        order: str | None = None,
-        safe: bool = False,
-        own: bool = True,
-        state: State | None = None,
-        stalled: str = WAIT,
-    ) -> Group:
-        """Join a group; returns when this member is in its view. ``own=False``: this member does not hear itself.
-
-        ``order`` defaults to the best that needs no agreement: fifo where the stack is reliable, none elsewhere.
-        ``safe`` delivers a message only when every member of the group holds it; it implies total order. Every member
-        of a group asks for the same. Asking again gives the same group.
-
-        ``state`` has two methods, ``snapshot() -> bytes`` and ``restore(bytes)``. The first member's state is the
-        group's; whoever joins is given it before its first message, so that it has applied every message once. Then
-        this call returns when the state is restored. A member that was cut off from an ordered group is given it again
-        when it returns, between two messages. The group's messages are read by one task.
-
-        ``stalled`` says what becomes of members that do not read while this one wants to send: ``wait`` for them,
-        ``exclude`` them from the group after a while, or, on a best-effort stack, ``drop`` what they have no room for.
-        """
-        self._check_open()
-        order = order if order is not None else "total" if safe else self.orders[0]
-        if order not in self.orders:
-            raise BadInput(f"order={order!r} is not offered by the stack of this bus: use {' or '.join(self.orders)}")
-        if safe and order != "total":
-            raise BadInput(f"safe=True goes with order='total', not with {order!r}: leave out one of them")
-        promises = f"{order} safe" if safe else order
-        group = self._groups.get(name)
-        if group is not None:
-            if group._channel.own is not own:
-                raise GroupMismatch(f"group {name!r} is open with own={not own}: close it first, or ask for the same")
-            return group
-        if state is not None and not (own and "views" in self._provided):
-            raise BadInput("state= needs agreed views and a member that hears itself: stack='views', own=True")
-        wish = checked_wish(stalled, self._provided)
-        channel = self._dispatch.join(name, own=own, promises=promises, state=state, stalled=wish)
-        group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now, self._line)
-        try:
-            await group.joined(JOIN_S)
-        except TimeoutError:
-            raise Unreachable(f"no view of group {name!r} in {JOIN_S:g} s: look at bus.stats()") from None
-        except GroupMismatch:
-            await group.close()
-            raise
-        await group.restored()
-        return group
-
-    async def objects(
-        self,
-        name: str,
-        interface: type | None = None,
-        *,
-        serve: object | None = None,
-        one_by_one: bool = True,
-        timeout: float | None = ANSWER_S,
-        **promises: Any,
-    ) -> Objects:
-        """Join an object group: one object that stands for those which its members serve. See ``Group.proxy``.
-
-        ``serve`` is this member's own, if it has one; its calls run one by one unless told otherwise. ``promises`` are
-        those of ``group``, of which order="total" keeps objects alike that start alike.
-        """
-        group = await self.group(name, **promises)
-        if serve is not None:
-            group.serve(serve, one_by_one=one_by_one)
-        return group.proxy(interface, timeout=timeout)
-
-    async def replica(self, name: str, machine: M) -> Replica[M]:
-        """Open a replicated state machine: every member that opens the name applies the same commands alike.
-
-        ``machine`` has ``apply(index, command) -> bytes``, ``snapshot() -> bytes`` and ``restore(bytes)``. Returns when
-        this member has the state; the first one's is empty. It lives in memory, in the primary, as long as one member
-        with the state does. Asking again with the same machine gives the same replica.
-        """
-        self._check_open()
-        if "total" not in self.orders:
-            raise BadInput("a replica needs total order: connect with stack='views'")
-        replica = self._replicas.get(name)
-        if replica is None:
-            log = SafeLog(f"replica/{checked_name(name, 'the replica')}", self._dispatch, new_number(self._random))
-            replica = Replica(name, log, machine, new_number(self._random), self._left_replica)
-            self._replicas[name] = replica
-        elif replica.machine is not machine:
-            raise GroupMismatch(f"replica {name!r} is open with another machine: close it first, or give the same")
-        await replica.ready()
-        return replica
-
-    async def notifications(self, name: str, consumer: Any, **promises: Any) -> Notifications:
-        """Join a notification bus: ``await n.notify(body)`` calls ``consumer.notified(message)`` at every member.
-
-        ``promises`` are those of ``group``; the order is total where the stack has it. A consumer with ``get_cache``
-        and ``put_cache`` is given the others' cache when it joins; see ``runtime.notifications`` for every hook.
-        """
-        from .notifications import Notifications, cache_of
-
-        if "safe" not in promises:
-            promises.setdefault("order", "total" if "total" in self.orders else None)
-        if name in self._groups:
-            raise GroupMismatch(f"group {name!r} is open here, and its messages have one reader: close it first")
-        group = await self.group(name, state=cache_of(consumer), **promises)
-        return Notifications(group, consumer)
-
-    async def cache(self, name: str, *, entries_max: int = CACHE_ENTRIES_MAX) -> Cache:
-        """Join a replicated cache; returns when this member has what the others have. The first member's
-        ``entries_max`` holds for all."""
-        from .cache import Cache, Consumer
-
-        consumer = Consumer(self.me, entries_max)
-        return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
 
     @property
     def keeping(self) -> Keeping:
@@ -337,6 +206,7 @@ class Bus(Topical):
                 self._topics.close_batches()
             reliable = self._stack.find(Reliable)
             if timeout > 0 and isinstance(reliable, Reliable):
+                await drained([*self._relays.values()], timeout)
                 await drain(self._dispatch, reliable, timeout)
         finally:
             await self._leave()
@@ -395,12 +265,6 @@ class Bus(Topical):
     def _room(self) -> None:
         for channel in self._dispatch.channels.values():
             channel.on_room()
-
-    def _left_replica(self, replica: Replica[Any]) -> None:
-        self._replicas.pop(replica.name, None)
-
-    def _left(self, group: Group) -> None:
-        self._groups.pop(group.name, None)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -532,11 +396,6 @@ async def opened(
             trace.close()
         raise
     return bus
-
-
-def new_number(random: Random) -> int:
-    """One that nobody else has drawn, for all that is likely."""
-    return random.getrandbits(62) + 1
 
 
 L = TypeVar("L", bound=Layer)

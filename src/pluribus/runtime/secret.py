@@ -24,34 +24,36 @@ BELOW_SECURE = ("transport", "fragment")
 Given = Secret | bytes | str | os.PathLike[str]
 
 
-def secret_from(given: Given | None) -> Secret | None:
-    """What the caller gave, else ``$PLURIBUS_SECRET``, else the file that ``$PLURIBUS_SECRET_FILE`` names.
-
-    A path is a file that holds the secret; space at its end is not part of it.
-    """
-    if given is None:
+def secret_from(wanted: Given | None) -> Secret | None:
+    """What the caller gave, else ``$PLURIBUS_SECRET``, else the file that ``$PLURIBUS_SECRET_FILE`` names."""
+    if wanted is None:
         if VARIABLE in os.environ:
-            given = os.environ[VARIABLE]
+            wanted = os.environ[VARIABLE]
         elif FILE_VARIABLE in os.environ:
-            given = Path(os.environ[FILE_VARIABLE])
+            wanted = Path(os.environ[FILE_VARIABLE])
         else:
             return None
-    if isinstance(given, Secret):
-        return given
-    if isinstance(given, os.PathLike):
-        return Secret(_read(Path(given)))
-    return Secret(given)
+    return given(wanted, "bus secret")
 
 
-def _read(path: Path) -> bytes:
+def given(value: Given, what: str) -> Secret:
+    """A secret as callers give it. A path is a file that holds it; space at its end is not part of it."""
+    if isinstance(value, Secret):
+        return value
+    if isinstance(value, os.PathLike):
+        return Secret(_read(Path(value), what), what)
+    return Secret(value, what)
+
+
+def _read(path: Path, what: str) -> bytes:
     try:
         value = path.read_bytes().rstrip()
         readable_by_others = os.name == "posix" and path.stat().st_mode & 0o077
     except OSError as error:
-        reason = f"the bus secret cannot be read from {path} ({error.strerror}): name a file that holds it"
+        reason = f"the {what} cannot be read from {path} ({error.strerror}): name a file that holds it"
         raise BadInput(reason) from None
     if readable_by_others:
-        log.warning("the bus secret in %s can be read by other users: chmod 600 %s", path, path)
+        log.warning("the %s in %s can be read by other users: chmod 600 %s", what, path, path)
     return value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..core.frame import Frame, Parents
+from ..core.frame import Frame, Parents, Relayed, Standing
 from ..core.ids import number_of
 from ..group.pieces import Pieces, piece_of
 from ..runtime.bus import Bus
@@ -64,8 +64,8 @@ class Observer:
 
     def _delivered(self, frame: Frame) -> None:
         name = self._names.get(frame.group)
-        if name is None:
-            return
+        if name is None or any(isinstance(header, Relayed | Standing) for header in frame.headers):
+            return  # what is relayed is seen again when it is read, as its sender's
         piece = piece_of(frame) if frame.headers else None
         if piece is not None:
             frame = self._pieces_of(frame.group).take(frame, piece)

@@ -67,6 +67,12 @@ class Held(Frame, kw_only=True):
     """A frame that was held back. ``paid``: the window has it back already."""
 
     paid: bool = False
+    owner: int = 0
+
+    @property
+    def stream(self) -> tuple[int, int, int]:
+        """The one whose window it is charged to."""
+        return (self.owner, self.group, self.to)
 
     @classmethod
     def of(cls, frame: Frame, *, paid: bool) -> Held:
@@ -81,6 +87,7 @@ class Held(Frame, kw_only=True):
             headers=frame.headers,
             bodies=frame.bodies,
             paid=paid,
+            owner=frame.stream[0],
         )
 
 
@@ -157,6 +164,7 @@ def _run(frame: Held, start: int, stop: int) -> Held:
         headers=headers,
         bodies=kept if isinstance(frame.bodies, list) else msgspec.Raw(array_header(len(kept)) + b"".join(kept)),
         paid=True,
+        owner=frame.owner,
     )
 
 

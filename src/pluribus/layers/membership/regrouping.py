@@ -24,10 +24,12 @@ A group has one change under way at a time; those of different groups do not wai
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 
+from ...core.events import JoinRefused
 from ...core.frame import Frame
-from ...core.ids import ALL
+from ...core.ids import ALL, MemberId
 from ...core.ports import Timer
 from ...stack.events import CollectEnds, Confirm, GroupBlocked, GroupRefused, ReachGroup, Regroup
 from .state import REPEAT_S, State
@@ -49,6 +51,20 @@ CONTROL = 0
 ASK_S_MIN = 0.005
 """Wishes that come together are told together."""
 ASK_S_MAX = 1.0
+KEYED = "key:"
+"""So begins the word that stands for a group's key in its promises."""
+
+log = logging.getLogger(__name__)
+
+
+def mismatch(has: str, asked: str) -> str:
+    """What is wrong with what somebody asks for; keys are not named, only that they differ."""
+    words = [[word for word in promises.split() if not word.startswith(KEYED)] for promises in (has, asked)]
+    if words[0] == words[1]:
+        if KEYED not in has or KEYED not in asked:
+            return "has a key, which was not given" if KEYED in has else "has no key, and one was given"
+        return "has another key than the one that was given"
+    return f"is open with {' '.join(words[0])!r}, not with {' '.join(words[1])!r}"
 
 
 class Change:
@@ -84,6 +100,8 @@ class Regrouping(State):
         self._regroups = 0
         self._heard: dict[int, tuple[int, dict[int, Wish]]] = {}
         """At the eldest: what each member said last that it wants."""
+        self._refusals: set[tuple[int, int, str]] = set()
+        """At the eldest: who was not let in, and has been told of."""
         self._serial = 0
         self._ask: Timer | None = None
         self._ask_s = REPEAT_S
@@ -100,6 +118,7 @@ class Regrouping(State):
         self._announced.clear()
         self._ending.clear()
         self._heard.clear()
+        self._refusals.clear()
         self._regroups = 0
         self._left.clear()
         self._settle_wishes()
@@ -146,9 +165,7 @@ class Regrouping(State):
     def _refused(self, eldest: int, answer: Otherwise) -> None:
         wish = self._wishes.get(answer.group)
         if eldest == self._members[0] and wish is not None and wish.promises != answer.promises:
-            reason = (
-                f"is open with {answer.promises!r}, not with {wish.promises!r}: ask for the same, or use another name"
-            )
+            reason = f"{mismatch(answer.promises, wish.promises)}: ask for the same, or use another name"
             self.tell_up(GroupRefused(answer.group, reason))
 
     # Ordering, at the eldest
@@ -195,8 +212,19 @@ class Regrouping(State):
             elif member not in known.members:
                 if known.promises != wish.promises:
                     self._say_or_do(member, Otherwise(group, known.promises))
+                    self._tell_refused(member, wish, known)
                     continue
                 wanted[group] = Roster(group, known.name, known.promises, [*known.members, member])
+
+    def _tell_refused(self, member: int, wish: Wish, known: Roster) -> None:
+        """To the application here, once in a view: the other side is told by ``Otherwise``."""
+        if (member, wish.group, wish.promises) in self._refusals:
+            return
+        self._refusals.add((member, wish.group, wish.promises))
+        name = dict(zip(self._view.members, self._view.names, strict=True)).get(member, "")
+        reason = f"the group {mismatch(known.promises, wish.promises)}"
+        log.warning("%s was not let into group %r: %s", MemberId(member), wish.name, reason)
+        self.tell_up(JoinRefused(MemberId(member), name, wish.name, reason))
 
     def _cast(self, header: NewRosters | Ends) -> None:
         self.pass_down(Frame(sender=self.node.me, to=ALL, group=CONTROL, count=1, headers=[header]))

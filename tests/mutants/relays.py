@@ -1,0 +1,43 @@
+"""Relays of open groups with one mistake each, such as a programmer makes. Campaigns must find them."""
+
+from pluribus.group.relay import Relay
+
+
+class Repetitive:
+    """Reads what a relay forwards, whether it has it from another one or not."""
+
+    of = Relay
+
+    def _take(self, frame, header):
+        self._read(frame, header)
+
+
+class Lonely:
+    """Counts from where it is itself, and does not hear where the others are."""
+
+    of = Relay
+
+    def _stands(self, member, standing):
+        if member == self._me:
+            self._members, members = frozenset({member}), self._members
+            whole["_stands"](self, member, standing)
+            self._members = members
+
+
+class Hopeful:
+    """Tells a sender that everybody has what it has only just sent."""
+
+    of = Relay
+
+    def _settled(self, sender, source):
+        return max(source.taken, whole["_settled"](self, sender, source))
+
+
+whole = {name: getattr(Relay, name) for name in ("_stands", "_settled")}
+
+FOUND = {
+    Repetitive: (1, "of the same sender from outside"),
+    Lonely: (4, "but only one delivered"),
+    Hopeful: (1, "was said to have"),
+}
+"""By mutant: the seed in which it is found, and words of the sentence that says so."""
