@@ -60,7 +60,7 @@ class State(msgspec.Struct, array_like=True):
     """All that a matcher remembers."""
 
     pattern: str
-    newest: float | None
+    watermark: float | None
     partitions: list[tuple[Key, Partition]]
 
 
@@ -86,12 +86,14 @@ class Matcher:
         self,
         pattern: Pattern | str,
         *,
-        lateness_s: float = 0.0,
+        lateness_s: float | None = 0.0,
         on_problem: Callable[[Problem], None] | None = None,
         partitions_max: int = PATTERN_PARTITIONS_MAX,
+        rows: Rows | None = None,
     ) -> None:
+        """With ``lateness_s=None`` only ``advance`` makes time go on. ``rows`` reads events of another form."""
         self.pattern = parse(pattern) if isinstance(pattern, str) else pattern
-        if not 0 <= lateness_s < math.inf:
+        if lateness_s is not None and not 0 <= lateness_s < math.inf:
             raise BadInput(f"lateness_s={lateness_s}: give the seconds by which events may be late, 0 or more")
         self.lateness_s = lateness_s
         self.problems: deque[Problem] = deque(maxlen=PATTERN_PROBLEMS_KEPT_MAX)
@@ -99,24 +101,21 @@ class Matcher:
         self._on_problem = on_problem
         self._partitions_max = partitions_max
         self._steps = Steps(self.pattern)
-        self._rows = Rows(self.pattern)
+        self._rows = Rows(self.pattern) if rows is None else rows
         self._places: dict[Key, _Place] = {}
         self._due: list[tuple[float, int, Key]] = []
         self._due_count = 0
-        self._newest = -math.inf
+        self.watermark = -math.inf
+        """Events older than this are late."""
         clauses = self.pattern.clauses
         self._key_names = tuple(".".join(path) for path in clauses.partition)
         self._measure_names = tuple(measure.name for measure in clauses.measures)
 
-    @property
-    def watermark(self) -> float:
-        """Events older than this are late."""
-        return self._newest - self.lateness_s
-
     def feed(self, events: Iterable[Any]) -> list[Match]:
         """The matches that these events decide; those of a partition in their order."""
         touched: dict[Key, _Place] = {}
-        places, newest, lateness = self._places, self._newest, self.lateness_s
+        places, watermark = self._places, self.watermark
+        lateness = math.inf if self.lateness_s is None else self.lateness_s
         row_of = self._rows.row
         for event in events:
             try:
@@ -126,31 +125,31 @@ class Matcher:
                 self._tell(Problem("misfit", str(error), event))
                 continue
             time = row[TIME]
-            if time > newest:
-                newest = time
-            elif time < newest - lateness:
-                self._tell(self._late(event, key, time, newest - lateness))
+            if time < watermark:
+                self._tell(self._late(event, key, time, watermark))
                 continue
             if place is None:
                 place = self._new_place(key, event)
                 if place is None:
                     continue
             elif place.state.is_past(row):
-                self._tell(self._late(event, key, time, newest - lateness))
+                self._tell(self._late(event, key, time, watermark))
                 continue
+            if time - lateness > watermark:
+                watermark = time - lateness
             place.state.waiting.append(row)
             touched[key] = place
-        self._newest = newest
+        self.watermark = watermark
         return self._go_on(touched)
 
     def advance(self, time: float) -> list[Match]:
         """No event before this time comes any more (less ``lateness_s``): a clock's word where events are rare."""
-        self._newest = max(self._newest, time)
+        self.watermark = max(self.watermark, time - (self.lateness_s or 0.0))
         return self._go_on({})
 
     def finish(self) -> list[Match]:
         """No event comes any more: what waits is taken, and every attempt is decided."""
-        self._newest = math.inf
+        self.watermark = math.inf
         matches = self._go_on(dict(self._places))
         for key, place in list(self._places.items()):
             answers: list[Answer] = []
@@ -163,18 +162,28 @@ class Matcher:
     def state(self) -> bytes:
         """All that it remembers; the events of ALL ROWS must be what msgpack can carry."""
         partitions = [(key, place.state) for key, place in self._places.items()]
-        newest = self._newest if math.isfinite(self._newest) else None
-        return msgspec.msgpack.encode(State(self.pattern.text, newest, partitions))
+        watermark = self.watermark if math.isfinite(self.watermark) else None
+        return msgspec.msgpack.encode(State(self.pattern.text, watermark, partitions))
 
     def restore(self, state: bytes) -> None:
         """Go on where another matcher of the same pattern was."""
         known = msgspec.msgpack.decode(state, type=State)
         if known.pattern != self.pattern.text:
             raise BadInput("this state is of another pattern: restore it into a matcher of its own pattern")
-        self._newest = -math.inf if known.newest is None else known.newest
+        self.watermark = -math.inf if known.watermark is None else known.watermark
         self._places = {key: _Place(partition) for key, partition in known.partitions}
         for key, place in self._places.items():
             self._look_again(key, place)
+
+    def due(self) -> float | None:
+        """When time alone will change something: the watermark passes this. ``None`` if it will not."""
+        moments = [place.due for place in self._places.values()]
+        earliest = min(moments, default=math.inf)
+        return None if earliest == math.inf else earliest
+
+    def __len__(self) -> int:
+        """The partitions of which something is remembered."""
+        return len(self._places)
 
     def validate(self) -> None:
         for place in self._places.values():
