@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -51,7 +51,7 @@ class Rows:
         try:
             values = read(event)
         except (KeyError, AttributeError):
-            values = tuple(read_path(event, path) for path in self._paths)
+            values = self._read_slowly(event)
         return self.of_values(values, event if self._whole else None)
 
     def of_values(self, values: tuple[Any, ...], event: Any) -> tuple[Key, Row]:
@@ -67,25 +67,22 @@ class Rows:
         return key, (time, tie, event, *values[self._columns_from :])
 
     def _reader(self, kind: type) -> Callable[[Any], tuple[Any, ...]]:
-        """Quick where all fields are declared; a dictionary may miss one, and is then read the long way."""
-        names = [path[0] for path in self._paths]
-        if self._simple and issubclass(kind, dict):
-            read = _as_tuple(itemgetter(*names), len(names))
-        elif self._simple and declared_fields(kind) >= set(names):
-            read = _as_tuple(attrgetter(*names), len(names))
-        else:
-            paths = self._paths
-
-            def read(event: Any) -> tuple[Any, ...]:
-                return tuple(read_path(event, path) for path in paths)
-
+        read = self.quick_reader(kind) or self._read_slowly
         self._from_type[kind] = read
         return read
+
+    def _read_slowly(self, event: Any) -> tuple[Any, ...]:
+        return tuple(read_path(event, path) for path in self._paths)
+
+    def quick_reader(self, kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+        """For types that declare all fields, and for dictionaries, which may miss one: then it raises ``KeyError``."""
+        names = [path[0] for path in self._paths]
+        if self._simple and issubclass(kind, dict):
+            return _as_tuple(itemgetter(*names), len(names))
+        if self._simple and declared_fields(kind) >= set(names):
+            return _as_tuple(attrgetter(*names), len(names))
+        return None
 
 
 def _as_tuple(getter: Callable[[Any], Any], count: int) -> Callable[[Any], tuple[Any, ...]]:
     return getter if count > 1 else lambda event: (getter(event),)
-
-
-def is_key(key: Key) -> bool:
-    return all(isinstance(value, Hashable) for value in key)

@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..core.errors import Closed
 from ..core.events import Event
@@ -42,6 +42,10 @@ from . import group as real_group
 from . import replica as real_replica
 from . import subscription as real_subscription
 from .background import Background, background
+
+if TYPE_CHECKING:  # loaded when first used
+    from ..patterns import Match
+    from . import patterns as real_patterns
 
 
 class Face:
@@ -150,6 +154,12 @@ class Bus(Face):
         real = self._thread.ask(self._real.subscribe, pattern, where, type, **options)
         self._thread.call(real.open)
         return Subscription(real, self._thread)
+
+    def matches(self, topics: str, pattern: Any, **options: Any) -> Matches:
+        """What a row pattern finds in events; see ``pluribus.Bus.matches``. It begins at once: use it with ``with``."""
+        real = self._thread.ask(self._real.matches, topics, pattern, **options)
+        self._thread.call(real.open)
+        return Matches(real, self._thread)
 
     def log(self, topic: str) -> Face:
         """The log of a durable topic. See ``pluribus.Bus.log``."""
@@ -344,6 +354,20 @@ class Subscription(Face):
     async def _take(self, timeout: float | None) -> None:
         """On the loop, so that an interrupted caller loses nothing."""
         self._fetched.extend(await self._real.receive_many(timeout=timeout))
+
+
+class Matches(Face):
+    """Matches of a row pattern on a synchronous bus. See ``pluribus.runtime.patterns``."""
+
+    _real: real_patterns.Matches
+
+    def __iter__(self) -> Iterator[Match]:
+        """Matches until it is closed."""
+        while True:
+            try:
+                yield self._thread.call(self._real.receive)
+            except Closed:
+                return
 
 
 class Cache(Face):

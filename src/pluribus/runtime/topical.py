@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..core.ids import MessageId
 
 if TYPE_CHECKING:  # loaded when first used
+    from ..patterns import Pattern, Problem
     from .bus import Bus
     from .durable import Durable
+    from .patterns import Matches
     from .pubsub import Advertisement, Topics
     from .subscription import Subscription
 
@@ -84,6 +86,33 @@ class Topical:
             name = options.pop("durable", None)
             return self.durable.subscribe(pattern, where=where, type=type, name=name, **options)
         return self.pubsub.subscribe(pattern, where, type, **options)
+
+    def matches(
+        self,
+        topics: str,
+        pattern: Pattern | str,
+        *,
+        lateness_s: float = 0.0,
+        tick_s: float | None = None,
+        on_problem: Callable[[Problem], None] | None = None,
+        **options: Any,
+    ) -> Matches:
+        """What a row pattern (``docs/patterns.md``) finds in the events under some topics.
+
+        ``async with bus.matches(...) as found: async for match in found``. ``lateness_s`` and ``on_problem`` are those
+        of ``pluribus.patterns.Matcher``, further options those of ``subscribe``. ``tick_s``: when no event came for so
+        long, the time of this member's clock counts as the time of an event; for patterns ordered by such times.
+        """
+        from .patterns import Matches
+
+        return Matches(
+            lambda: self.subscribe(topics, **options),
+            pattern,
+            self.pubsub.wall,
+            lateness_s=lateness_s,
+            tick_s=tick_s,
+            on_problem=on_problem,
+        )
 
     def on(self, pattern: str, **options: Any) -> Callable[[F], F]:
         """A decorator: the function is called with every event that matches, from now on; see ``subscribe``.
