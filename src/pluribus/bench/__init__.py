@@ -14,6 +14,7 @@ BENCHES = {
     "views": "what joins, leaves and crashes cost, many starts at once, members at rest",
     "tree": "the doubling tree and the pipelined one against one by one, on network namespaces",
     "match": "events against the filters of very many subscriptions, beside a linear scan",
+    "patterns": "complex events, in a process and on Spark",
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",

@@ -2,7 +2,7 @@
 
 General layout: ``session`` opens a Spark session on any of its engines; ``traces`` gives histories of runs a tabular
 form; ``conformance`` checks them for every promise of order and delivery; ``functions`` are the parts that jobs are
-made of, and ``jobs`` runs them.
+made of, ``patterns`` finds complex events in tables and streams, and ``jobs`` runs it all.
 
 Nothing of Spark is loaded before it is used, and nothing of Spark is imitated here.
 """

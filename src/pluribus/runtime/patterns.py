@@ -1,8 +1,8 @@
 """Row patterns on a subscription: ``async with bus.matches("stocks/#", pattern) as found: async for match in found``.
 
 The fields of a pattern are those of a filter of the subscription: the body's, and of the envelope ``topic``,
-``sender``, ``time`` and ``headers.NAME`` where the body has none of that name. Events are matched in the batches in which
-they come.
+``sender``, ``time`` and ``headers.NAME`` where the body has none of that name. Events are matched in the batches in
+which they come.
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ class Matches:
     def problems(self) -> deque[Problem]:
         """Events that found no place, the last of them."""
         return self.matcher.problems
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.subscription.closed)
 
     async def receive(self, timeout: float | None = None) -> Match:
         """The next match; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
