@@ -70,7 +70,7 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
     for case, text in CASES.items():
         progress(f"{case}, in a process")
         rates = []
-        for _ in range(runs):
+        for _again in range(runs):
             rate, expected[case] = _in_process(text, events)
             rates.append(rate)
         results.append(result(f"{case}, in a process", "events/s", rates))
