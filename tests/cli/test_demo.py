@@ -1,4 +1,4 @@
-"""``pluribus demo``: two members talk on every kind of bus, and what is wrong is said in one sentence."""
+"""``pluribus demo --two``: two members talk on every kind of bus, and what is wrong is said in one sentence."""
 
 import json
 import os
@@ -19,7 +19,7 @@ UNKNOWN_ADDRESS = "192.0.2.7"  # of the range that is kept for documentation: no
 
 
 def demo(*arguments: str, seconds: float = 0.2) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pluribus", "demo", *arguments, "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "pluribus", "demo", "--two", *arguments, "--seconds", str(seconds)]
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
@@ -116,7 +116,7 @@ def test_a_taken_port_is_one_sentence_with_the_remedy(engine, capfd):
 
 def test_a_port_that_only_one_member_can_have_is_told_by_the_second(capfd):
     port = free_port()
-    complaint = complaint_of(["demo", f"udp://127.0.0.1:{port}/demo?bind=127.0.0.1:{port}", "--json"], capfd)
+    complaint = complaint_of(["demo", "--two", f"udp://127.0.0.1:{port}/demo?bind=127.0.0.1:{port}", "--json"], capfd)
     assert "the second member could not join" in complaint and f"127.0.0.1:{port} is taken" in complaint
 
 

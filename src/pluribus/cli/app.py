@@ -16,7 +16,10 @@ from typer.main import get_command
 
 VERBS = {
     # The order is the order of `pluribus --help`.
-    "demo": "Two members find each other and talk.",
+    "demo": "The dealing room: four providers, twenty dealers; or two members that talk.",
+    "pub": "Publish events.",
+    "sub": "Watch events as they come.",
+    "topics": "List what is advertised, retained and published.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "top": "Show what the members of a bus are doing.",
     "replay": "Run a trace file again and compare.",

@@ -42,32 +42,38 @@ class Retained:
                     batch = section.single(place)
                     self._keep((batch.time, batch.sender, batch.first), batch.topics[0], encode_batch(batch))
 
-    def _keep(self, rank: Rank, topic: str, data: bytes) -> None:
+    def _keep(self, rank: Rank, topic: str, data: bytes) -> bool:
         known = self._kept.get(topic)
         if known is None and len(self._kept) >= RETAINED_MAX:
             self.refused += 1
-        elif known is None or known[0] < rank:
-            self._kept[topic] = (rank, data)
+            return False
+        if known is not None and known[0] >= rank:
+            return False
+        self._kept[topic] = (rank, data)
+        return True
 
     def snapshot(self) -> list[bytes]:
         return [data for _, data in self._kept.values()]
 
-    def merge(self, kept: Iterable[bytes]) -> None:
-        """What another member has."""
+    def merge(self, kept: Iterable[bytes]) -> list[str]:
+        """What another member has; the topics of which it has a later value."""
+        later = []
         for data in kept:
             batch = decode_batch(data)
-            self._keep((batch.time, batch.sender, batch.first), batch.topics[0], data)
+            if self._keep((batch.time, batch.sender, batch.first), batch.topics[0], data):
+                later.append(batch.topics[0])
+        return later
 
     def topics(self) -> list[str]:
         return [topic for topic, (_, data) in self._kept.items() if self._event(data) is not None]
 
-    def of(self, interest: Interest) -> list[Event[Any]]:
-        """The values that a new subscription is given."""
+    def of(self, interest: Interest, among: Iterable[str] | None = None) -> list[Event[Any]]:
+        """The values that a new subscription is given; or an old one, of topics whose last value was elsewhere."""
         pattern = interest.pattern
-        if is_channel(pattern):
+        if among is None and is_channel(pattern):
             topics = [pattern] if pattern in self._kept else []
         else:
-            topics = [topic for topic in self._kept if matches(pattern, topic)]
+            topics = [topic for topic in (self._kept if among is None else among) if matches(pattern, topic)]
         events = [self._event(self._kept[topic][1]) for topic in topics]
         return interest.chosen(event for event in events if event is not None)
 

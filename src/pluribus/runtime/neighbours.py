@@ -73,7 +73,7 @@ class Neighbours:
         for member in ready:
             try:
                 (answer,) = await base.group.ask(Tell(), to=member, timeout=ANSWER_S)
-                self.retained.merge(answer.body.kept)
+                self._topics.renewed(self.retained.merge(answer.body.kept))
             except (PluribusError, AttributeError, ValueError):  # it is gone, or talks nonsense: another has it too
                 continue
             return True

@@ -138,6 +138,13 @@ class Topics:
         if any(part.extras for part in arrived.batch.parts):
             self.neighbours.retained.take(arrived)
 
+    def renewed(self, topics: list[str]) -> None:
+        """Two sides have met, and the other had later values of these: who subscribes is given them."""
+        for subscription in list(self.subscriptions):
+            if subscription.retain and topics:
+                subscription.backlog.put_events(self.neighbours.retained.of(subscription.interest, topics))
+                subscription.arrived()
+
     def routed(self, several: bool) -> None:
         """Whether events may have to go through several carriers: then each of them is looked at."""
         if self._base is not None:

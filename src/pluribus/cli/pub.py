@@ -1,0 +1,71 @@
+"""``pluribus pub``: publish events from the command line."""
+
+import asyncio
+import json as json_module
+import sys
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+
+from pluribus.cli.output import JsonFlag, print_json
+from pluribus.core.errors import BadInput
+
+FOUND_S = 3.0
+
+
+def command(
+    topic: Annotated[str, typer.Argument(help="Such as stocks/ibm/tick.")],
+    body: Annotated[
+        list[str] | None, typer.Argument(help="JSON, or else text; without any, each line of standard input.")
+    ] = None,
+    url: Annotated[str | None, typer.Option(help="The bus; $PLURIBUS_URL or multicast on loopback by default.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, as often as you like.")] = None,
+    retain: Annotated[bool, typer.Option("--retain", help="Keep it as the last value of its topic.")] = False,
+    durable: Annotated[bool, typer.Option("--durable", help="Return when keepers have it on disk.")] = False,
+    wait: Annotated[float, typer.Option(help="How long to look for others first, in seconds.", min=0.0)] = FOUND_S,
+    json: JsonFlag = False,
+) -> None:
+    """Publish events under a topic. Exits with 1 if nobody else is on the bus."""
+    from pluribus.pubsub.topics import checked_topic
+    from pluribus.runtime.running import run
+
+    checked_topic(topic)
+    bodies = list(map(_value, body)) if body else [_value(line.rstrip("\n")) for line in sys.stdin]
+    options = {"headers": dict(map(_header, header or ())), "retain": retain, "durable": durable}
+    found = run(_publish(url, topic, bodies, options, wait))
+    if json:
+        print_json(found)
+    else:
+        typer.echo(
+            f"{found['published']} published under {topic}; {found['members']} other members publish or subscribe"
+        )
+    if not found["members"] and not durable:
+        raise typer.Exit(1)
+
+
+async def _publish(url: str | None, topic: str, bodies: list[Any], options: dict[str, Any], wait: float) -> Any:
+    from pluribus.runtime.bus import connect
+
+    async with connect(url, name="pub") as bus:
+        group = (await bus.pubsub.base()).group
+        with suppress(TimeoutError):
+            await group.wait_for(2, timeout=wait)
+        for body in bodies:
+            await bus.publish(topic, body, **options)
+        await asyncio.sleep(0)
+        return {"topic": topic, "published": len(bodies), "members": len(group.view) - 1}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json_module.loads(text)
+    except ValueError:
+        return text
+
+
+def _header(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise BadInput(f"--header {text!r} has no value: write NAME=VALUE")
+    return name, _value(value)

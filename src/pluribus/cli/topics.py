@@ -1,0 +1,63 @@
+"""``pluribus topics``: what is advertised, what is retained, and what is published just now."""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+
+from pluribus.cli.output import JsonFlag, print_json
+
+
+def command(
+    pattern: Annotated[str, typer.Argument(help="Topics, such as stocks/#.")] = "#",
+    url: Annotated[str | None, typer.Option(help="The bus; $PLURIBUS_URL or multicast on loopback by default.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long to listen.", min=0.1)] = 2.0,
+    json: JsonFlag = False,
+) -> None:
+    """List the topics of a bus: advertised, retained, and those under which something was published meanwhile."""
+    from pluribus.runtime.running import run
+
+    found = run(_look(url, pattern, seconds))
+    if json:
+        print_json(found)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("topic", "advertised by", "type", "retained", "events a second", show_edge=False)
+    for row in found["topics"]:
+        by, kept = ", ".join(row["members"]), "yes" if row["retained"] else ""
+        table.add_row(row["topic"], by, row["type"], kept, f"{row['events_per_s']:,.1f}" if row["events_per_s"] else "")
+    Console().print(table)
+
+
+async def _look(url: str | None, pattern: str, seconds: float) -> dict[str, Any]:
+    from pluribus.pubsub.topics import matches
+    from pluribus.runtime.bus import connect
+
+    seen: Counter[str] = Counter()
+    options: dict[str, Any] = {"slow": "tell", "retain": False}
+    async with connect(url, name="topics") as bus, bus.subscribe(pattern, **options) as events:
+        base = await bus.pubsub.base()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    seen.update(event.topic for event in await events.receive_many())
+        rows: dict[str, dict[str, Any]] = {}
+
+        def row(topic: str) -> dict[str, Any]:
+            empty = {"topic": topic, "members": [], "type": "", "about": "", "retained": False, "events_per_s": 0.0}
+            return rows.setdefault(topic, empty)
+
+        for advert in await bus.topics(pattern):
+            found = row(advert.pattern)
+            found["members"] += list(advert.members.values())
+            found["type"], found["about"] = advert.type, advert.about
+        for topic in bus.pubsub.retained():
+            if matches(pattern, topic):
+                row(topic)["retained"] = True
+        for topic, count in seen.items():
+            row(topic)["events_per_s"] = round(count / seconds, 2)
+        return {"members": len(base.group.view) - 1, "topics": [rows[topic] for topic in sorted(rows)]}

@@ -1,0 +1,122 @@
+"""``pluribus pub``, ``sub`` and ``topics``: several processes on one bus."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from itertools import count
+
+import pytest
+
+import pluribus
+from pluribus.cli import app
+from tests.harness import on_a_loop
+
+numbers = count()
+
+
+def new_url():
+    return f"multicast://cli-{os.getpid()}-{next(numbers)}"
+
+
+@contextmanager
+def running(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pluribus", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def command(*arguments):
+    """Beside us, to its end: what it printed."""
+    with running(*arguments) as process:
+        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 0, err
+        return out
+
+
+@on_a_loop
+async def test_what_is_published_is_printed_by_who_watches():
+    url = new_url()
+    async with pluribus.connect(url) as bus, bus.subscribe("a/#") as events:
+        answer = json.loads(
+            await command("pub", "a/b", '{"price": 7}', "plain text", "--url", url, "--header", "n=1", "--json")
+        )
+        assert answer == {"topic": "a/b", "published": 2, "members": 1}
+        first, second = [await events.receive(10) for _ in range(2)]
+        assert (first.body, first.headers, second.body) == ({"price": 7}, {"n": 1}, "plain text")
+        watch = ("sub", "a/#", "--url", url, "--where", "price > 5", "--count", "2", "--json")
+        with running(*watch) as watching:
+            await (await bus.pubsub.base()).group.wait_for(2, 20)
+            watched = asyncio.create_task(asyncio.to_thread(watching.communicate, timeout=60))
+            while not watched.done():  # its subscription begins a moment after it has joined
+                await bus.publish("a/c", {"price": 5})
+                await bus.publish("a/c", {"price": 6}, headers={"x": "y"})
+                await asyncio.wait([watched], timeout=0.05)
+            lines = [json.loads(line) for line in watched.result()[0].splitlines()]
+        assert [(line["topic"], line["body"], line["headers"]) for line in lines] == [
+            ("a/c", {"price": 6}, {"x": "y"})
+        ] * 2
+
+
+@on_a_loop
+async def test_topics_lists_what_is_advertised_retained_and_published():
+    url = new_url()
+    async with pluribus.connect(url, name="provider") as bus:
+        await bus.advertise("stocks/+", dict, about="prices")
+        await bus.publish("last/ibm", 1, retain=True)
+
+        async def publish():
+            while True:
+                await bus.publish("live/x", b"1")
+                await asyncio.sleep(0.01)
+
+        publishing = asyncio.create_task(publish())
+        found = json.loads(await command("topics", "--url", url, "--json"))
+        publishing.cancel()
+        rows = {row["topic"]: row for row in found["topics"]}
+        assert found["members"] == 1
+        assert (rows["stocks/+"]["members"], rows["stocks/+"]["type"]) == (["provider"], "dict")
+        assert rows["last/ibm"]["retained"] and rows["live/x"]["events_per_s"] > 1
+
+
+def test_formats(capsys):
+    from pluribus.cli.sub import _show
+    from pluribus.pubsub.event import Event
+
+    event = Event({"a": 1}, pluribus.MemberId(7), (7, 1), "t/u", 0.0, {"h": 2})
+    for format, part in (("text", 't/u {"a": 1} h=2'), ("body", '{"a": 1}'), ("topic", "t/u"), ("json", '"id": 1')):
+        _show(event, format)
+        assert part in capsys.readouterr().out
+    _show(Event(b"\xff", pluribus.MemberId(7), (7, 1), "t", 0.0, retained=True), "text")
+    assert "t (retained) ff" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["pub", "a/+", "x"], "character 3"),
+        (["pub", "a", "x", "--header", "nothing"], "write NAME=VALUE"),
+        (["sub", "a/#/b"], "# is followed by another level"),
+        (["sub", "a", "--where", "price >"], "filter 'price >'"),
+        (["sub", "a", "--format", "xml"], "choose one of them"),
+        (["topics", "a//b"], "a level is empty"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(arguments, part, capfd):
+    arguments = arguments if arguments[0] == "pub" else [*arguments, "--url", "inproc://wrong"]
+    assert app.run(arguments) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("pluribus: ") and error.count("\n") == 1 and part in error
+
+
+def test_nobody_there_is_an_answer_of_no(capsys):
+    assert app.run(["pub", "a", "x", "--url", "inproc://nobody", "--wait", "0.01", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["members"] == 0
+    assert app.run(["sub", "a", "--url", "inproc://nobody", "--seconds", "0.05"]) == 1
