@@ -45,7 +45,8 @@ def test_a_lost_event_is_found_out(monkeypatch, capsys):
     batches = iter(range(1_000_000))
 
     def lossy(self, arrived, hold=None):
-        if not (arrived.batch.topics[0].startswith("stocks") and next(batches) == 7):
+        prices = arrived.batch.topics[0].startswith("stocks")
+        if not (prices and len(self) > dealing.DEALERS_PER_DESK and next(batches) == 7):
             whole(self, arrived, hold)
 
     monkeypatch.setattr(Table, "spread", lossy)
