@@ -46,7 +46,7 @@ def test_a_lost_event_is_found_out(monkeypatch, capsys):
 
     def lossy(self, arrived, hold=None):
         prices = arrived.batch.topics[0].startswith("stocks")
-        if not (prices and len(self) > dealing.DEALERS_PER_DESK and next(batches) == 7):
+        if not (prices and len(self) > dealing.DEALERS_PER_DESK and 7 <= next(batches) < 40):
             whole(self, arrived, hold)
 
     monkeypatch.setattr(Table, "spread", lossy)
