@@ -45,6 +45,8 @@ from .state.transfer import PLAIN
 from .state.words import Have, Need
 
 CHUNK_BYTES_MIN = 512
+LONE_BYTES_MAX = 4_096
+"""Longer messages gain little by going out alone, and lose much: a few of them fill a frame."""
 HEARD: tuple[type[Header], ...] = (PleaseLeave, *WORDS)
 """What channels say to each other besides messages."""
 
@@ -264,7 +266,8 @@ class Dispatch(Layer):
         self._open[channel.number] = channel
         if not self._scheduled:
             self._scheduled = True
-            if channel.out.pending and channel.out.batched <= 1:
+            out = channel.out
+            if out.pending and out.batched <= 1 and len(out.pending[0]) < LONE_BYTES_MAX:
                 self.flush(channel)
             self.ports.clock.call_soon(self._turn_ended)
 
@@ -272,7 +275,7 @@ class Dispatch(Layer):
         """Send a message at once if it is the first of the loop's turn, in a channel that asks and answers
         (``opened``), and nothing stands in its way; false if it must go the long way."""
         out = channel.out
-        if self.blocked or out.pending or out.batched > 1 or out.room <= len(body):
+        if self.blocked or out.pending or out.batched > 1 or not len(body) < min(out.room, LONE_BYTES_MAX):
             return False
         if channel.closed or channel.paused or channel.blocked or out.abandoned or not self.ports.engine.writable:
             return False

@@ -50,6 +50,7 @@ from ..core.limits import (
     WINDOW_BYTES_MIN,
 )
 from ..core.ports import Timer
+from ..stack.busy import Busy
 from ..stack.events import CollectFull, Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members, NoRoom
 from ..stack.layer import Layer
 from ..stack.stalls import Stalls, checked_stall_s
@@ -171,6 +172,7 @@ class Window(Layer):
         self._members: dict[int, frozenset[int]] = {}
         self._moved: dict[StreamKey, Incoming] = {}
         self._answers: dict[int, list[Granted]] = {}
+        self._busy = Busy()
         self._echo: list[Frame] = []
         self._deaf: set[int] = set()
         self._drops: set[int] = set()
@@ -389,7 +391,7 @@ class Window(Layer):
 
     def _acknowledge(self) -> None:
         """Grant what moved by a quarter of the window or more; the rest waits, it would only make small steps."""
-        share = self.ports.engine.buffer_bytes // max(len(self._incoming), 1)
+        share = self.ports.engine.buffer_bytes // self._busy.count(self._moved, self.ports.clock.now())
         window = max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
         granted, self._answers = self._answers, {}
         for key, stream in self._moved.items():

@@ -9,6 +9,7 @@ from ...core.frame import Frame
 from ...core.ids import ALL
 from ...core.limits import DEPARTED_STREAMS_MAX, STALL_S, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
 from ...core.ports import Timer
+from ...stack.busy import Busy
 from ...stack.events import (
     Confirmed,
     Credit,
@@ -57,6 +58,7 @@ class Streams(Layer):
         self._members: dict[int, frozenset[int]] = {}
         self._departed: dict[InKey, int] = {}
         self._moved: dict[InKey, bool] = {}
+        self._busy = Busy()
         self._echo: list[Frame] = []
         self._early: list[Frame] = []
         self._deaf: set[int] = set()
@@ -505,7 +507,7 @@ class Streams(Layer):
 
     def _window_bytes(self) -> int:
         """What each stream may have under way to this member."""
-        share = self.ports.engine.buffer_bytes // max(len(self._in), 1)
+        share = self.ports.engine.buffer_bytes // self._busy.count(self._moved, self.ports.clock.now())
         return max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
 
     def _acknowledge(self) -> None:
