@@ -1,5 +1,9 @@
 """The bench of the tree measures what it says, on real namespaces where they can be made; never how fast it is."""
 
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from pluribus.bench import namespaces, tree
@@ -36,3 +40,36 @@ def test_without_the_right_to_make_namespaces_one_sentence_says_so(monkeypatch: 
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(Unavailable, match="install iproute2"), namespaces.bridged(2, 100):
         pass
+
+
+SLEEPER = """
+import sys, time
+from pluribus.bench import namespaces
+with namespaces.bridged(2, 100):
+    print("made", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_whoever_is_told_to_end_removes_its_namespaces():
+    if not programs.can_make_namespaces():
+        pytest.skip(programs.REMEDIES["namespaces"])
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "made\n"
+        mine = f"{namespaces.MARK}{process.pid}-*"
+        assert len(list(namespaces.PLACES.glob(mine))) == 3
+        process.terminate()
+        assert process.wait(30) == 128 + signal.SIGTERM
+    assert list(namespaces.PLACES.glob(mine)) == []
+
+
+def test_what_a_killed_one_left_is_removed_by_the_next():
+    if not programs.can_make_namespaces():
+        pytest.skip(programs.REMEDIES["namespaces"])
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "made\n"
+        process.kill()
+    mine = f"{namespaces.MARK}{process.pid}-*"
+    assert len(list(namespaces.PLACES.glob(mine))) == 3
+    with namespaces.pair():
+        assert list(namespaces.PLACES.glob(mine)) == []

@@ -2,20 +2,27 @@
 
 ``pair`` is two hosts and a cable. ``bridged`` is many hosts on a switch, each of its lines shaped to a rate.
 
-Made with ``ip`` and ``tc`` and removed again whatever happens. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN;
-without them ``Unavailable`` says so.
+Made with ``ip`` and ``tc`` and removed again whatever happens, also when the process is told to end; what one left that
+was killed, the next one removes. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN; without them ``Unavailable`` says
+so.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
 
 from ..core.errors import Unavailable
 
+MARK = "pluribus-"
+PLACES = Path("/run/netns")
 MTU_BYTES = 1_500
 CLONE_NEWNET = 0x4000_0000
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
@@ -31,12 +38,8 @@ QUEUE_BYTES = 64 << 20
 @contextmanager
 def pair() -> Iterator[list[tuple[str, str]]]:
     """Name and address of each of the two, as long as the context lasts."""
-    names = [f"pluribus-{os.getpid()}-{side}" for side in "ab"]
-    made: list[str] = []
-    try:
-        for name in names:
-            _ip("netns", "add", name)
-            made.append(name)
+    names = [f"{MARK}{os.getpid()}-{side}" for side in "ab"]
+    with _made(names):
         cable = [f"plb{os.getpid()}{side}" for side in "ab"]
         _ip("link", "add", cable[0], "netns", names[0], "type", "veth", "peer", "name", cable[1], "netns", names[1])
         for name, end, address in zip(names, cable, ADDRESSES, strict=True):
@@ -44,21 +47,14 @@ def pair() -> Iterator[list[tuple[str, str]]]:
             _ip("-n", name, "link", "set", end, "mtu", str(MTU_BYTES), "up")
             _ip("-n", name, "link", "set", "lo", "up")
         yield list(zip(names, ADDRESSES, strict=True))
-    finally:
-        for name in made:
-            _ip("netns", "delete", name)
 
 
 @contextmanager
 def bridged(hosts: int, mbit_s: int) -> Iterator[list[tuple[str, str]]]:
     """Name and address of each host. Both directions of every line to the switch carry so many megabits a second."""
-    switch = f"pluribus-{os.getpid()}-switch"
-    names = [f"pluribus-{os.getpid()}-{host}" for host in range(hosts)]
-    made: list[str] = []
-    try:
-        for name in (switch, *names):
-            _ip("netns", "add", name)
-            made.append(name)
+    switch = f"{MARK}{os.getpid()}-switch"
+    names = [f"{MARK}{os.getpid()}-{host}" for host in range(hosts)]
+    with _made([switch, *names]):
         _ip("-n", switch, "link", "add", "bridge", "type", "bridge")
         _ip("-n", switch, "link", "set", "bridge", "mtu", str(MTU_BYTES), "up")
         for host, name in enumerate(names):
@@ -71,9 +67,50 @@ def bridged(hosts: int, mbit_s: int) -> Iterator[list[tuple[str, str]]]:
             _shape(name, "line", mbit_s, BURST_BYTES)
             _shape(switch, port, mbit_s, BURST_OF_SWITCH_BYTES)
         yield [(name, f"{NETWORK}.{host + 1}") for host, name in enumerate(names)]
+
+
+@contextmanager
+def _made(names: list[str]) -> Iterator[None]:
+    """Namespaces of these names, as long as the context lasts and the process is not killed outright."""
+    _sweep()
+    made: list[str] = []
+    with _ending_is_an_exception():
+        try:
+            for name in names:
+                made.append(name)
+                _ip("netns", "add", name)
+            yield
+        finally:
+            for name in made:
+                if (PLACES / name).exists():
+                    _ip("netns", "delete", name)
+
+
+@contextmanager
+def _ending_is_an_exception() -> Iterator[None]:
+    """SIGTERM would end the process as it stands; as an exception it lets it tidy up. Only the main thread can say
+    so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
     finally:
-        for name in made:
-            _ip("netns", "delete", name)
+        signal.signal(signal.SIGTERM, before)
+
+
+def _sweep() -> None:
+    """Remove namespaces of processes that are no more."""
+    for place in PLACES.glob(f"{MARK}[0-9]*-*") if PLACES.is_dir() else ():
+        number = place.name.removeprefix(MARK).partition("-")[0]
+        if not Path(f"/proc/{number}").exists():
+            with suppress(Unavailable):  # somebody else was quicker
+                _ip("netns", "delete", place.name)
 
 
 def _shape(namespace: str, device: str, mbit_s: int, burst_bytes: int) -> None:

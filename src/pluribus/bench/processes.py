@@ -60,6 +60,10 @@ def measure(roles: Sequence[Role], answers: int, seconds: float = 120) -> list[A
         return [
             together.collect(seconds, lambda: any(process.exitcode for process in processes)) for _ in range(answers)
         ]
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
     finally:
         for process in processes:
             process.join(2)
