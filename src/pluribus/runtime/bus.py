@@ -34,6 +34,7 @@ from .lateness import watch_loop
 from .relay import drained
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
+from .spreads import spreading
 from .stability import drain
 from .survey import report
 from .topical import Topical
@@ -295,6 +296,8 @@ class connect:
     ``name`` is how others see this member. ``stack`` is ``"views"`` (agreed views and every order), ``"best-effort"``,
     ``"adhoc"`` (answers after what they answer, without agreed views), ``"crowd"`` (gossip, for very many members), or
     a specification of your own, bottom first; every member needs the same.
+    ``spread`` says how a message gets to all: ``"multicast"``, ``"one-by-one"``, ``"tree"``, ``"pipelined"``,
+    ``"gossip"``, or ``"auto"``, which measures and picks. Members that say it at all may say different things.
     ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
     the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
     every frame is sealed, and a member with another one, or without, is refused.
@@ -311,6 +314,7 @@ class connect:
         *,
         name: str | None = None,
         stack: str = "views",
+        spread: str | None = None,
         trace: str | os.PathLike[str] | None = None,
         secret: Given | None = None,
         store: str | os.PathLike[str] | None = None,
@@ -319,7 +323,7 @@ class connect:
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
         self._name = name
-        self._stack = STACKS.get(stack, stack)
+        self._stack = spreading(STACKS.get(stack, stack), spread)
         self._trace = trace
         self._secret = secret_from(secret)
         self._store = store

@@ -52,6 +52,7 @@ class Streams(Layer):
 
     def __init__(self, bytes_max: int = WINDOW_BYTES_MAX, stall_s: float = STALL_S, sum_above: int = SUM_ABOVE) -> None:
         self._bytes_max = bytes_max
+        self._sum_above = sum_above
         self._stall_s = checked_stall_s(stall_s, self.name)
         self._out: dict[Key, Outgoing] = {}
         self._in: dict[InKey, Incoming] = {}
@@ -546,6 +547,10 @@ class Streams(Layer):
                     del self._departed[next(iter(self._departed))]
                 self._departed[key] = stream.next
         self._moved.pop(key, None)
+
+    def options(self) -> dict[str, Any]:
+        """Whom a receiver answers is the same for all members."""
+        return {} if self._sum_above == SUM_ABOVE else {"sum_above": self._sum_above}
 
     def stats(self) -> dict[str, Any]:
         return {
