@@ -318,6 +318,11 @@ class BusKeeper:
         """Whether it belongs to a log, and has its state."""
         return not self.keeper.ledger.fresh and self.keeper.ledger.meta.health != LOST
 
+    @property
+    def follows(self) -> bool:
+        """Whether it leads, or knows who does."""
+        return self.ready and self.keeper.seat.leader != 0
+
     async def close(self) -> None:
         self.abandon()
 

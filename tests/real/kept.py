@@ -1,0 +1,43 @@
+"""Programs that the tests of keepers kill: a publisher and a subscriber, clients both.
+
+Each writes down what it is sure of: the publisher what was acknowledged, the subscriber what it handled.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pluribus
+
+TOPIC = "kept"
+BATCH = 20
+
+
+async def publish(url: str, name: str, file: Path) -> None:
+    """Numbers from 0 on, under a name that is new with every life."""
+    async with pluribus.connect(url, name=name) as client:
+        number = 0
+        with file.open("a") as told:
+            while True:
+                bodies = [f"{name} {n}" for n in range(number, number + BATCH)]
+                await client.publish_many([(TOPIC, body) for body in bodies], durable=True, live=False)
+                told.writelines(f"{body}\n" for body in bodies)
+                told.flush()
+                number += BATCH
+
+
+async def subscribe(url: str, name: str, file: Path) -> None:
+    """Handle each event, write that down, then commit."""
+    async with pluribus.connect(url, name=name) as client:
+        events = client.subscribe(TOPIC, durable="reader", start="earliest", commit="manual")
+        with file.open("a") as told:
+            while True:
+                some = await events.receive_many(50)
+                told.writelines(f"{event.offset} {event.body}\n" for event in some)
+                told.flush()
+                await events.commit(some[-1])
+
+
+if __name__ == "__main__":
+    what, url, name, file = sys.argv[1:]
+    asyncio.run({"publish": publish, "subscribe": subscribe}[what](url, name, Path(file)))
