@@ -30,16 +30,22 @@ class Processes:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.addresses: dict[str, str] = {}
 
-    def keep(self, name: str) -> None:
-        """Start a keeper, or start it again at its address."""
+    def keep(self, *names: str) -> None:
+        """Start keepers, or start them again at their addresses."""
+        for name in names:
+            self._keep(name)
+        for name in names:
+            out = self.folder / f"{name}.out"
+            eventually(lambda: out.read_bytes().count(b"\n") >= 1, f"keeper {name} is there")  # noqa: B023
+            self.addresses[name] = json.loads(out.read_text().splitlines()[0])["serves"][0]
+
+    def _keep(self, name: str) -> None:
         out = self.folder / f"{name}.out"
         serve = self.addresses.get(name, "127.0.0.1:0")
         command = [sys.executable, "-m", "pluribus", "keep", "--store", str(self.folder / f"{name}.db")]
         command += ["--url", f"multicast://{self.bus}", "--serve", serve, "--name", name, "--json"]
         with out.open("wb") as file:
             self.running[name] = subprocess.Popen(command, stdout=file, cwd=ROOT)
-        eventually(lambda: out.read_bytes().count(b"\n") >= 1, f"keeper {name} is there")
-        self.addresses[name] = json.loads(out.read_text().splitlines()[0])["serves"][0]
 
     def start(self, what: str, name: str, file: str) -> None:
         path = self.folder / file
@@ -132,8 +138,7 @@ def test_keepers_are_killed_one_by_one_and_all_at_once(tmp_path: Path):
             found.keep(name)
         found.more("acknowledged")
         found.kill(*"abc")
-        for name in "abc":
-            found.keep(name)
+        found.keep(*"abc")
         found.more("acknowledged")
         found.more("handled")
         found.kill("writer")
