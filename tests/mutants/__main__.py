@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from tests.mutants import asking, keepers, orders, regrouping, relays, replicas, spread, views
+from tests.mutants import asking, durable, keepers, orders, regrouping, relays, replicas, spread, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
 logging.disable(logging.CRITICAL)
@@ -14,6 +14,7 @@ SCENARIOS = {
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),
     **dict.fromkeys(keepers.FOUND, "keepers"),
+    **dict.fromkeys(durable.FOUND, "topics"),
     **dict.fromkeys(spread.CROWD_FOUND, "crowd"),
     **dict.fromkeys(spread.SUMS_FOUND, "spread-views"),
 }

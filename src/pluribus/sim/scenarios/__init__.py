@@ -41,10 +41,24 @@ def scenario(name: str) -> Scenario:
     """The scenario of that name, or a sentence that lists those there are. ``module:NAME`` is one of your own."""
     if ":" in name:
         return _of_a_module(name)
-    from . import adhoc, asks, crowd, disk, flood, groups, keepers, relays, replica, spread, spread_views, states
+    from . import (
+        adhoc,
+        asks,
+        crowd,
+        disk,
+        flood,
+        groups,
+        keepers,
+        relays,
+        replica,
+        spread,
+        spread_views,
+        states,
+        topics,
+    )
 
     views = (groups.GROUPS, asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
-    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, adhoc.ADHOC_GROUPS)
+    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, spread.SPREAD, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}
     if name not in known:

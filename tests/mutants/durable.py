@@ -1,0 +1,99 @@
+"""Durable topics with one mistake each, such as a programmer makes. Campaigns must find them."""
+
+import pluribus.pubsub.durable.machine as machine
+import pluribus.runtime.desk as desk
+import pluribus.runtime.durable as durable
+import pluribus.sim.scenarios.topics as scenario
+from pluribus.pubsub.durable.commands import DONE, Outcome
+from pluribus.pubsub.durable.machine import Topics
+from pluribus.pubsub.durable.reading import Reading
+from pluribus.pubsub.durable.stages import Stages
+from pluribus.runtime.desk import Desk
+from pluribus.runtime.follower import DurableSubscription
+from pluribus.runtime.publisher import Publisher
+
+
+class Doubling(Topics):
+    """Appends a batch as often as it is sent."""
+
+    replaces = (desk, "Topics")
+
+    def _not_next(self, head, due):
+        self.sessions._table.pop(head.session, None)
+        self.sessions.record(head.session, head.first - 1)
+        return Outcome(DONE, -1)
+
+    def _append(self, row, place, command, head):
+        if head.first != self.sessions.next(head.session):
+            self._not_next(head, 0)
+        return super()._append(row, place, command, head)
+
+
+class Overlooking(Reading):
+    """Reads batches that did not count."""
+
+    replaces = (desk, "Reading")
+
+    def _scan(self, *asked):
+        passed, self._topics.passed_over = self._topics.passed_over, set()
+        try:
+            return super()._scan(*asked)
+        finally:
+            self._topics.passed_over = passed
+
+
+class Confident(Publisher):
+    """Takes a lost answer for a good one."""
+
+    replaces = (durable, "Publisher")
+
+    def _go_on(self):
+        if self._again and self._puts == 0:
+            for batch in list(self._under_way):
+                self._confirm(batch, -1)
+            self._again = False
+        super()._go_on()
+
+
+class Wasteful(Desk):
+    """Forgets rows as soon as a snapshot holds what they did."""
+
+    replaces = (scenario, "Desk")
+
+    def _keep(self):
+        self.keeper.keep_rows(self.keeper.row + 1)
+
+
+class Twice(Stages):
+    """Does not remember which batch was committed last."""
+
+    replaces = (machine, "Stages")
+
+    def publish(self, command):
+        before = {key: attempt for key, attempt in self._attempts.items() if key[0] == command.writer}
+        outcome, parts = super().publish(command)
+        self._committed.pop(command.writer, None)
+        self._attempts.update(before)
+        return outcome, parts
+
+
+class Eager(DurableSubscription):
+    """Commits what it was sent, before anybody handled it."""
+
+    replaces = (durable, "DurableSubscription")
+
+    def _take(self, found):
+        super()._take(found)
+        for event in self._ready:
+            self._handled[event.topic] = event.offset + 1
+
+
+FOUND = {
+    # The seed that finds the mutant, and what it finds.
+    Doubling: (0, "stands behind"),
+    Overlooking: (0, "was acknowledged as"),
+    Confident: (0, "was acknowledged as"),
+    Wasteful: (0, "cannot read what they keep"),
+    Twice: (0, "stands behind"),
+    Eager: (5, "began again at"),
+}
