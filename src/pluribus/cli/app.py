@@ -102,10 +102,19 @@ def _complain(sentence: str) -> None:
     typer.echo(f"pluribus: {one_line}", err=True)
 
 
+def _spelled_out(arguments: list[str]) -> list[str]:
+    """``--peers`` without names means all of them."""
+    for at, word in enumerate(arguments):
+        if word == "--peers" and (at + 1 == len(arguments) or arguments[at + 1].startswith("-")):
+            return [*arguments[: at + 1], "all", *arguments[at + 1 :]]
+    return arguments
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    given = _spelled_out(list(sys.argv[1:] if arguments is None else arguments))
     try:
-        outcome = get_command(app).main(args=arguments, prog_name="pluribus", standalone_mode=False)
+        outcome = get_command(app).main(args=given, prog_name="pluribus", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except Exception as error:

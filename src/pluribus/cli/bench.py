@@ -34,7 +34,11 @@ def command(
     sealed: Annotated[bool, typer.Option("--secret", help="group: on a bus with a secret.")] = False,
     typed: Annotated[bool, typer.Option("--typed", help="group: bodies are structs instead of bytes.")] = False,
     network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
-    peers: Annotated[str, typer.Option(help="group: compare with these, as zmq or zmq-tcp,zenoh.")] = "",
+    peers: Annotated[
+        str,
+        typer.Option(help="group, log: compare with these, as zmq-tcp,zenoh or sqlite,redis; without names, with all."),
+    ] = "",
+    events: Annotated[int, typer.Option(help="log: events of the long log.", min=1_000)] = 10_000_000,
     sweep: Annotated[
         str,
         typer.Option(help="The same for more: group: members or size; views: members; spread: seconds, steps, bytes."),
@@ -53,6 +57,7 @@ def command(
         "typed": typed,
         "network": network,
         "peers": peers,
+        "events": events,
         "sweep": sweep,
     }
     for option, choices in CHOICES.items():

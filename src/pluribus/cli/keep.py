@@ -13,7 +13,7 @@ from pluribus.core.errors import BadInput
 from pluribus.runtime.bus import Bus, connect
 from pluribus.runtime.running import run
 
-READY_S = 2.0
+READY_S = 15.0
 """A keeper whose others are not there yet is told of after so long, and waits for them."""
 
 
@@ -49,7 +49,7 @@ async def _keep(url: str | None, options: dict[str, Any], seconds: float, json: 
         assert keeper is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(READY_S):
-                while not keeper.follows and not stopped.is_set():  # noqa: ASYNC110 - roles change without telling
+                while not (keeper.counted or stopped.is_set()):  # noqa: ASYNC110 - roles change without telling
                     await asyncio.sleep(0.02)
         _say(bus, keeper.stats(), json)
         with suppress(TimeoutError):

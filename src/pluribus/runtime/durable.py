@@ -115,12 +115,21 @@ class Durable:
         headers: Mapping[str, Any] | None = None,
     ) -> list[MessageId]:
         """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations."""
+        pairs = events if isinstance(events, list) else list(events)
         ids: list[MessageId] = []
         waiting: dict[asyncio.Future[int], MessageId] = {}
-        for topic, body in events:
-            publisher = self._publishers.get(topic)
-            if publisher is None or publisher.waiting_bytes > WAITING_BYTES_MAX:
-                publisher = await self._room(topic)
+        if headers is None and len({topic for topic, _ in pairs}) == 1:
+            bodies = [body for _, body in pairs]
+            if set(map(type, bodies)) == {bytes}:
+                publisher = await self._room(pairs[0][0])
+                ids, several = publisher.add_bytes(bodies)
+                for done in several:
+                    await self._confirmed(done, ids[0], timeout)
+                return ids
+        for topic, body in pairs:
+            known = self._publishers.get(topic)
+            roomy = known is not None and known.waiting_bytes <= WAITING_BYTES_MAX
+            publisher = known if known is not None and roomy else await self._room(topic)
             kind, encoded = (BYTES, body) if type(body) is bytes else _encoded(body)
             id = publisher.add(kind, encoded, headers)
             ids.append(id)

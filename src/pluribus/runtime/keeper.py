@@ -44,7 +44,7 @@ TEND_S = 1.0
 """How often a leader looks at retention and leases."""
 FRESH_S = 0.02
 """How often a keeper without a log looks whether it may begin one."""
-ADMIT_S = 1.0
+ADMIT_S = 0.2
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
 
@@ -319,9 +319,10 @@ class BusKeeper:
         return not self.keeper.ledger.fresh and self.keeper.ledger.meta.health != LOST
 
     @property
-    def follows(self) -> bool:
-        """Whether it leads, or knows who does."""
-        return self.ready and self.keeper.seat.leader != 0
+    def counted(self) -> bool:
+        """Whether it leads or knows who does, and votes if it wanted to."""
+        follows = self.ready and self.keeper.seat.leader != 0
+        return follows and (not self._votes or self.keeper.id in self.keeper.voters)
 
     async def close(self) -> None:
         self.abandon()

@@ -11,7 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, NoMembers
-from ..pubsub.durable.requests import Request
+from ..pubsub.durable.requests import Put, Request
 from .durable import Durable
 from .keeper import BusKeeper, Meeting, opened_store
 from .writer import StoreWriter
@@ -69,6 +69,8 @@ class Keeping:
         """Of the own keeper, else of one that was asked before, else of any."""
         keeper = self.keeper
         if keeper is not None and keeper.ready:
+            if isinstance(request, Put):  # packed in this process, so there is nothing to check
+                return await keeper.desk.submit(request.batches)
             return await keeper.desk.ask(request)
         meeting = await self.meeting()
         if self._asked not in meeting.keepers:

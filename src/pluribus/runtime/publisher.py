@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from ..core.limits import DURABLE_EVENT_BYTES_MAX
 from ..pubsub.durable.batch import pack
 from ..pubsub.durable.commands import REFUSED, Outcome
 from ..pubsub.durable.requests import Put
-from ..wire.bodies import Kind
+from ..wire.bodies import BYTES, Kind
 
 BATCH_BYTES = 256 << 10
 BATCH_EVENTS = 8_192
@@ -126,6 +127,34 @@ class Publisher:
         number = self._next
         self._next += 1
         return (self.session, number)
+
+    def add_bytes(self, bodies: list[bytes]) -> tuple[list[MessageId], list[asyncio.Future[int]]]:
+        """Many at once, as they are: their identities, and the confirmations of the batches that they went into."""
+        first, session = self._next, self.session
+        waiting: list[asyncio.Future[int]] = []
+        at, longest = 0, self._longest(bodies)
+        while at < len(bodies):
+            self.add(BYTES, bodies[at])
+            at += 1
+            room = min(BATCH_EVENTS - len(self._bodies), (BATCH_BYTES - self._gathered) // longest)
+            some = bodies[at : at + max(room, 0)] if not self._extra else []
+            size = sum(map(len, some)) + OVERHEAD_BYTES * len(some)
+            self._bodies += some
+            self._gathered += size
+            self.waiting_bytes += size
+            self._next += len(some)
+            at += len(some)
+            waiting.append(self.confirmed())
+        return list(zip(repeat(session), range(first, self._next), strict=False)), waiting
+
+    @staticmethod
+    def _longest(bodies: list[bytes]) -> int:
+        longest = max(map(len, bodies)) + OVERHEAD_BYTES
+        if longest > DURABLE_EVENT_BYTES_MAX:
+            raise TooLarge(
+                f"an event of {longest:,} bytes: the limit is {DURABLE_EVENT_BYTES_MAX:,}; store it elsewhere"
+            )
+        return longest
 
     def confirmed(self) -> asyncio.Future[int]:
         """Of the batch that the last event went into."""

@@ -54,9 +54,10 @@ class Peer(Protocol):
 
 
 def names(wanted: str) -> list[str]:
-    """``zmq`` stands for all that begin with it; several are parted by commas."""
-    found: list[str] = []
-    for word in wanted.split(","):
+    """``zmq`` stands for all that begin with it, ``all`` for each; several are parted by commas."""
+    found: list[str] = list(PEERS) if wanted == "all" else []
+    wanted = "" if wanted == "all" else wanted
+    for word in filter(None, wanted.split(",")):
         matching = [name for name in PEERS if name == word or name.startswith(f"{word}-")]
         if not matching:
             raise BadInput(f"there is no peer {word!r}: use {', '.join(PEERS)}")

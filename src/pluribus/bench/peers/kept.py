@@ -1,0 +1,273 @@
+"""Systems that keep what is published, measured beside durable topics: each with its usual Python client.
+
+Every one is told to have an event on disk before it acknowledges it, as far as it can; ``settings`` says what was set.
+So many events are under way at a time as the bench says (``depth``): by the client's own way to do that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter, sleep
+
+from ...core.errors import BadInput, Unavailable
+
+FOLDERS = os.pathsep.join(("/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/lib/postgresql/15/bin"))
+START_S = 30.0
+
+Work = Callable[[], None]
+"""Publishes ``depth`` events, and returns when all of them are acknowledged."""
+
+
+def timed(work: Work, depth: int, seconds: float) -> float:
+    """Events a second, after a little warming up."""
+    for _ in range(5):
+        work()
+    count, since = 0, perf_counter()
+    while perf_counter() - since < seconds:
+        work()
+        count += depth
+    return count / (perf_counter() - since)
+
+
+def program(name: str) -> str:
+    found = shutil.which(name) or shutil.which(name, path=FOLDERS)
+    if found is None:
+        raise Unavailable(f"{name} is not installed: get it from your distribution, or put it on the PATH")
+    return found
+
+
+def client(name: str) -> None:
+    if find_spec(name) is None:
+        raise Unavailable(f"the client {name} is not installed: pip install 'pluribus[peers]'")
+
+
+@contextmanager
+def folder(user: str | None = None) -> Iterator[Path]:
+    """On the disk that is measured, beside the current folder's."""
+    found = Path(tempfile.mkdtemp(prefix="pluribus-bench-"))
+    if user is not None:
+        shutil.chown(found, user)
+    try:
+        yield found
+    finally:
+        shutil.rmtree(found, ignore_errors=True)
+
+
+@contextmanager
+def server(
+    command: list[str], port: int, user: str | None = None, ready: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """A server that is there as soon as its port is, and it says so itself."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=user)
+    try:
+        until = perf_counter() + START_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 0.5).close()
+                if ready():
+                    break
+            except OSError:
+                pass
+            if process.poll() is not None or perf_counter() > until:
+                raise Unavailable(f"{command[0]} did not start at port {port}: run it by hand to see why")
+            sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def sqlite(size: int, depth: int, seconds: float) -> float:
+    with folder() as place:
+        db = sqlite3.connect(place / "plain.db", isolation_level=None)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, time REAL, body BLOB)")
+        rows = [(0.0, bytes(size))] * depth
+
+        def work() -> None:
+            db.execute("BEGIN")
+            db.executemany("INSERT INTO events (time, body) VALUES (?, ?)", rows)
+            db.execute("COMMIT")
+
+        try:
+            return timed(work, depth, seconds)
+        finally:
+            db.close()
+
+
+def postgresql(size: int, depth: int, seconds: float) -> float:
+    client("psycopg")
+    import psycopg
+
+    root = os.name == "posix" and os.geteuid() == 0
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    user = ("postgres" if "postgres" in names else "nobody") if root else None
+    with folder(user) as place:
+        data, port = place / "data", free_port()
+        initdb = [program("initdb"), "-D", str(data), "-U", "bench", "-A", "trust"]
+        subprocess.run(initdb, stdout=subprocess.DEVNULL, check=True, user=user, cwd=place)
+        command = [program("postgres"), "-D", str(data), "-h", "127.0.0.1", "-p", str(port), "-k", str(place)]
+        where = f"postgresql://bench@127.0.0.1:{port}/postgres"
+
+        def ready() -> bool:
+            try:
+                psycopg.connect(where).close()
+            except psycopg.OperationalError:
+                return False
+            return True
+
+        with server(command, port, user, ready), psycopg.connect(where, autocommit=True) as db:
+            db.execute("CREATE TABLE events (id BIGSERIAL PRIMARY KEY, time FLOAT, body BYTEA)")
+            rows = [(0.0, bytes(size))] * depth
+
+            def work() -> None:
+                with db.transaction(), db.cursor() as cursor:
+                    cursor.executemany("INSERT INTO events (time, body) VALUES (%s, %s)", rows)
+
+            return timed(work, depth, seconds)
+
+
+def redis(size: int, depth: int, seconds: float) -> float:
+    client("redis")
+    import redis as client_of
+
+    with folder() as place:
+        port = free_port()
+        options = [
+            "--port",
+            str(port),
+            "--dir",
+            str(place),
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--save",
+            "",
+        ]
+        with server([program("redis-server"), *options], port):
+            connection = client_of.Redis(port=port)
+            body = bytes(size)
+
+            def work() -> None:
+                pipeline = connection.pipeline(transaction=False)
+                for _ in range(depth):
+                    pipeline.xadd("events", {"body": body})
+                pipeline.execute()
+
+            try:
+                return timed(work, depth, seconds)
+            finally:
+                connection.close()
+
+
+def jetstream(size: int, depth: int, seconds: float) -> float:
+    client("nats")
+    with folder() as place:
+        port = free_port()
+        for sync in ("sync_interval: always", ""):
+            config = place / "server.conf"
+            config.write_text(f'port: {port}\nhost: 127.0.0.1\njetstream {{ store_dir: "{place}/js"\n {sync} }}\n')
+            try:
+                with server([program("nats-server"), "-c", str(config)], port):
+                    SETTINGS["jetstream"] = (
+                        sync or "this server knows no sync_interval: acknowledged before it is on disk"
+                    )
+                    return asyncio.run(_jetstream(port, size, depth, seconds))
+            except Unavailable:
+                if not sync:
+                    raise
+    raise AssertionError("unreachable")
+
+
+async def _jetstream(port: int, size: int, depth: int, seconds: float) -> float:
+    import nats
+
+    connection = await nats.connect(f"nats://127.0.0.1:{port}")
+    stream = connection.jetstream()
+    await stream.add_stream(name="events", subjects=["events"])
+    body = bytes(size)
+
+    async def work() -> None:
+        await asyncio.gather(*[stream.publish("events", body) for _ in range(depth)])
+
+    for _ in range(5):
+        await work()
+    count, since = 0, perf_counter()
+    while perf_counter() - since < seconds:
+        await work()
+        count += depth
+    rate = count / (perf_counter() - since)
+    await connection.close()
+    return rate
+
+
+def rabbitmq(size: int, depth: int, seconds: float) -> float:
+    client("pika")
+    program("rabbitmq-server")
+    import pika
+
+    with folder() as place:
+        port = free_port()
+        environment = {"RABBITMQ_MNESIA_BASE": place, "RABBITMQ_LOG_BASE": place, "RABBITMQ_NODE_PORT": port}
+        command = ["env", *[f"{name}={value}" for name, value in environment.items()], program("rabbitmq-server")]
+        with server([*command], port):
+            connection = pika.BlockingConnection(pika.ConnectionParameters(port=port))
+            channel = connection.channel()
+            channel.queue_declare("events", durable=True)
+            channel.confirm_delivery()
+            kept = pika.BasicProperties(delivery_mode=2)
+            body = bytes(size)
+
+            def work() -> None:
+                for _ in range(depth):  # its blocking client waits for every confirmation
+                    channel.basic_publish("", "events", body, kept)
+
+            try:
+                return timed(work, depth, seconds)
+            finally:
+                connection.close()
+
+
+KEPT: dict[str, Callable[[int, int, float], float]] = {
+    "sqlite": sqlite,
+    "postgresql": postgresql,
+    "redis": redis,
+    "jetstream": jetstream,
+    "rabbitmq": rabbitmq,
+}
+SETTINGS = {
+    "sqlite": "one table, WAL, synchronous FULL, a transaction for every window",
+    "postgresql": "one table, defaults (fsync on), a pipelined executemany in a transaction for every window",
+    "redis": "a stream, appendfsync always, a pipeline for every window",
+    "jetstream": "a file stream, sync_interval always, a window of publish calls",
+    "rabbitmq": "a durable queue with confirms, the blocking client",
+}
+
+
+def kept_names(wanted: str) -> list[str]:
+    """Several are parted by commas; ``all`` is each that there is."""
+    if wanted == "all":
+        return list(KEPT)
+    for word in filter(None, wanted.split(",")):
+        if word not in KEPT:
+            raise BadInput(f"there is no peer {word!r} that keeps events: use all, or some of {', '.join(KEPT)}")
+    return [word for word in wanted.split(",") if word]
