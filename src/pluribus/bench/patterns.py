@@ -26,7 +26,7 @@ from .report import Goal, Result, at_least, report, result
 
 SHARES = 100
 BATCH = 1_000
-FILES = 6
+FILES = 5
 GOAL = 100_000
 PRICES = """
     PARTITION BY name ORDER BY time
@@ -62,7 +62,7 @@ def events_of(count: int) -> list[Event]:
 
 
 def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any) -> dict[str, Any]:
-    count, runs = (60_000, 1) if quick else (600_000, 3)
+    count, runs = (60_000, 1) if quick else (1_000_000, 3)
     events = events_of(count)
     results: list[Result] = []
     goals: list[Goal] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
@@ -113,16 +113,28 @@ class Matcher:
 
     def feed(self, events: Iterable[Any]) -> list[Match]:
         """The matches that these events decide; those of a partition in their order."""
-        touched: dict[Key, _Place] = {}
-        places, watermark = self._places, self.watermark
-        lateness = math.inf if self.lateness_s is None else self.lateness_s
+        return self.feed_rows(self._placed(events))
+
+    def _placed(self, events: Iterable[Any]) -> Iterator[tuple[Key, Row, Any]]:
         row_of = self._rows.row
         for event in events:
             try:
                 key, row = row_of(event)
-                place = places.get(key)
-            except (Misfit, TypeError) as error:
+            except Misfit as error:
                 self._tell(Problem("misfit", str(error), event))
+            else:
+                yield key, row, event
+
+    def feed_rows(self, rows: Iterable[tuple[Key, Row, Any]]) -> list[Match]:
+        """The same for events of which rows were made: the partition, the row, and what to show as the event."""
+        touched: dict[Key, _Place] = {}
+        places, watermark = self._places, self.watermark
+        lateness = math.inf if self.lateness_s is None else self.lateness_s
+        for key, row, event in rows:
+            try:
+                place = places.get(key)
+            except TypeError as error:
+                self._tell(Problem("misfit", f"its partition {key!r} cannot be told: {error}", event))
                 continue
             time = row[TIME]
             if time < watermark:
@@ -132,7 +144,7 @@ class Matcher:
                 place = self._new_place(key, event)
                 if place is None:
                     continue
-            elif place.state.is_past(row):
+            elif (last := place.state.last) is not None and time <= last[0] and place.state.is_past(row):
                 self._tell(self._late(event, key, time, watermark))
                 continue
             if time - lateness > watermark:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..core.errors import BadPattern
+from ..core.limits import PATTERN_VARIABLES_MAX
 from ..filters.predicate import Predicate, compile_predicate, compile_value
 from ..filters.tree import Field, Node, Path, walk
 from .automaton import Automaton, build
@@ -35,6 +36,8 @@ from .references import (
 from .tree import Clauses, variables
 
 PATTERNS_REMEMBERED_MAX = 256
+ANYTHING = 1 << PATTERN_VARIABLES_MAX
+"""A bit that is in every mask."""
 
 
 class Pattern:
@@ -96,7 +99,7 @@ class Pattern:
 
     def mask_of(self) -> Callable[[Row], int]:
         """A function from a row to the bits of the variables that it may be."""
-        always = sum(1 << number for number in range(len(self.variables)) if self.plain[number] is None)
+        always = ANYTHING + sum(1 << number for number in range(len(self.variables)) if self.plain[number] is None)
         tests = [(1 << number, plain) for number, plain in enumerate(self.plain) if plain is not None]
         if not tests:
             return lambda row: always

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core.limits import PATTERN_ROWS_MAX, PATTERN_THREADS_MAX
-from .pattern import Pattern
+from .pattern import ANYTHING, Pattern
 from .references import TIE, TIME, Context, Found, RegisterValue, Row
 from .tree import SkipTo
 
@@ -93,9 +93,7 @@ class Steps:
         self._positions = pattern.positions
         self._bits = tuple(1 << variable for variable in pattern.positions)
         self._bytes = tuple(bytes([variable]) for variable in pattern.positions)
-        self._opening = 0
-        for position in automaton.opening:
-            self._opening |= self._bits[position]
+        self._opening, self._second, self._third = self._first_masks()
         self._within = pattern.clauses.within_s
         self._rows_max = automaton.rows_max
         self._mask = pattern.mask_of()
@@ -167,15 +165,35 @@ class Steps:
     def counts(self) -> bool:
         return "MATCH_NUMBER" in self.pattern.text.upper()
 
+    def _first_masks(self) -> tuple[int, int, int]:
+        """The variables that the first three rows of a match may be; all, where a match may end before. Most attempts
+        would fail at one of them, and need not begin."""
+        masks = []
+        positions: set[int] = {self._begin}
+        ended = False
+        for _ in range(3):
+            positions = {following for position in positions for following in self._onward[position]}
+            mask = 0
+            for position in positions:
+                mask |= self._bits[position]
+            masks.append(ANYTHING if ended else mask)
+            ended = ended or any(self._accepts[position] for position in positions)
+        return masks[0], masks[1], masks[2]
+
     # --- attempts ---------------------------------------------------------------------------------------------------
 
     def _run(self, partition: Partition, answers: list[Answer]) -> list[str]:
         problems: list[str] = []
-        masks, opening, count = partition.masks, self._opening, len(partition.masks)
+        masks, count = partition.masks, len(partition.masks)
+        opening, second, third = self._opening, self._second, self._third
         while True:
             if not partition.ways:
                 place = partition.start - partition.base
-                while place < count and not masks[place] & opening:
+                while place < count and not (
+                    masks[place] & opening
+                    and (place + 1 >= count or masks[place + 1] & second)
+                    and (place + 2 >= count or masks[place + 2] & third)
+                ):
                     place += 1
                 partition.start = partition.at = partition.base + place
                 if place == count:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, groupby, repeat
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..patterns import Match, Matcher, Problem, parse
-from ..patterns.events import Key, Rows
+from ..patterns.events import order_value
 from ..patterns.references import Row
 
 _MAKE: dict[str, Any] = {"bigint": int, "double": float, "string": str, "boolean": bool}
 Values = tuple[Any, ...]
-
-
-class _TableRows(Rows):
-    """Rows of a table: the values in the order of ORDER BY, PARTITION BY and columns, and the whole row as a text."""
-
-    def row(self, event: Any) -> tuple[Key, Row]:
-        return self.of_values(event[:-1], event[-1])
+Placed = tuple[Values, Row, Values]
+"""A partition, a row, and the values that it was made of."""
 
 
 class Crew(NamedTuple):
@@ -33,47 +30,51 @@ class Crew(NamedTuple):
     """For each column, whether it is a whole number that travels as a text."""
     fields: tuple[tuple[str, str], ...]
     """Names and types of what comes back: keys, measures, the whole row, the problem."""
+    lateness_s: float = 0.0
 
     @property
     def schema(self) -> str:
         return ", ".join(f"{name} {kind}" for name, kind in self.fields)
 
     def matcher(self, lateness_s: float | None, problems: list[Problem]) -> Matcher:
-        pattern = parse(self.text)
-        return Matcher(pattern, lateness_s=lateness_s, on_problem=problems.append, rows=_TableRows(pattern))
+        return Matcher(parse(self.text), lateness_s=lateness_s, on_problem=problems.append)
 
     def table(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Sorted rows of some partitions: a partition is finished when the next begins. Runs once in each task."""
         problems: list[Problem] = []
         matcher = self.matcher(0.0, problems)
-        first, end = self.order, self.order + self.keys
         last: Any = None
         for batch in batches:
-            rows = self.rows([column.to_pylist() for column in batch.columns])
+            rows, _ = self.rows([column.to_pylist() for column in batch.columns], problems)
             found: list[Match] = []
-            begun = 0
-            for number, row in enumerate(rows):
-                key = row[first:end]
+            for key, those in groupby(rows, itemgetter(0)):
                 if key != last:
-                    found += matcher.feed(rows[begun:number])
                     found += matcher.finish()
-                    matcher.watermark, last, begun = -math.inf, key, number
-            found += matcher.feed(rows[begun:])
+                    matcher.watermark, last = -math.inf, key
+                found += matcher.feed_rows(those)
             yield from self.batch(found, problems)
         yield from self.batch(matcher.finish(), problems)
 
     def stream(self, key: Any, frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        """One bucket of a micro-batch, or its time-out. Runs for each bucket that has rows or whose time has come."""
+        """One bucket of a micro-batch, or its time-out. Runs for each bucket that has rows or whose time has come.
+
+        Spark's watermark is that of the rows before this micro-batch. The rows of the bucket itself tell more: what is
+        older than the newest of them by more than the lateness would be late in the next micro-batch, so what waits
+        for it need not wait until then.
+        """
         problems: list[Problem] = []
         matcher = self.matcher(None, problems)
         if state.exists:
             matcher.restore(bytes(state.get[0]))
         found: list[Match] = []
+        watermark_ms = state.getCurrentWatermarkMs()
+        reached = watermark_ms / 1_000
         for frame in () if state.hasTimedOut else frames:
             names = [name for name in frame.columns if name == "event" or name[0] == "v"]
-            found += matcher.feed(self.rows([frame[name].tolist() for name in names]))
-        watermark_ms = state.getCurrentWatermarkMs()
-        found += matcher.advance(watermark_ms / 1_000)
+            rows, newest = self.rows([frame[name].tolist() for name in names], problems)
+            found += matcher.feed_rows(rows)
+            reached = max(reached, newest - self.lateness_s)
+        found += matcher.advance(reached)
         if len(matcher):
             state.update((matcher.state(),))
             due = matcher.due()
@@ -85,14 +86,31 @@ class Crew(NamedTuple):
 
     # --- rows in, answers out ---------------------------------------------------------------------------------------
 
-    def rows(self, columns: list[list[Any]]) -> list[Values]:
+    def rows(self, columns: list[list[Any]], problems: list[Problem]) -> tuple[Iterator[Placed], float]:
+        """Partition, row and values of each row of a table, and the newest time. All at once, column by column."""
+        import numpy as np
+
         for place, whole in enumerate(self.whole):
             if whole:
                 columns[place] = [None if value is None else int(value) for value in columns[place]]
-        for place in range(self.order, self.order + self.keys):
+        first, end = self.order, self.order + self.keys
+        for place in range(first, end):
             # pandas has NaN for null, and no two of them are one partition.
             columns[place] = [value if value == value else None for value in columns[place]]
-        return list(zip(*columns, strict=True))
+        times = np.array(columns[0], dtype=float)
+        there = np.isfinite(times)
+        if not there.all():
+            for values in compress(zip(*columns, strict=True), (~there).tolist()):
+                reason = f"its time is {values[0]!r}: ORDER BY needs a number or a time"
+                problems.append(Problem("misfit", reason, values, values[first:end]))
+            columns = [list(compress(column, there.tolist())) for column in columns]
+        ties: Iterable[Any] = repeat(None)
+        if first > 1:
+            ties = [list(map(order_value, several)) for several in zip(*columns[1:first], strict=True)]
+        keys: Iterable[Values] = zip(*columns[first:end], strict=True) if self.keys else repeat(())
+        rows = zip(columns[0], ties, columns[-1], *columns[end:-1], strict=False)
+        newest = float(times[there].max()) if len(columns[0]) else -math.inf
+        return zip(keys, rows, zip(*columns, strict=True), strict=False), newest
 
     def answers(self, found: Sequence[Match], problems: list[Problem]) -> list[list[Any]]:
         """The columns of what comes back; ``problems`` are taken."""

@@ -86,7 +86,7 @@ class _Plan:
         event = f.to_json(f.struct("*"), _JSON) if self.all_rows else f.lit(None).cast("string")
         return [*(each.read().alias(f"v{number}") for number, each in enumerate(self.sources)), event.alias("event")]
 
-    def crew(self) -> Crew:
+    def crew(self, lateness_s: float = 0.0) -> Crew:
         fields = [
             *((f"k{number}", each.carried) for number, each in enumerate(self.keys)),
             *((f"m{number}", outer(kind)) for number, (_, kind) in enumerate(self.measures)),
@@ -94,7 +94,7 @@ class _Plan:
             (PROBLEM, "string"),
         ]
         whole = tuple(each.whole for each in self.sources)
-        return Crew(self.pattern.text, len(self.order), len(self.keys), whole, tuple(fields))
+        return Crew(self.pattern.text, len(self.order), len(self.keys), whole, tuple(fields), lateness_s)
 
     def table(self) -> DataFrame:
         f = self.f
@@ -120,8 +120,9 @@ class _Plan:
         inputs = self.inputs()[:-1]
         event = f.col("pluribus_event") if self.all_rows else f.lit(None).cast("string")
         rows = timed.select(bucket.alias("bucket"), *inputs, event.alias("event"), never)
+        crew = self.crew(lateness_s)
         found = rows.groupBy("bucket").applyInPandasWithState(
-            self.crew().stream, self.crew().schema, "state binary", "append", "EventTimeTimeout"
+            crew.stream, crew.schema, "state binary", "append", "EventTimeTimeout"
         )
         return self.answers(found)
 
