@@ -8,7 +8,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, Gap, Overflow
-from pluribus.events import Missed
+from pluribus.events import Merged, Missed
 from tests.harness import eventually, new_bus, on_a_loop, two
 
 
@@ -261,3 +261,21 @@ async def test_a_bus_that_closes_ends_its_subscriptions():
         await a.publish("t", b"")
     with pytest.raises(Closed):
         a.subscribe("t")
+
+
+@on_a_loop
+async def test_what_was_retained_apart_is_known_everywhere_when_two_sides_meet():
+    async with members() as (a, b), a.subscribe("#") as at_a, b.subscribe("#") as at_b:
+        await together(a, b)
+        here, there = a.pubsub.neighbours, b.pubsub.neighbours
+        for side, other, topic in ((here, there, "t/a"), (there, here, "t/b")):
+            # As if they had been apart: each keeps what the other has not heard of.
+            await (a if side is here else b).publish(topic, topic, retain=True)
+            await eventually(lambda other=other, topic=topic: topic in other.retained.topics())
+            other.retained._kept.pop(topic)
+        await taken(at_a, 2)
+        await taken(at_b, 2)
+        for bus in (a, b):
+            bus.pubsub.neighbours.on_event(Merged(((a.me,), (b.me,))))
+        assert await taken(at_a, 1) == ["t/b"]
+        assert await taken(at_b, 1) == ["t/a"]

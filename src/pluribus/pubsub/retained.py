@@ -52,8 +52,9 @@ class Retained:
         self._kept[topic] = (rank, data)
         return True
 
-    def snapshot(self) -> list[bytes]:
-        return [data for _, data in self._kept.values()]
+    def snapshot(self, sender: int | None = None) -> list[bytes]:
+        """The values of everybody, or of one sender."""
+        return [data for rank, data in self._kept.values() if sender is None or rank[1] == sender]
 
     def merge(self, kept: Iterable[bytes]) -> list[str]:
         """What another member has; the topics of which it has a later value."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, PluribusError
@@ -54,8 +54,9 @@ class Neighbours:
 
     # Who is who
 
-    async def introduce(self, base: Carrier) -> None:
-        """Ask everybody."""
+    async def introduce(self, base: Carrier, sides: Sequence[Collection[int]] = ()) -> None:
+        """Ask everybody who wants what, and one member for the retained values; after a partition, one of each of these
+        sides, because what was published on one is nowhere on another."""
         group = base.group
         while len(group.view) > 1:
             answers = await group.ask(Introduce(), timeout=ANSWER_S)
@@ -65,7 +66,9 @@ class Neighbours:
                 for want in word.wants:
                     await self._noted(member, want)
             ready = [member for member, word in known.items() if word.ready]
-            if not ready or await self._told(base, ready):
+            apart = [[member for member in ready if member in side] for side in sides] or [ready]
+            told = [await self._told(base, some) for some in apart if some]
+            if all(told):
                 break
         self.ready = True
 
@@ -80,8 +83,14 @@ class Neighbours:
         return False
 
     async def watch(self, base: Carrier) -> None:
-        """Forget those who left."""
+        """Forget those who left; tell those who came what was said when nobody was there, because they need not have
+        come later: this member may be new to them."""
+        alone = False
         async for view in base.group.views():
+            mine = self.retained.snapshot(int(base.group.me)) if alone and len(view) > 1 else []
+            alone = len(view) == 1
+            if mine:
+                self.task(base.group.send(Told(mine)))
             for member in (self._wants.keys() | self._adverts.keys()) - set(view.members):
                 self._adverts.pop(member, None)
                 for want in self._wants.pop(member, set()):
@@ -91,7 +100,8 @@ class Neighbours:
     def on_event(self, event: Event) -> None:
         base = self._topics.joined
         if isinstance(event, Merged) and base is not None:
-            self.task(self.introduce(base))
+            others = [side for side in event.sides if base.group.me not in side]
+            self.task(self.introduce(base, others))
 
     def heard(self, message: Message) -> None:
         word, sender = message.body, int(message.sender)
@@ -100,6 +110,8 @@ class Neighbours:
             self.task(message.reply(Introduction(self.ready, wants, adverts)))
         elif isinstance(word, Tell) and message.asks:
             self.task(message.reply(Told(self.retained.snapshot())))
+        elif isinstance(word, Told) and sender != self._topics.bus.me:
+            self._topics.renewed(self.retained.merge(word.kept))
         elif isinstance(word, Wanted) and message.asks:
             self.task(self._agree(message, sender, word.want))
         elif isinstance(word, Unwanted):
