@@ -255,6 +255,28 @@ def test_without_a_keeper_it_is_said_what_to_start():
     asyncio.run(scenario())
 
 
+def test_retention_removes_what_is_old_or_too_much(store):
+    async def scenario():
+        async with connect("retention", store=store) as bus:
+            for _ in range(4):
+                await bus.durable.publish_many([("t", bytes(100))] * 1_100)
+            await bus.durable.retain("t", size=200_000)
+            async with asyncio.timeout(20):
+                while (await bus.log("t").offsets())[0] == 0:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            first, end = await bus.log("t").offsets()
+            assert 0 < first < end == 4_400
+            (known,) = await bus.durable.topics("t")
+            assert 200_000 <= known.kept_bytes < 400_000
+            with pytest.raises(BadInput, match=f"the first that is kept is {first}"):
+                await bus.log("t").read(0)
+            assert (await bus.log("t").read(first)).events()[0].offset == first
+            with pytest.raises(BadInput, match="use 0 for no limit"):
+                await bus.durable.retain("t", age=-1)
+
+    asyncio.run(scenario())
+
+
 @asynccontextmanager
 async def three(name, tmp_path):
     """Three voters, started one after another."""

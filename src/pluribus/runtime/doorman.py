@@ -159,6 +159,9 @@ class _Client:
             answer = requests.answered(asked.number, await self._done(asked.request))
         except PluribusError as error:
             answer = requests.failed(asked.number, error)
+        except Exception as error:
+            log.exception("a member failed with the question of a client")
+            answer = requests.failed(asked.number, error)
         with suppress(OSError):
             await self.send(answer)
 

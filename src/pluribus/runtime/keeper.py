@@ -180,6 +180,9 @@ class Meeting:
             answer = requests.answered(asked.number, await self.serve(asked.request))
         except PluribusError as error:
             answer = requests.failed(asked.number, error)
+        except Exception as error:
+            log.exception("a keeper failed with a question")
+            answer = requests.failed(asked.number, error)
         self.send(sender, ASK + answer)
 
     async def _watch(self) -> None:

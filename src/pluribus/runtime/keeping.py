@@ -68,13 +68,14 @@ class Keeping:
     async def ask(self, request: Request) -> Any:
         """Of the own keeper, else of one that was asked before, else of any."""
         keeper = self.keeper
+        if keeper is None or not keeper.ready:
+            meeting = await self.meeting()
+            if self._asked not in meeting.keepers:
+                self._asked = await self._found(meeting)
         if keeper is not None and keeper.ready:
             if isinstance(request, Put):  # packed in this process, so there is nothing to check
                 return await keeper.desk.submit(request.batches)
             return await keeper.desk.ask(request)
-        meeting = await self.meeting()
-        if self._asked not in meeting.keepers:
-            self._asked = await self._found(meeting)
         assert self._asked is not None
         asked = self._asked
         try:
@@ -87,13 +88,13 @@ class Keeping:
                     self._asked = others[self._bus._random.randrange(0, len(others))]
             raise
 
-    async def _found(self, meeting: Meeting) -> int:
-        """A keeper that belongs to a log, the eldest."""
+    async def _found(self, meeting: Meeting) -> int | None:
+        """A keeper that belongs to a log, the eldest; none if the own one does by now."""
         until = self._bus._now() + LOOK_S
         while True:
             logged = [member for member in meeting.group.view.members if _logged(meeting, member)]
-            if logged:
-                return logged[0]
+            if logged or (self.keeper is not None and self.keeper.ready):
+                return logged[0] if logged else None
             if self._bus._now() > until:
                 raise NoMembers("no keeper is on this bus: start `pluribus keep --store PATH`, or connect with store=")
             await asyncio.sleep(0.02)

@@ -22,6 +22,8 @@ from ..pubsub.durable.requests import Answered, Asked, Failed, Heard, Request
 from ..wire import door
 
 CONNECT_S = 5.0
+ANSWER_S = 30.0
+"""A connection on which a question is not answered by then is given up."""
 
 
 class SocketLine:
@@ -59,10 +61,13 @@ class SocketLine:
         number = self._numbers
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (request, future)
+        patience_s = ANSWER_S + float(getattr(request, "wait_s", 0.0))
+        timer = asyncio.get_running_loop().call_later(patience_s, writer.transport.abort)
         try:
             self.tell(number, request)
             return await future
         finally:
+            timer.cancel()
             self._waiting.pop(number, None)
 
     def tell(self, number: int, request: Request) -> None:
