@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from tests.mutants import asking, durable, keepers, orders, regrouping, relays, replicas, spread, views
+from tests.mutants import asking, durable, keepers, limbo, orders, regrouping, relays, replicas, spread, views
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
 logging.disable(logging.CRITICAL)
@@ -11,6 +11,7 @@ SCENARIOS = {
     **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND], "groups"),
     **dict.fromkeys(asking.FOUND, "asks"),
     **dict.fromkeys(relays.FOUND, "relays"),
+    **dict.fromkeys(limbo.FOUND, "shatter"),
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),
     **dict.fromkeys(keepers.FOUND, "keepers"),

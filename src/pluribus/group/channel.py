@@ -299,13 +299,21 @@ class Channel:
             self._tell_down(Consumed(sender, group, to, frames, size))
 
     def members_changed(
-        self, members: tuple[int, ...], names: dict[int, str], agreed: bool, *, merged: bool = False
+        self,
+        members: tuple[int, ...],
+        names: dict[int, str],
+        agreed: bool,
+        *,
+        merged: bool = False,
+        limbo: bool = False,
     ) -> None:
+        """``limbo``: the rest of what was begun may still come, on the way to the next primary."""
         self._people = {member: MemberId(member) for member in (*members, self.me)}
         people = tuple(self._people[member] for member in members)
         joined = agreed and (merged or any(member not in self.view for member in members))
         self.restarts += joined
-        self.pieces.keep_only(members, joined=joined)
+        if not limbo:
+            self.pieces.keep_only(members, joined=joined)
         self.view = View(self.view.number + 1, people, {self._people[m]: name for m, name in names.items()}, agreed)
         for to in [to for to in self.direct if to not in members]:
             del self.direct[to]

@@ -517,7 +517,8 @@ class Dispatch(Layer):
             self._desk.validate()
 
     def _show(self, channel: Channel, event: Members) -> None:
-        channel.members_changed(event.members, event.names, event.agreed, merged=self._merging)
+        limbo = event.promises.startswith("total") and not self.view.primary and channel.me in event.members
+        channel.members_changed(event.members, event.names, event.agreed, merged=self._merging, limbo=limbo)
         self.confirmations.members_changed(event.group, event.members)
         if channel.relay is not None:
             excluded = self.view.excluded and event.promises.startswith("total")

@@ -19,9 +19,14 @@ an order travel on the control streams, ahead of what their senders say of the g
 At a view change, the survivors have the same data and the same entries (the membership's cut). If the new view is the
 next primary after the old one, they deliver what was ordered, then what was not, by age of the sender and by number:
 the same everywhere. The new sequencer starts from nothing. If it is not, this member is cut off: what it holds may be
-ordered otherwise elsewhere, so it is dropped, except for what another survivor has delivered already, and counted as
-``uncertain``; what of it this member had sent is reported (``Dropped``), and the group is paused until there is a
-primary again.
+ordered otherwise elsewhere. What another survivor has delivered already it delivers, the rest counts as ``uncertain``;
+what of it this member had sent is reported (``Dropped``), and the group is paused until there is a primary again.
+
+*Limbo.* All may lose all at once, just after one of them delivered a safe message. Whoever forms the next primary then
+comes from views without one, and must not go on without that message. So a member that is cut off keeps the beginning
+of the order that it holds with its data. If the next primary it enters is the link after the one it was cut off from,
+it delivers of this as many places as everybody has who comes from there; whatever anybody delivered safely is among
+them, because everybody had it before it was safe. The rest, and all of it if a primary went on meanwhile, is dropped.
 
 Promises: members that pass from a primary view to the next together deliver the same total sequence. With safe, any
 member that delivered at all delivered a prefix of what the primary delivers. Assumes reliable FIFO streams, views with
@@ -41,6 +46,7 @@ from ..core.ids import ALL, MessageId
 from ..stack.events import (
     Blocked,
     CollectDelivered,
+    CollectHeld,
     Consumed,
     Dropped,
     Event,
@@ -84,6 +90,21 @@ class OrderPlease(Header, tag=61):
     view: tuple[Number, Number]
 
 
+class Limbo:
+    """What a member that was cut off from a primary holds of its order: places, with their message if it is for it."""
+
+    __slots__ = ("delivered", "steps", "view")
+
+    def __init__(self, view: tuple[int, int], delivered: int) -> None:
+        self.view = view
+        self.delivered = delivered
+        self.steps: list[tuple[int, Frame | None]] = []
+
+    @property
+    def held(self) -> int:
+        return self.delivered + sum(places for places, _ in self.steps)
+
+
 class Total(Layer):
     """one order for everybody; safe: only what all hold"""
 
@@ -120,6 +141,8 @@ class Total(Layer):
         """At the sequencer, by sender and group: up to where messages have an order."""
         self._stable: dict[tuple[int, int], int] = {}
         self._paused: set[int] = set()
+        self._limbo: Limbo | None = None
+        """Between a primary that this member was cut off from and the next one that it enters."""
         self._delivered = 0
         self._heard = 0
         """Places of the order that are behind this member, and how many there were with the last that it delivered.
@@ -310,6 +333,9 @@ class Total(Layer):
             case CollectDelivered(into):
                 into.append(self._heard)
                 return
+            case CollectHeld(into):
+                into.append(self._places_held())
+                return
             case Members():
                 self._members_told(event)
                 return
@@ -325,7 +351,11 @@ class Total(Layer):
     def _view_changed(self, view: ViewChanged) -> list[Dropped]:
         if self._primary:
             self._finish(view.delivered, everything=view.continues)
+            self._limbo = None if view.continues else self._enter_limbo()
         dropped = self._drop_all()
+        if view.primary and self._limbo is not None:
+            self._leave_limbo(self._limbo, view.limbo if view.after == self._limbo.view else 0)
+            self._limbo = None
         for group in sorted(self._deferred):
             waiting = self._deferred.pop(group)
             for event in waiting if view.continues else ():  # who is cut off has not come to them
@@ -356,6 +386,48 @@ class Total(Layer):
             self._deliver_entry(entry)
         if everything:
             self._deliver_unordered()
+
+    def _places_held(self) -> int:
+        if not self._primary:
+            return self._limbo.held if self._limbo is not None else 0
+        places = self._delivered
+        waiting = {stream: iter(held) for stream, held in self._held.items()}
+        for entry, _ in self._queue:
+            count = entry.count
+            while count > 0 and self._is_mine(entry):
+                frame = next(waiting.get((entry.sender, entry.group), iter(())), None)
+                if frame is None:
+                    return places
+                count -= frame.count
+                places += frame.count
+            places += max(count, 0)
+        return places
+
+    def _enter_limbo(self) -> Limbo:
+        """Keep what is in order from the front and complete; it is uncertain until there is a primary."""
+        limbo = Limbo(self._view, self._delivered)
+        for entry, _ in self._queue:
+            held = self._held.get((entry.sender, entry.group), deque())
+            while entry.count > 0 and held and self._is_mine(entry):
+                frame = held.popleft()
+                entry.count -= frame.count
+                limbo.steps.append((frame.count, frame))
+            if entry.count > 0 and self._is_mine(entry):
+                break
+            limbo.steps.append((entry.count, None))
+        return limbo
+
+    def _leave_limbo(self, limbo: Limbo, upto: int) -> None:
+        """Deliver what all have who come from there; the rest, and what is of groups that were left, is gone."""
+        places = limbo.delivered
+        for count, frame in limbo.steps:
+            places += count
+            if frame is None:
+                continue
+            if places <= upto and self.node.me in self._groups.get(frame.group, ()):
+                self.pass_up(frame)
+            else:
+                self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
 
     def _deliver_unordered(self) -> None:
         """By the view of the group that a message belongs to, by age of its sender, by number: the same order at all
@@ -389,8 +461,16 @@ class Total(Layer):
         self._let_go(group)
 
     def _drop_all(self) -> list[Dropped]:
-        """What is held goes; which of it this member had sent."""
+        """What is held goes; which of it this member had sent. So it is said also of what is in limbo."""
         own: list[Dropped] = []
+        if self._limbo is not None and self._primary:
+            mine: dict[int, list[MessageId]] = {}
+            for _, frame in self._limbo.steps:
+                if frame is not None:
+                    self.uncertain += frame.count
+                    if frame.sender == self.node.me:
+                        mine.setdefault(frame.group, []).extend(messages_of(frame))
+            own += [Dropped(group, tuple(ids)) for group, ids in mine.items() if ids]
         for (sender, group), held in self._held.items():
             for frame in held:
                 self.uncertain += frame.count

@@ -34,6 +34,8 @@ class Happening(msgspec.Struct, frozen=True, array_like=True):
     """Of a delivery: it was marked as an answer to a message that does not come."""
     promises: str = ""
     """Of a view of a group: what its members were promised."""
+    late: bool = False
+    """Of a delivery: it is of the last primary that the member was in, and came on the way to the next."""
 
 
 class History:

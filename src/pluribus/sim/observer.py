@@ -30,6 +30,8 @@ class Observer:
         self._pieces: dict[int, Pieces] = {}
         self._members: dict[int, tuple[int, ...]] = {}
         self._merging = False
+        self._primary = False
+        self._promises: dict[int, str] = {}
         bus._dispatch.observe = self.see
 
     def see(self, what: Frame | Event) -> None:
@@ -53,8 +55,11 @@ class Observer:
         number, members, name = group.group, group.members, self._names[group.group]
         before = self._members.get(number, ())
         self._members[number] = members
+        if members:
+            self._promises[number] = group.promises
         joined = self._merging or any(member not in before for member in members)
-        self._pieces_of(number).keep_only(members, joined=joined)
+        if self._primary or self._me not in members or not group.promises.startswith("total"):
+            self._pieces_of(number).keep_only(members, joined=joined)
         view = (group.stamp, self._leader)  # of two views that nobody shares the stamps may be alike
         self._add(Happening(self._now(), self._me, "view", name, view, members=members, promises=group.promises))
 
@@ -74,11 +79,15 @@ class Observer:
         for place, body in enumerate(bodies):
             parent, orphan = answers.of[place] if answers.of else None, place in answers.orphans
             number = (frame.sender, frame.first + place)
-            delivered = Happening(self._now(), self._me, "deliver", name, number, body, parent=parent, orphan=orphan)
-            self._add(delivered)
+            late = not self._primary and self._promises.get(frame.group, "").startswith("total")
+            what = Happening(
+                self._now(), self._me, "deliver", name, number, body, parent=parent, orphan=orphan, late=late
+            )
+            self._add(what)
 
     def _entered(self, view: ViewChanged) -> None:
         self._leader = view.leader
+        self._primary = view.primary
         number = (view.number, view.leader)
         chain = (view.lineage, view.epoch)
         self._add(Happening(self._now(), self._me, "bus", "", number, members=view.members, chain=chain))

@@ -40,12 +40,12 @@ def safe(history: History) -> int:
     checks = 0
     groups = groups_of(history, "safe")
     longest: dict[GroupViewKey, GroupStay] = {}
-    for stay in sorted(group_stays(history), key=lambda stay: -len(stay.delivered)):
+    for stay in sorted(group_stays(history), key=lambda stay: -len(stay.delivered + stay.late)):
         if stay.key[0] not in groups:
             continue
         most = longest.setdefault(stay.key, stay)
         checks += len(stay.delivered)
-        for mine, theirs in zip(stay.delivered, most.delivered, strict=False):
+        for mine, theirs in zip(stay.delivered + stay.late, most.delivered + most.late, strict=False):
             if mine != theirs:
                 raise Violation(
                     f"in view {stay.key[1][0]} of {stay.key[0]!r} {MemberId(stay.member)!r} delivered {mine} where "
@@ -54,13 +54,68 @@ def safe(history: History) -> int:
     return checks
 
 
+def survives(history: History) -> int:
+    """What anybody delivered in a safe group of a primary is delivered by everybody who was in that view of the group
+    and is in the group when the next link of the chain forms; and they come there with the same."""
+    checks = 0
+    groups = groups_of(history, "safe")
+    links: dict[int, list[int]] = {}
+    for h in history.of("bus"):
+        if h.chain[0]:
+            links.setdefault(h.chain[0], []).append(h.chain[1])
+    stays = [stay for stay in group_stays(history) if stay.key[0] in groups]
+    most: dict[GroupViewKey, GroupStay] = {}
+    for stay in stays:
+        best = most.setdefault(stay.key, stay)
+        if len(stay.delivered) > len(best.delivered):
+            most[stay.key] = stay
+    came = _next_primaries(stays)
+    first: dict[tuple[GroupViewKey, int], GroupStay] = {}
+    for stay in stays:
+        lineage, epoch = stay.chain
+        after = min((other for other in links.get(lineage, ()) if other > epoch), default=0)
+        if not after or came.get(id(stay)) != (lineage, after):
+            continue
+        best = most[stay.key]
+        mine = {*stay.delivered, *stay.late}
+        checks += len(best.delivered)
+        missing = [message for message in best.delivered if message not in mine]
+        if missing:
+            raise Violation(
+                f"{MemberId(stay.member)!r} came from primary {epoch} to {after} without {missing[0]} of "
+                f"{stay.key[0]!r}, which {MemberId(best.member)!r} had delivered"
+            )
+        other = first.setdefault((stay.key, after), stay)
+        if mine != {*other.delivered, *other.late}:
+            who, whom = MemberId(stay.member), MemberId(other.member)
+            raise Violation(f"{who!r} and {whom!r} came from primary {epoch} to {after} with different messages")
+    return checks
+
+
+def _next_primaries(stays: list[GroupStay]) -> dict[int, tuple[int, int]]:
+    """By stay in a group's last view of a primary: the next primary that the member was in, if it was in the group all
+    the time between."""
+    found: dict[int, tuple[int, int]] = {}
+    chain_of: dict[tuple[int, GroupViewKey], GroupStay] = {(stay.member, stay.key): stay for stay in stays}
+    for stay in stays:
+        if stay.chain == (0, 0):
+            continue
+        follower = stay
+        while follower.next is not None and (follower is stay or follower.chain == (0, 0)):
+            follower = chain_of[(stay.member, follower.next)]
+        if follower is not stay and follower.chain not in ((0, 0), stay.chain):
+            found[id(stay)] = follower.chain
+    return found
+
+
 def reported(history: History) -> int:
     """What a member that is up in the end sent to a totally ordered group it delivers itself, or it is told that it is
-    uncertain; never both. Who leaves the group does not wait for the answer."""
+    uncertain; both only if it came late. Who leaves the group does not wait for the answer."""
     settled = next(history.of("settled"), None)
     survivors = set(settled.members) if settled is not None else set()
     groups = groups_of(history, "total")
     own = {(h.group, h.id) for h in history.of("deliver") if h.id[0] == h.member}
+    late = {(h.group, h.id) for h in history.of("deliver") if h.id[0] == h.member and h.late}
     uncertain = {(h.group, h.id) for h in history.of("uncertain")}
     left = {(h.member, h.group): h.at for h in history.of("view") if h.member not in h.members}
     checks = 0
@@ -70,7 +125,7 @@ def reported(history: History) -> int:
             place = (h.group, h.id)
             if place not in own and place not in uncertain and h.at > left.get((h.member, h.group), -1.0):
                 raise Violation(f"{MemberId(h.member)!r} never learned what became of its {h.id} of {h.group!r}")
-            if place in own and place in uncertain:
+            if place in own and place in uncertain and place not in late:
                 raise Violation(f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r}, and was told it is uncertain")
     return checks
 

@@ -32,13 +32,17 @@ class Stay:
 class GroupStay:
     """One member's time in one view of a group: what it delivered there, and where it went."""
 
-    __slots__ = ("delivered", "key", "member", "members", "next")
+    __slots__ = ("chain", "delivered", "key", "late", "member", "members", "next")
 
-    def __init__(self, member: int, key: GroupViewKey, members: tuple[int, ...]) -> None:
+    def __init__(self, member: int, key: GroupViewKey, members: tuple[int, ...], chain: tuple[int, int]) -> None:
         self.member = member
         self.key = key
         self.members = members
+        self.chain = chain
+        """Of the view of the bus, if that is primary."""
         self.delivered: list[MessageId] = []
+        self.late: list[MessageId] = []
+        """Delivered on the way to the next primary, after views without one."""
         self.next: GroupViewKey | None = None
 
 
@@ -68,18 +72,25 @@ def group_stays(history: History) -> list[GroupStay]:
     """Every member's views of its groups in order, with what it delivered in them."""
     found: list[GroupStay] = []
     now: dict[tuple[int, str], GroupStay] = {}
+    primary: dict[tuple[int, str], GroupStay] = {}
+    chains: dict[int, tuple[int, int]] = {}
     for h in history.happenings:
-        if h.what == "view":
+        if h.what == "bus":
+            chains[h.member] = h.chain
+        elif h.what == "view":
             before = now.pop((h.member, h.group), None)
             if h.member in h.members:
-                stay = now[(h.member, h.group)] = GroupStay(h.member, (h.group, h.id), h.members)
+                chain = chains.get(h.member, (0, 0))
+                stay = now[(h.member, h.group)] = GroupStay(h.member, (h.group, h.id), h.members, chain)
+                if chain != (0, 0):
+                    primary[(h.member, h.group)] = stay
                 found.append(stay)
                 if before is not None:
                     before.next = stay.key
         elif h.what == "deliver":
-            here = now.get((h.member, h.group))
+            here = (primary if h.late else now).get((h.member, h.group))
             if here is not None:
-                here.delivered.append(h.id)
+                (here.late if h.late else here.delivered).append(h.id)
     return found
 
 

@@ -59,7 +59,8 @@ class ViewChanged(Event, frozen=True):
     members: tuple[int, ...]
     primary: bool
     continues: bool = False
-    """It is primary, and the next link after the view that this member comes from."""
+    """It is primary, and the next link after the view that this member comes from, as do all others who were in that
+    and are here."""
     delivered: int = 0
     """How many places of the old view's total order any of those who left it together has delivered."""
     lineage: int = 0
@@ -69,10 +70,20 @@ class ViewChanged(Event, frozen=True):
     """Of a view that was formed from several that were not new: who came from each."""
     excluded: bool = False
     """It is primary, and there was a primary between it and the last one that this member was in."""
+    after: tuple[int, int] = (0, 0)
+    """Of a primary: the view of the link before it in its chain."""
+    limbo: int = 0
+    """How many places of that link's total order everybody holds who was in it and is here."""
 
 
 class CollectDelivered(Event, frozen=True):
     """Up, answered at once: how many places of the total order this member has delivered in this view."""
+
+    into: list[int]
+
+
+class CollectHeld(Event, frozen=True):
+    """Up, answered at once: how many places of the last primary's total order this member has delivered or could."""
 
     into: list[int]
 

@@ -26,6 +26,7 @@ class Attempt:
         self.proposal: Proposal | None = None
         self.cuts: dict[int, list[Piece]] = {}
         self.delivered: dict[int, int] = {}
+        self.limbo: int | None = None
 
     def missing(self) -> list[int]:
         """Who has not answered the present step."""
@@ -72,6 +73,10 @@ class Attempt:
             link = first_link(self.ballot, tuple(members), pasts)
         names = [self.names.get(member, "") for member in members]
         recent = latest(pasts)
+        if link is not None and recent is not None and link.after == recent.view:
+            came = [answers[member] for member in members if pasts[member].last == recent]
+            if any(answer.view != recent.view for answer in came):
+                self.limbo = min(answer.held for answer in came)
         self.proposal = Proposal(
             self.ballot,
             members,

@@ -38,6 +38,7 @@ from ...stack.events import (
     Blocked,
     CollectDelivered,
     CollectDigest,
+    CollectHeld,
     Confirmed,
     Event,
     ForcePrimary,
@@ -247,6 +248,8 @@ class Membership(Leading):
         wishes = [self._wishes[group] for group in sorted(self._wishes)]
         delivered: list[int] = []
         self.tell_up(CollectDelivered(delivered))
+        held: list[int] = []
+        self.tell_up(CollectHeld(held))
         return Joined(
             ballot,
             self._view.ballot,
@@ -257,6 +260,7 @@ class Membership(Leading):
             sum(delivered),
             wishes,
             self._past(),
+            sum(held),
         )
 
     def _past(self) -> Past:
@@ -299,7 +303,7 @@ class Membership(Leading):
             return
         self._proposal = proposal
         self._agreed = False
-        self._delivered = propose.delivered
+        self._delivered, self._limbo = propose.delivered, propose.limbo
         upto = {(piece.sender, piece.group): piece.upto for piece in propose.cut}
         holders = {(piece.sender, piece.group): piece.holder for piece in propose.cut}
         self.tell_down(Reach(upto, holders))
@@ -334,7 +338,8 @@ class Membership(Leading):
             return
         self._proposal = None
         self._agreed = False
-        continues = proposal.link is not None and proposal.link.after == self._view.ballot
+        straight = proposal.link is not None and proposal.link.after == self._view.ballot
+        continues = straight and self._limbo is None  # else somebody could not go on as this member would
         excluded = proposal.link is not None and self._last is not None and self._last.view != proposal.recent
         self._view = proposal
         self.views += 1

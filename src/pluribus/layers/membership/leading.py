@@ -111,7 +111,7 @@ class Leading(Regrouping):
         if attempt.step == INVITING or attempt.proposal is None:
             return Invite(attempt.ballot)
         if attempt.step == PROPOSING:
-            return Propose(attempt.proposal, attempt.cuts[member], attempt.delivered[member])
+            return Propose(attempt.proposal, attempt.cuts[member], attempt.delivered[member], attempt.limbo)
         return Enter(attempt.ballot)
 
     def _step_again(self) -> None:

@@ -65,6 +65,7 @@ class State(Layer):
         self._promised: Ballot = NO_BALLOT
         self._proposal: Proposal | None = None
         self._delivered = 0
+        self._limbo: int | None = None
         self._agreed = False
         self._busy = False
         self._flushing = False
@@ -117,6 +118,8 @@ class State(Layer):
         shown = ViewChanged(
             *view.ballot, members, link is not None, continues, self._delivered, *chain, sides, excluded
         )
+        if link is not None:
+            shown = msgspec.structs.replace(shown, after=link.after, limbo=self._limbo or 0)
         self.tell_up(shown)
         self.tell_up(Members(0, members, names, agreed=True, stamp=stamp_of(view.ballot)))
         gone = self._rosters.keys() - {roster.group for roster in view.rosters}

@@ -123,6 +123,8 @@ class Joined(Header, tag=41):
     """Places of the total order that it has delivered in its view."""
     wishes: Annotated[list[Wish], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
     past: Past
+    held: Number = 0
+    """Places of the total order of the last primary that it was in which it has delivered or could."""
 
 
 class Busy(Header, tag=42):
@@ -138,6 +140,9 @@ class Propose(Header, tag=43):
     cut: list[Piece]
     delivered: Number
     """The most places of the total order that anybody of the addressee's old view has delivered."""
+    limbo: Number | None = None
+    """There if somebody was cut off from the last primary and comes back before there is another one: the places of its
+    total order that all have who were in it."""
 
 
 class Agree(Header, tag=44):

@@ -517,8 +517,8 @@ class Streams(Layer):
         granted: dict[int, list[Granted]] = {}
         for key, forced in self._moved.items():
             stream = self._in.get(key) or self._ended.get(key)
-            if stream is None:
-                continue
+            if stream is None or (self._frozen and key[2] == ALL):
+                continue  # frozen: what the membership was told must remain all that anybody believes to be here
             limit = stream.end - stream.unread + window
             if forced or limit - stream.granted >= window // 4:
                 stream.granted = max(limit, stream.granted)

@@ -51,13 +51,14 @@ def scenario(name: str) -> Scenario:
         keepers,
         relays,
         replica,
+        shatter,
         spread,
         spread_views,
         states,
         topics,
     )
 
-    views = (groups.GROUPS, asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
+    views = (groups.GROUPS, asks.ASKS, relays.RELAYS, replica.REPLICA, shatter.SHATTER, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, spread.SPREAD, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}

@@ -18,7 +18,7 @@ from ..history import Happening, History
 from ..network import Medium
 from ..observer import Observer
 from ..orders import among, causal, semantic
-from ..totals import excluded, reported, safe, total
+from ..totals import excluded, reported, safe, survives, total
 from ..views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
 from ..world import World
 from . import Scenario
@@ -128,6 +128,11 @@ async def play(world: World, history: History) -> None:
         if host.bus is not None:
             await begin(number, host.bus)
     await torment(world, TORMENT_S, begin)
+    await settled(world, history, players)
+
+
+async def settled(world: World, history: History, players: dict[int, Player]) -> None:
+    """There are no more faults: everybody comes together, and a last round of messages reaches all."""
     for player in players.values():
         player.calm = True
     await asyncio.sleep(CALM_S / 2)
@@ -164,6 +169,7 @@ GROUPS = Scenario(
         "causal": causal,
         "total": total,
         "safe": safe,
+        "survives": survives,
         "semantic": semantic,
         "reported": reported,
         "excluded": excluded,
