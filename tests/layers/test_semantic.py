@@ -323,6 +323,7 @@ def test_intervals_say_what_was_delivered():
     reader.gets(batch(B, 20, None))
     assert reader.layer.delivered_intervals(GROUP)[B] == [(5, 6), (8, 8), (20, 20)]
     assert reader.layer.delivered_intervals(8) == {}
+    assert (reader.layer.stats()["delivered"], reader.layer.stats()["intervals"]) == (5, 4)
 
 
 def test_a_joiner_that_adopts_them_knows_what_is_older():

@@ -304,8 +304,12 @@ class Semantic(Layer):
             self._answers_to(group, sender, group.past(sender, stream))
 
     def stats(self) -> dict[str, Any]:
+        """``delivered`` messages are known, and ``intervals`` of numbers are all that is kept of them."""
+        spans = [span for group in self._groups.values() for known in group.intervals().values() for span in known]
         return {
             "groups": len(self._groups),
+            "delivered": sum(last - first + 1 for first, last in spans),
+            "intervals": len(spans),
             "held": self.held,
             "waiting": sum(len(group.waiting) for group in self._groups.values()),
             "orphans": self.orphans,
