@@ -144,12 +144,12 @@ class Everlasting:
 
 
 FOUND = {
-    Late: (0, "another command than others"),
-    Early: (1, "another command than others"),
-    Twice: (0, "another command than others"),
+    Late: (2, "another command than others"),
+    Early: (30, "another command than others"),
+    Twice: (1, "another command than others"),
     Unaware: (2, "another command than others"),
-    Sure: (1, "still waits"),
-    Hasty: (13, "began anew"),
+    Sure: (1, "nothing explains"),
+    Hasty: (4, "nothing explains"),
     Mistaken: (0, "nothing explains"),
     Lazy: (5, "nothing explains"),
     Forgetful: (0, "and again at"),
