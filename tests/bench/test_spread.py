@@ -25,7 +25,7 @@ def test_every_way_has_its_rows_and_multicast_is_compared_in_turns(monkeypatch: 
     assert len(ran) == len(spread.REAL) and {case.members for case in ran} == {5}
     cases = [row["case"] for row in found["results"]]
     for way in spread.REAL:
-        assert f"{way}, 4 receivers, 1,000 B" in cases
+        assert f"{way}, 4 receivers, 8,192 B" in cases
     for way in spread.SIMULATED:
         assert f"simulated: {way}, 1,000 hosts, 1,048,576 B: busiest host" in cases
     assert [(goal["measured"], goal["met"]) for goal in found["goals"]] == [(2.0, True), (0.25, True)]

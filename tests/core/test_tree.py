@@ -2,12 +2,14 @@
 
 ``parts`` depends on the length of a sub-list alone, so what holds for one step of every length holds for every tree: a
 proof by induction over all lengths, which is why all of them can be looked at. The walk along a list with a root in the
-middle is compared with it for every root of shorter lists and for some of longer ones.
+middle is compared with it for every root of shorter lists and for some of longer ones; ``tests.core.every_tree`` walks
+all lengths.
 """
 
 import pytest
 
 from pluribus.core.tree import AT_A_TIME_MAX, FLAT, balanced, median, parts, place, reached, steps
+from tests.core.every_tree import walk
 
 MEMBERS_MAX = 2_000
 EVERY_ROOT_UP_TO = 100
@@ -75,6 +77,11 @@ def test_from_any_root_each_member_is_reached_once_by_one_that_has_it(shape: int
                 assert sender in have and target not in have
                 have.add(target)
             assert have == set(range(size))
+
+
+@pytest.mark.parametrize("k", KS)
+def test_trees_of_one_length_differ_by_the_shift_of_their_roots_alone(k: int):
+    assert [walk(size, k, every_root_up_to=30) for size in (1, 2, 17, 30, 1_999)] == [1, 2, 17, 30, 16]
 
 
 @pytest.mark.parametrize("shape", [FLAT, median(1), median(3), balanced(1), balanced(2)])

@@ -42,7 +42,8 @@ SIMULATED: dict[str, Callable[[int, int], Spreading]] = {
     "gossip": lambda hosts, size: by_gossip(hosts, size, fanout_for(hosts), Random(f"{hosts}/{size}")),
 }
 RECEIVERS = 4
-SIZE = 1_000
+SIZE = 8_192
+"""Long enough that getting a message to all is most of what it costs."""
 SMALL_BYTES, LARGE_BYTES = 20_480, 1 << 20
 HOSTS = (16, 1_000, 100_000)
 HOSTS_MAX = 100_000
