@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput
+from pluribus.core.errors import BadInput, Refused
 from pluribus.runtime.bus import CROWD, VIEWS
 from pluribus.runtime.spreads import SPREADS, spreading
 
@@ -89,5 +89,27 @@ def test_readers_of_one_host_are_served_by_its_one_dispatcher():
                     break
             came = [host._engine.stats.bytes_in - was for host, was in zip(world.hosts, before, strict=True)]
             assert [size // 50_000 for size in came] == [1, 0, 1, 1, 1]
+
+    pluribus.sim.run(main())
+
+
+@pytest.mark.parametrize("spread", ["tree", "pipelined", "gossip"])
+def test_who_is_not_in_an_open_group_sends_one_copy_and_a_dispatcher_spreads_it(spread: str):
+    async def main() -> None:
+        async with pluribus.sim.world(members=9, seed=4, stack=spreading(VIEWS, spread)) as world:
+            *inside, outside = world.buses
+            groups = await asyncio.gather(*[bus.group("news", open=True) for bus in inside])
+            await groups[0].wait_for(8)
+            await outside.send("news", "first")
+            sent = world.hosts[8]._engine.stats.bytes_out
+            await outside.send("news", "x" * 30_000)
+            assert (world.hosts[8]._engine.stats.bytes_out - sent) // 30_000 == 1
+            for group in groups:
+                assert [(await group.receive(timeout=5)).body for _ in range(2)] == ["first", "x" * 30_000]
+            closed = await inside[0].group("closed")
+            await asyncio.sleep(1)  # of virtual time: everybody knows of it
+            with pytest.raises(Refused):
+                await outside.send("closed", "nobody asked")
+            await closed.close()
 
     pluribus.sim.run(main())
