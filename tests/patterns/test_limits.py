@@ -95,6 +95,18 @@ def test_a_partition_of_which_nothing_is_needed_is_forgotten():
     assert len(matcher.state()) < before / 100
 
 
+def test_partitions_that_come_and_go_leave_nothing_behind():
+    matcher = Matcher("PARTITION BY k ORDER BY t PATTERN (A B) WITHIN INTERVAL '9' DAY DEFINE A AS x = 1, B AS x = 2")
+    for time in range(5_000):
+        matcher.feed([{"k": time % 7, "t": time, "x": 1}])
+        assert len(matcher.feed([{"k": time % 7, "t": time, "x": 2}])) == 1
+        assert len(matcher) == 0
+    matcher.validate()
+    assert matcher.feed([{"k": 1, "t": 5_000, "x": 1}]) == [] and len(matcher) == 1
+    matcher.validate()
+    assert matcher.advance(5_000 + 10 * 86_400) == [] and len(matcher) == 0
+
+
 def test_a_matcher_takes_only_the_state_of_its_own_pattern():
     with pytest.raises(BadInput, match="another pattern"):
         Matcher(GROWING).restore(Matcher("ORDER BY t PATTERN (A B)").state())

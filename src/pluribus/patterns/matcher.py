@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import msgspec
@@ -25,6 +25,9 @@ from .events import Key, Misfit, Rows
 from .pattern import Pattern, parse
 from .references import TIME, Row
 from .steps import Answer, Partition, Steps
+
+DUE_SPARE = 1_000
+"""Moments of forgotten partitions that may lie about, besides one for each that is known."""
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -198,6 +201,7 @@ class Matcher:
         return len(self._places)
 
     def validate(self) -> None:
+        assert len(self._due) <= 2 * len(self._places) + DUE_SPARE + 1, "moments are never forgotten"
         for place in self._places.values():
             place.state.validate()
             due = self._steps.due(place.state)
@@ -272,6 +276,13 @@ class Matcher:
             place.due = due
             self._due_count += 1
             heappush(self._due, (due, self._due_count, key))
+            if len(self._due) > 2 * len(self._places) + DUE_SPARE:
+                # Partitions that were forgotten have left their moments behind.
+                self._due = [
+                    (each.due, n, known) for n, (known, each) in enumerate(self._places.items()) if each.due < math.inf
+                ]
+                heapify(self._due)
+                self._due_count = len(self._places)
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
