@@ -343,7 +343,7 @@ async def play(world: World, history: History) -> None:
     await asyncio.sleep(0.1)
     playing.lives[0].keeper.found([playing.lives[number].keeper.id for number in range(playing.voters)])
     await playing.write(CLIENTS + 2, range(1, 2))
-    await _settle(playing)
+    await settle(playing)
     acting: list[Coroutine[Any, Any, None]] = [playing.client(session) for session in range(1, CLIENTS + 1)]
     tasks = [asyncio.create_task(one) for one in (*acting, playing.operator())]
     if playing.churns:
@@ -356,7 +356,7 @@ async def play(world: World, history: History) -> None:
             raise Violation(f"a client still waits {CALM_S:g} s after the last fault: {_standing(playing)}")
         task.result()
     await playing.write(CLIENTS + 1, range(1, 2))
-    await _settle(playing)
+    await settle(playing)
     for number, life in playing.lives.items():
         life.keeper.validate()
         state = life.machine.machine.snapshot()
@@ -364,7 +364,7 @@ async def play(world: World, history: History) -> None:
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
 
 
-async def _settle(playing: Play) -> None:
+async def settle(playing: Play) -> None:
     """Everybody has applied the same, and is whole."""
     until = playing.world.now + CALM_S
     while playing.world.now < until:

@@ -26,7 +26,7 @@ from ..history import Happening, History
 from ..logs import agreement, one_leader
 from ..world import World
 from . import Scenario
-from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S
+from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, settle
 from .keepers import Life as KeeperLife
 from .keepers import Play as KeepersPlay
 
@@ -278,6 +278,11 @@ async def play(world: World, history: History) -> None:
         await playing.begin(number)
     await asyncio.sleep(0.1)
     playing.lives[0].keeper.found([playing.lives[number].keeper.id for number in range(playing.voters)])
+    first = playing.durable()
+    (body,) = playing.bodies(0, "a", 1)
+    await first.publish("a", body)
+    first.abandon()
+    await settle(playing)
     acting: list[Coroutine[Any, Any, None]] = [playing.publisher(member) for member in range(1, PUBLISHERS + 1)]
     tasks = [asyncio.create_task(one) for one in (*acting, playing.writer(), playing.tidy())]
     reading = asyncio.create_task(playing.subscriber())
