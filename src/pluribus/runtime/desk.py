@@ -19,7 +19,7 @@ from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, checked, head_of, is_batch
 from ..pubsub.durable.commands import Outcome
 from ..pubsub.durable.machine import Topic, Topics
-from ..pubsub.durable.reading import Piece, Reading
+from ..pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
 from ..pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Request
 from ..pubsub.topics import matches
 
@@ -27,6 +27,8 @@ OUTCOMES_MAX = 1 << 17
 """Outcomes that wait for who submitted the commands."""
 WAITERS_MAX = 65_536
 FILTERS_MAX = 256
+TURN_BYTES = 512 << 10
+"""What is read before others have a turn."""
 LONG_AGO_BYTES = 8 << 20
 """What is read for a filter that finds nothing, before others have a turn."""
 
@@ -147,7 +149,7 @@ class Desk:
         until = asyncio.get_running_loop().time() + asked.wait_s
         while True:
             try:
-                pieces, start = self._read(asked.topic, start, stop, asked.bytes_max, asked.where, asked.bodies)
+                pieces, start = await self._read_in_turns(asked, start)
             except BadInput:  # or perhaps this keeper is behind
                 if fresh:
                     raise
@@ -165,6 +167,19 @@ class Desk:
                 fresh = True
             elif not await self._changed(until):
                 return Fetched(pieces, start, first, end)
+
+    async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
+        """As much as is asked for, a little at a time, so that others have their turns."""
+        pieces: list[Piece] = []
+        left = min(asked.bytes_max, READ_BYTES_MAX)
+        while True:
+            some, at = self._read(asked.topic, start, asked.stop, min(left, TURN_BYTES), asked.where, asked.bodies)
+            pieces += some
+            left -= sum(len(packed) for _, packed in some)
+            if left <= 0 or at >= asked.stop or not some:
+                return pieces, at
+            start = at
+            await asyncio.sleep(0)
 
     async def _follow(self, asked: Follow) -> Followed:
         until = asyncio.get_running_loop().time() + asked.wait_s
