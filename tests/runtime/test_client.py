@@ -11,6 +11,7 @@ import pluribus
 from pluribus.core.errors import BadInput, BadUrl, Gap, Refused, Uncertain, Unreachable
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.reader import LogReader
+from tests.engines.certificates import Authority
 from tests.runtime.test_durable import three
 
 SECRET = "a secret that nobody would guess"
@@ -106,6 +107,25 @@ def test_the_secret_is_proven_and_what_is_said_is_sealed(tmp_path):
             reader = LogReader(url_of(member), secret=SECRET)
             assert await in_thread(reader.offsets, "t") == (0, 1)
             reader.close()
+
+    asyncio.run(scenario())
+
+
+def test_mutual_tls(tmp_path):
+    bus, stranger = Authority(tmp_path / "bus"), Authority(tmp_path / "stranger")
+
+    async def scenario():
+        serve = f"127.0.0.1:0?{bus.options('member')}"
+        async with pluribus.connect("inproc://tls", store=tmp_path / "a.db", serve=serve) as member:
+            url = url_of(member)
+            async with pluribus.connect(f"{url}?{bus.options('client')}") as client:
+                await client.publish("t", "over TLS", durable=True)
+            with LogReader(f"{url}?{bus.options('reader')}") as reader:
+                assert await in_thread(reader.offsets, "t") == (0, 1)
+            with pytest.raises(Unreachable):
+                await pluribus.connect(f"{url}?{stranger.options('client')}")
+            with pytest.raises(Unreachable):
+                await pluribus.connect(url)
 
     asyncio.run(scenario())
 
