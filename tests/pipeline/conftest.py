@@ -26,6 +26,6 @@ def spark():
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
     }
-    session = open_session("local[2]", "tests", **settings)
+    session = open_session("local[2, 3]", "tests", **settings)  # a task that fails is tried three times
     yield session
     session.stop()

@@ -1,0 +1,344 @@
+"""``spark.read.format("pluribus")`` and ``spark.readStream``: durable topics as tables.
+
+Options:
+
+    url          where the keepers are, as ``client://HOST:PORT,HOST:PORT``
+    topic        a topic, or a pattern of topics as ``stocks/#``
+    type         ``module:Class`` of the bodies: one column a field; or
+    fields       the fields by name, as ``price double, symbol string``; without both, the body is bytes
+    columns      only these columns, as ``time,price``; without any of the body, keepers send none
+    where        a condition on bodies, which the keepers apply
+    start, stop  ``earliest``, ``latest``, an offset, or a time as ``2026-11-15T13:00:00``; ``stop`` for batches only
+    rows, bytes  how much one micro-batch takes at most
+    parts        into how many tasks a read is split, at most
+    gaps         ``fail`` or ``skip``, when retention removed what was to be read
+    poison       ``fail``, ``skip`` or ``aside``, for events whose body does not fit
+
+The source runs in three kinds of processes: ``PluribusSource`` and its readers are made beside the driver, where they
+plan; ``read`` runs in executors, once a partition. Each opens its own connection to the keepers, and asks another
+keeper when one dies, so a query does not notice. Offsets are those of the log: a partition is a range of them, and
+reading it again gives the same rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ..core.errors import BadInput
+from ..filters import parse
+from ..pubsub.durable.requests import Known
+from ..runtime.reader import LogReader
+from .columns import ENVELOPE_NAMES, POISON, Shape, envelope_fields, import_type, named_fields, spark_fields
+from .pushdown import condition
+from .sink import BatchWriter, StreamWriter
+
+FETCH_BYTES = 4 << 20
+ROWS_A_TASK_MIN = 20_000
+"""A range is not split into smaller ones: a task costs more than it saves."""
+ROWS_A_BATCH = 10_000
+"""Small packed batches are joined to about this before they go to Spark."""
+EVERYTHING = 1 << 62
+OPTIONS = (
+    *("url", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
+    *("poison", "writer", "path", "checkpointlocation", "lease"),
+)
+
+
+class PluribusSource(DataSource):
+    """Made beside the driver whenever a plan needs it; does nothing but understand its options."""
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._settings = Settings(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "pluribus"
+
+    def schema(self) -> StructType:
+        return self._settings.schema()
+
+    def reader(self, schema: StructType) -> TopicReader:
+        return TopicReader(self._settings, schema)
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:
+        return TopicStreamReader(self._settings, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return BatchWriter(self._settings.given, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        return StreamWriter(self._settings.given, schema)
+
+
+class Settings:
+    """Options, checked. Picklable."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.given = {name.lower(): str(value) for name, value in options.items()}
+        unknown = [name for name in self.given if name not in OPTIONS]
+        if unknown:
+            raise BadInput(f"there is no option {unknown[0]!r}: use one of {', '.join(OPTIONS[:-3])}")
+        self.url = self.given.get("url") or os.environ.get("PLURIBUS_URL", "")
+        self.topic = self.given.get("topic", "")
+        self.where = self.given.get("where", "")
+        self.gaps = self._choice("gaps", ("fail", "skip"))
+        self.poison = self._choice("poison", POISON)
+        if self.where:
+            parse(self.where)
+
+    def _choice(self, name: str, choices: Sequence[str]) -> str:
+        value = self.given.get(name, choices[0])
+        if value not in choices:
+            raise BadInput(f"option {name}={value!r} is none of {', '.join(choices)}: choose one of them")
+        return value
+
+    def keepers(self) -> LogReader:
+        """A connection of this process."""
+        return LogReader(_needed(self.url, "url"))
+
+    def number(self, name: str) -> int | None:
+        value = self.given.get(name)
+        if value is None:
+            return None
+        if not value.isdigit() or int(value) < 1:
+            raise BadInput(f"option {name}={value!r} is no number: use 1 or more")
+        return int(value)
+
+    def body_fields(self) -> StructType:
+        if "type" in self.given:
+            return spark_fields(import_type(self.given["type"]))
+        return named_fields(self.given["fields"]) if "fields" in self.given else StructType()
+
+    def schema(self) -> StructType:
+        fields = self.body_fields()
+        taken = [name for name in fields.names if name in (*ENVELOPE_NAMES, "body", "reason")]
+        if taken:
+            raise BadInput(f"the field {taken[0]!r} is a name of the envelope: read the body as bytes and rename it")
+        whole = StructType([*envelope_fields().fields, *fields.fields])
+        if not fields.fields:
+            whole = whole.add("body", "binary")
+        elif self.poison == "aside":
+            whole = whole.add("reason", "string").add("body", "binary")
+        wanted = [name.strip() for name in self.given.get("columns", "").split(",") if name.strip()]
+        unknown = [name for name in wanted if name not in whole.names]
+        if unknown:
+            raise BadInput(f"there is no column {unknown[0]!r}: use some of {', '.join(whole.names)}")
+        return StructType([whole[name] for name in wanted]) if wanted else whole
+
+    def shape(self, schema: StructType) -> Shape:
+        known = self.body_fields().names
+        return Shape(schema, [name for name in schema.names if name in known], self.poison)
+
+
+class Range(InputPartition):
+    """A range of offsets of one topic; what a task reads."""
+
+    def __init__(self, topic: str, start: int, stop: int) -> None:
+        self.topic = topic
+        self.start = start
+        self.stop = stop
+
+
+class _Reading:
+    """What batches and streams have in common."""
+
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        self._settings = settings
+        self._shape = settings.shape(schema)
+        self._where = settings.where
+
+    def _known(self) -> list[Known]:
+        with self._settings.keepers() as keepers:
+            found = keepers.topics(_needed(self._settings.topic, "topic"))
+        if not found and not set("+#") & set(self._settings.topic):
+            raise BadInput(
+                f"there is no durable topic {self._settings.topic!r}: publish to it first, or look at its name"
+            )
+        return found
+
+    def _places(self, option: str, known: Sequence[Known], default: str) -> dict[str, int]:
+        """The offset of each topic that an option names."""
+        value = self._settings.given.get(option, default)
+        if value == "earliest":
+            return {one.topic: one.first for one in known}
+        if value == "latest":
+            return {one.topic: one.end for one in known}
+        if value.isdigit():
+            return {one.topic: int(value) for one in known}
+        time_s = _time_s(option, value)
+        with self._settings.keepers() as keepers:
+            return {one.topic: keepers.offset_at(one.topic, time_s) for one in known}
+
+    def _ranges(self, starts: Mapping[str, int], stops: Mapping[str, int]) -> list[Range]:
+        parts = self._settings.number("parts") or 2 * (os.cpu_count() or 1)
+        total = sum(max(stops[topic] - starts.get(topic, 0), 0) for topic in stops)
+        size = max(-(-total // parts), ROWS_A_TASK_MIN)
+        return [
+            Range(topic, at, min(at + size, stop))
+            for topic, stop in sorted(stops.items())
+            for at in range(starts.get(topic, 0), stop, size)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor: the range as Arrow record batches."""
+        tables = self._tables(partition) if isinstance(partition, Range) else ()  # none: there is nothing to read
+        held: list[Any] = []
+        rows = 0
+        for table in tables:
+            held.append(table)
+            rows += table.num_rows
+            if rows >= ROWS_A_BATCH:
+                yield _joined(held)
+                held, rows = [], 0
+        if held:
+            yield _joined(held)
+
+    def _tables(self, wanted: Range) -> Iterator[Any]:
+        at, shape = wanted.start, self._shape
+        with self._settings.keepers() as keepers:
+            while at < wanted.stop:
+                found = keepers.read(
+                    wanted.topic, at, wanted.stop, max_bytes=FETCH_BYTES, where=self._where, bodies=shape.needs_bodies
+                )
+                try:
+                    for batch in found:
+                        at = batch.end
+                        table = shape.table(batch)
+                        if table is not None:
+                            yield table
+                    return
+                except BadInput as error:
+                    at = self._over_the_gap(keepers, wanted, at, error)
+
+    def _over_the_gap(self, keepers: LogReader, wanted: Range, at: int, error: BadInput) -> int:
+        """Where to go on, if the error is that retention removed what was to be read."""
+        first, _ = keepers.offsets(wanted.topic)
+        if first <= at:
+            raise error
+        if self._settings.gaps == "fail":
+            raise BadInput(f"{error}; or go on behind the gap with option gaps='skip'")
+        return first
+
+
+class TopicReader(_Reading, DataSourceReader):
+    """Beside the driver: takes conditions over from Spark, and plans."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Conditions on fields of the body go to the keepers; Spark keeps the others."""
+        for filter in filters:
+            text = condition(filter, self._shape.fields)
+            if text is None or self._settings.poison == "aside":
+                yield filter
+            else:
+                self._where = f"({self._where}) AND {text}" if self._where else text
+
+    def partitions(self) -> Sequence[InputPartition]:
+        known = self._known()
+        starts = self._places("start", known, "earliest")
+        stops = self._places("stop", known, "latest")
+        for one in known:
+            if max(starts[one.topic], stops[one.topic]) > one.end:
+                at = max(starts[one.topic], stops[one.topic])
+                raise BadInput(f"offset {at} of {one.topic!r} is beyond its end {one.end}: use 'latest'")
+        return self._ranges(starts, stops)
+
+
+class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Beside the driver: offsets are a dictionary of topics."""
+
+    _target: dict[str, int] | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return self._places("start", self._known(), "latest")
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows, size = self._settings.number("rows"), self._settings.number("bytes")
+        return ReadMaxRows(rows or EVERYTHING) if rows or size else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        known = self._known()
+        ends = {one.topic: one.end for one in known}
+        if self._target is not None:
+            ends = {topic: min(end, self._target.get(topic, 0)) for topic, end in ends.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = self._admitted(start, ends, known, limit.max_rows)
+        return {**start, **{topic: max(end, start.get(topic, 0)) for topic, end in ends.items()}}
+
+    def _admitted(
+        self, start: Mapping[str, int], ends: Mapping[str, int], known: Sequence[Known], rows: int
+    ) -> dict[str, int]:
+        """As much as is admitted, a fair share of each topic."""
+        waiting = {one.topic: max(ends[one.topic] - max(start.get(one.topic, 0), one.first), 0) for one in known}
+        total = sum(waiting.values())
+        size = self._settings.number("bytes")
+        if size is not None and total:
+            weight = {one.topic: one.kept_bytes / max(one.end - one.first, 1) for one in known}
+            waiting_bytes = sum(weight[topic] * count for topic, count in waiting.items())
+            rows = min(rows, max(int(total * size / max(waiting_bytes, 1)), 1))
+        if total <= rows:
+            return dict(ends)
+        # Rounded up, so that a topic with little waiting is never passed over for good.
+        return {
+            one.topic: max(start.get(one.topic, 0), one.first) + -(-waiting[one.topic] * rows // total) for one in known
+        }
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {one.topic: one.end for one in self._known()}
+
+    def reportLatestOffset(self) -> dict[str, int] | None:
+        return None
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return self._ranges(start, end)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to do: the log keeps events by its own retention, whoever read them."""
+
+    def stop(self) -> None:
+        """Nothing is held between two calls."""
+
+
+def register(spark: Any) -> None:
+    """Make ``format("pluribus")`` known to a session, on any engine."""
+    spark.dataSource.register(PluribusSource)
+
+
+def _joined(tables: list[Any]) -> Any:
+    import pyarrow as pa
+
+    if len(tables) == 1:
+        return tables[0]
+    return pa.Table.from_batches(tables).combine_chunks().to_batches()[0]
+
+
+def _needed(value: str, option: str) -> str:
+    if not value:
+        raise BadInput(f"option {option!r} is missing: name it with .option({option!r}, ...)")
+    return value
+
+
+def _time_s(option: str, value: str) -> float:
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise BadInput(f"option {option}={value!r} is no place: use earliest, latest, an offset or a time") from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

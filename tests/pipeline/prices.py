@@ -1,0 +1,15 @@
+"""A type of events that executors import too."""
+
+import msgspec
+
+import pluribus
+
+
+class Price(msgspec.Struct):
+    symbol: str
+    price: float
+    amount: int | None = None
+    tags: list[str] = []
+
+
+pluribus.register(Price)
