@@ -1,5 +1,6 @@
 """``pluribus pipeline``: what runs on Spark."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,6 +68,62 @@ def run(
         return
     for name, metrics in found.get("queries", {"answer": found.get("answer")}).items():
         typer.echo(f"{name}: {metrics}")
+
+
+@command.command()
+def archive(
+    url: Annotated[str, typer.Argument(help="client://HOST:PORT/BUS, a member that serves clients.")],
+    topic: Annotated[str, typer.Argument(help="A topic, or a pattern as stocks/#.")],
+    folder: Annotated[Path, typer.Argument(help="Where the Parquet files go, by topic and day.")],
+    gaps: Annotated[
+        str, typer.Option(help="fail or skip, if retention removed events before they were read.")
+    ] = "fail",
+    seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
+    once: Annotated[bool, typer.Option("--once", help="Archive what is there now, and stop.")] = False,
+    master: Master = "local[*]",
+    json: JsonFlag = False,
+) -> None:
+    """Keep every event of durable topics as Parquet; started again, it goes on where it ended."""
+    from pluribus.pipeline.archive import archive as standing
+    from pluribus.pipeline.jobs import Job, stop_on_signals
+    from pluribus.pipeline.session import session
+
+    with session(master, "pluribus archive") as spark:
+        writer = {"archive": standing(spark, url, topic, folder, gaps=gaps)}
+        running = Job(spark, "archive", folder.with_name(f"{folder.name}.checkpoint"), {}, lambda *_: writer)
+        stop_on_signals(running)
+        found = running.run(seconds=seconds, once=once, progress=_tell)["queries"]["archive"]
+    if json:
+        print_json(found)
+    else:
+        typer.echo(f"{found['rows']:,} events in {found['batches']} batches, {found['seconds']} s")
+
+
+@command.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(help="An archive.")],
+    url: Annotated[str, typer.Argument(help="client://HOST:PORT/BUS, a member that serves clients.")],
+    speed: Annotated[
+        float, typer.Option(help="1 is the pace at which it happened, 0 as fast as it goes.", min=0)
+    ] = 1.0,
+    topic: Annotated[str, typer.Option(help="Only topics that match.")] = "#",
+    start: Annotated[datetime | None, typer.Option(help="Events from this time on (UTC).")] = None,
+    stop: Annotated[datetime | None, typer.Option(help="Events before this time (UTC).")] = None,
+    prefix: Annotated[str, typer.Option(help="What stands before the topics that are played, as replay/.")] = "",
+    now: Annotated[bool, typer.Option("--now", help="With the time of the replay instead of their own.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Publish an archive again."""
+    from pluribus.pipeline.archive import replay as play
+
+    moments = [None if moment is None else moment.replace(tzinfo=UTC) for moment in (start, stop)]
+    found = play(
+        folder, url, speed=speed, topic=topic, start=moments[0], stop=moments[1], prefix=prefix, now=now
+    )._asdict()
+    if json:
+        print_json(found)
+    else:
+        typer.echo(f"{found['events']:,} events of {found['topics']:,} topics in {found['seconds']} s")
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,9 +1,10 @@
 """Events as columns: types of msgspec to types of Spark and back, packed batches to Arrow, Arrow to bodies.
 
 The envelope is the same for every event: ``topic``, ``offset``, ``id`` (session and number), ``sender``, ``time``,
-``parent``, ``headers``. Beside it stands the body: as bytes in ``body``, or, if its fields are known (from a type or
-from names), one column a field. An event whose body does not fit is *poison*: it fails the query, is skipped, or is
-set aside, which is a row of empty fields with the reason in ``reason`` and the bytes in ``body``.
+``parent``, ``headers``. Beside it stands the body: as bytes in ``body``, with how they are encoded in ``kind``; or, if
+its fields are known (from a type or from names), one column a field. An event whose body does not fit is *poison*: it
+fails the query, is skipped, or is set aside, which is a row of empty fields with the reason in ``reason`` and the bytes
+in ``body``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import msgspec
 
 from ..core.errors import BadBody, BadInput
 from ..pubsub.durable.batch import Batch
-from ..wire.bodies import BYTES
+from ..wire.bodies import BYTES, DATA, TEXT, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -41,6 +42,23 @@ def envelope_fields() -> StructType:
     found = StructType()
     for name, kind in zip(ENVELOPE_NAMES, kinds, strict=True):
         found = found.add(name, kind)
+    return found
+
+
+_KINDS = {BYTES: "bytes", TEXT: "text", DATA: "data"}
+
+
+def name_of_kind(kind: Kind) -> str:
+    """How a body was encoded, as a column tells it: ``bytes``, ``text``, ``data``, or ``type NAME``."""
+    return f"type {kind}" if isinstance(kind, str) else _KINDS.get(kind, f"kind {kind}")
+
+
+def kind_of_name(name: str) -> Kind:
+    if name.startswith("type "):
+        return name.removeprefix("type ")
+    found = next((kind for kind, known in _KINDS.items() if known == name), None)
+    if found is None:
+        raise BadInput(f"there is no kind of body {name!r}: use {', '.join(_KINDS.values())} or 'type NAME'")
     return found
 
 
@@ -241,6 +259,8 @@ def envelope(batch: Batch, names: Sequence[str]) -> dict[str, Any]:
     wanted = set(names)
     if "topic" in wanted:
         found["topic"] = pa.repeat(pa.scalar(batch.topic), count)
+    if "kind" in wanted:
+        found["kind"] = pa.repeat(pa.scalar(name_of_kind(batch.kind)), count)
     if "offset" in wanted:
         found["offset"] = pa.array(batch.offsets)
     if "id" in wanted:

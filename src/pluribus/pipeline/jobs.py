@@ -33,13 +33,20 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 class Job:
-    """Standing queries of one job file. ``stop`` may be called from any thread, also before they run."""
+    """Standing queries of one job file, or of a ``function`` like its own. ``stop`` may be called from any thread, also
+    before they run."""
 
     def __init__(
-        self, spark: SparkSession, path: str | Path, checkpoint: str | Path, options: Mapping[str, str]
+        self,
+        spark: SparkSession,
+        path: str | Path,
+        checkpoint: str | Path,
+        options: Mapping[str, str],
+        function: Callable[..., Any] | None = None,
     ) -> None:
         self._spark = spark
         self._path = Path(path)
+        self._function = function
         self._checkpoint = Path(checkpoint)
         self._options = dict(options)
         self._stopping = threading.Event()
@@ -57,7 +64,7 @@ class Job:
 
         Returns what each query did. An error of a query is raised when the others are stopped.
         """
-        answer = self._load()(self._spark, self._options)
+        answer = (self._function or self._load())(self._spark, self._options)
         writers = answer if isinstance(answer, Mapping) else {self._path.stem: answer}
         if not all(hasattr(writer, "start") for writer in writers.values()):
             return {"job": self._path.name, "answer": dict(writers) if isinstance(answer, Mapping) else answer}

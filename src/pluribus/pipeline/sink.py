@@ -38,7 +38,7 @@ PART_ROWS = 8_192
 PART_BYTES = 1 << 20
 BATCH_ID = "streaming.sql.batchId"
 """Where Spark tells a task which micro-batch it is part of."""
-_ENVELOPE = ("topic", "headers", "body", "offset", "id", "sender", "time", "parent", "reason")
+_ENVELOPE = ("topic", "headers", "kind", "body", "offset", "id", "sender", "time", "parent", "reason")
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -40,7 +40,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from ..core.errors import BadInput
 from ..filters import parse
@@ -130,14 +130,14 @@ class Settings:
 
     def schema(self) -> StructType:
         fields = self.body_fields()
-        taken = [name for name in fields.names if name in (*ENVELOPE_NAMES, "body", "reason")]
+        taken = [name for name in fields.names if name in (*ENVELOPE_NAMES, "kind", "body", "reason")]
         if taken:
             raise BadInput(f"the field {taken[0]!r} is a name of the envelope: read the body as bytes and rename it")
         whole = StructType([*envelope_fields().fields, *fields.fields])
         if not fields.fields:
-            whole = whole.add("body", "binary")
+            whole = whole.add("kind", StringType()).add("body", BinaryType())
         elif self.poison == "aside":
-            whole = whole.add("reason", "string").add("body", "binary")
+            whole = whole.add("reason", StringType()).add("body", BinaryType())
         wanted = [name.strip() for name in self.given.get("columns", "").split(",") if name.strip()]
         unknown = [name for name in wanted if name not in whole.names]
         if unknown:

@@ -1,0 +1,79 @@
+"""Archives: written by a standing query, each event once, and played back as it was."""
+
+import datetime
+import json
+
+import pyarrow.parquet as parquet
+import pytest
+
+import pluribus
+from pluribus.cli.app import run
+from pluribus.core.errors import BadInput
+from pluribus.pipeline.archive import replay
+from pluribus.pubsub.durable.batch import pack
+from pluribus.runtime.reader import LogReader
+from tests.pipeline.prices import Price
+from tests.pipeline.test_source import url_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+NOON_US = 1_789_473_600_000_000  # 2026-09-15 12:00 UTC
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture(scope="module")
+def bus(tmp_path_factory):
+    store = tmp_path_factory.mktemp("keeper") / "keeper.db"
+    with pluribus.sync.connect("inproc://pipeline-archive", store=store, serve="127.0.0.1:0") as bus:
+        yield bus
+
+
+@pytest.fixture(scope="module")
+def archived(spark, bus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("archive") / "events"
+    with LogReader(url_of(bus)) as keepers:
+        times = [NOON_US, NOON_US + 1_000_000, NOON_US + DAY_US]
+        keepers.put([pack("rooms/7", 1, 1, 5, 0, times, [b"a", b"b", b"c"], [{"k": "v"}, None, None])])
+    bus.durable.publish_many([("desk/x", Price("ibm", 1.5)), ("desk/x", "text"), ("desk/x", {"n": 1})])
+    command = ["pipeline", "archive", url_of(bus), "#", str(folder), "--once", "--json"]
+    assert run(command) == 0
+    bus.durable.publish_many([("desk/x", "later")])
+    assert run(command) == 0
+    return folder
+
+
+def test_events_lie_by_topic_and_day_each_once(archived, capsys):
+    folders = sorted(path.relative_to(archived).parent.as_posix() for path in archived.glob("topic=*/day=*/*.parquet"))
+    assert folders[-2:] == ["topic=rooms%2F7/day=2026-09-15", "topic=rooms%2F7/day=2026-09-16"]
+    files = list(archived.glob("topic=desk%2Fx/*/*.parquet"))
+    offsets = sorted(row for path in files for row in parquet.ParquetFile(path).read(["offset"])["offset"].to_pylist())
+    assert offsets == [0, 1, 2, 3]
+
+
+def test_what_is_played_is_what_was_published(archived, bus, capsys):
+    command = ["pipeline", "replay", str(archived), url_of(bus), "--speed", "0", "--prefix", "again/", "--json"]
+    assert run(command) == 0
+    assert json.loads(capsys.readouterr().out)["events"] == 7
+    events = bus.log("again/desk/x").read().events()
+    assert [event.body for event in events] == [Price("ibm", 1.5), "text", {"n": 1}, "later"]
+    rooms = bus.log("again/rooms/7").read().events()
+    assert [(event.body, dict(event.headers)) for event in rooms] == [(b"a", {"k": "v"}), (b"b", {}), (b"c", {})]
+    assert bus.log("again/rooms/7").offset_at((NOON_US + 1) / 1e6) == 1
+
+
+def test_at_a_chosen_speed_and_from_here_to_there(archived, bus):
+    waits: list[float] = []
+    day = datetime.datetime(2026, 9, 16, tzinfo=datetime.UTC)
+    played = replay(archived, url_of(bus), speed=2, topic="rooms/+", stop=day, prefix="slow/", wait=waits.append)
+    assert played.events == 2 and played.topics == 1
+    assert len(waits) == 1 and 0.4 < waits[0] <= 0.5
+    played = replay(archived, url_of(bus), speed=0, topic="rooms/+", start=day, prefix="late/", now=True)
+    assert played.events == 1
+    (event,) = bus.log("late/rooms/7").read().events()
+    assert event.body == b"c"
+
+
+def test_what_is_no_archive_is_said(tmp_path, bus):
+    with pytest.raises(BadInput, match="is no archive"):
+        replay(tmp_path, url_of(bus))
+    with pytest.raises(BadInput, match="a speed of -1 is none"):
+        replay(tmp_path, url_of(bus), speed=-1)
