@@ -12,19 +12,20 @@ from .events import MESSAGE, STREAM, Trace, breach, counted, in_order
 
 def integrity(trace: Trace) -> Iterator[DataFrame]:
     """What is delivered was sent, by that sender, with that body, in that group, and is delivered once a member."""
-    sent = trace.sends.groupBy(*MESSAGE).agg(F.last("digest").alias("sent"))
     # By message first: if the digests of all deliveries are the sender's, there is nothing to look at one by one.
-    summed = trace.deliveries.groupBy(*MESSAGE).agg(F.min("digest").alias("least"), F.max("digest").alias("most"))
-    doubtful = summed.join(sent, list(MESSAGE), "left").where("sent IS NULL OR least <> sent OR most <> sent")
-    suspects = trace.deliveries.join(doubtful.select(*MESSAGE, "sent"), list(MESSAGE))
-    yield breach("integrity", suspects.where("sent IS NULL"), "delivered, but nobody sent it")
-    yield breach("integrity", suspects.where("sent <> digest"), "delivered with another body than it was sent with")
+    odd = "least IS NOT NULL AND (sent IS NULL OR least <> sent OR most <> sent)"
+    doubtful = trace.rare(trace.messages.where(odd).select(*MESSAGE, "sent"))
+    if doubtful is not None:
+        suspects = trace.deliveries.join(doubtful, list(MESSAGE))
+        yield breach("integrity", suspects.where("sent IS NULL"), "delivered, but nobody sent it")
+        yield breach("integrity", suspects.where("sent <> digest"), "delivered with another body than it was sent with")
     # A stream whose numbers only rise has nothing twice.
-    uneven = trace.backward.select(*STREAM).distinct()
-    nth = F.row_number().over(in_order(*STREAM, "number"))
-    again = trace.deliveries.join(uneven, list(STREAM), "left_semi").withColumn("nth", nth).where("nth > 1")
-    yield breach("integrity", again, "delivered a second time")
-    yield counted("integrity", trace.deliveries)
+    uneven = trace.rare(trace.backward.select(*STREAM).distinct())
+    if uneven is not None:
+        nth = F.row_number().over(in_order(*STREAM, "number"))
+        again = trace.deliveries.join(uneven, list(STREAM), "left_semi").withColumn("nth", nth).where("nth > 1")
+        yield breach("integrity", again, "delivered a second time")
+    yield counted("integrity", trace.volumes, "deliveries")
 
 
 def fifo(trace: Trace) -> Iterator[DataFrame]:
@@ -35,26 +36,30 @@ def fifo(trace: Trace) -> Iterator[DataFrame]:
     late = trace.backward.join(unordered, ["run", "group"], "left_anti")
     said = F.concat(F.lit("delivered after "), F.col("before").cast("string"), F.lit(" of the same sender"))
     yield breach("fifo", late, said)
-    yield counted("fifo", trace.deliveries.join(unordered, ["run", "group"], "left_anti"))
+    yield counted("fifo", trace.volumes.join(unordered, ["run", "group"], "left_anti"), "deliveries")
 
 
 def reached(trace: Trace) -> Iterator[DataFrame]:
     """What was sent after the last fault, in a calm network, was delivered by every member that was there."""
-    late = trace.sends.join(F.broadcast(trace.settled()), "run").where("at > upto")
-    due = late.select(*MESSAGE, "place", "at", F.explode("survivors").alias("member"))
-    yield _missing("reached", trace, due, "never delivered, though sent after all faults")
-    yield counted("reached", due)
+    late = trace.messages.join(F.broadcast(trace.settled()), "run").where("at > upto")
+    due = trace.rare(late.select(*MESSAGE, "place", "at", F.explode("survivors").alias("member")))
+    if due is not None:
+        yield _missing("reached", trace, due, "never delivered, though sent after all faults")
+        yield counted("reached", due)
 
 
 def agreement(trace: Trace) -> Iterator[DataFrame]:
     """What one survivor delivers, or sends, every survivor delivers, but perhaps its sender. Only for runs that say so:
     in agreed views it is view synchrony that promises this."""
-    settled = F.broadcast(trace.survivors())
+    runs = trace.rare(trace.wanted.where(F.array_contains("checks", "agreement")).select("run"))
+    if runs is None:
+        return
+    deliveries = trace.deliveries.join(F.broadcast(runs), "run", "left_semi")
+    settled = F.broadcast(trace.survivors().join(runs, "run", "left_semi"))
     alive = trace.others.where("what = 'held'").select("run", "member").distinct().withColumn("up", F.lit(True))
-    had = trace.deliveries.join(settled, ["run", "member"], "left_semi").select(*MESSAGE).distinct()
-    sent = trace.sends.join(alive, ["run", "member"], "left").join(
-        had.withColumn("had", F.lit(True)), list(MESSAGE), "left"
-    )
+    had = deliveries.join(settled, ["run", "member"], "left_semi").select(*MESSAGE).distinct()
+    sent = trace.messages.where("sent IS NOT NULL").join(F.broadcast(runs), "run", "left_semi")
+    sent = sent.join(alive, ["run", "member"], "left").join(had.withColumn("had", F.lit(True)), list(MESSAGE), "left")
     due = sent.where("up OR had").select(*MESSAGE, "place", "at").join(settled, "run")
     yield _missing("agreement", trace, due.where("member <> sender"), "never delivered, though others did")
     yield counted("agreement", due)
@@ -62,28 +67,30 @@ def agreement(trace: Trace) -> Iterator[DataFrame]:
 
 def validity(trace: Trace) -> Iterator[DataFrame]:
     """What a member sent to a group without one order, it delivers itself, if it is up in the end."""
-    sends = trace.among(trace.sends, "fifo", "causal", "semantic")
-    due = sends.join(F.broadcast(trace.survivors()), ["run", "member"], "left_semi")
-    yield _missing("validity", trace, due, "never delivered by its own sender")
+    due = _of_survivors(trace, "fifo", "causal", "semantic")
+    yield breach("validity", due.where("NOT own"), "never delivered by its own sender")
     yield counted("validity", due)
 
 
 def reported(trace: Trace) -> Iterator[DataFrame]:
     """What a survivor sent to a totally ordered group it delivers itself, or it is told that it is uncertain; never
     both."""
-    sends = trace.among(trace.sends, "total")
-    due = sends.join(F.broadcast(trace.survivors()), ["run", "member"], "left_semi")
-    own = trace.deliveries.where("member = sender").select(*MESSAGE).distinct().withColumn("own", F.lit(True))
+    due = _of_survivors(trace, "total")
     told = trace.others.where("what = 'uncertain'").select(*MESSAGE).distinct().withColumn("told", F.lit(True))
     outside = ~F.array_contains("members", F.col("member"))
     left = trace.others.where("what = 'view'").where(outside).groupBy("run", "member", "group")
     went = left.agg(F.max_by("at", "place").alias("went"))
-    known = due.join(own, list(MESSAGE), "left").join(told, list(MESSAGE), "left")
-    known = known.join(went, ["run", "member", "group"], "left")
-    silent = known.where("own IS NULL AND told IS NULL AND at > coalesce(went, -1.0)")
+    known = due.join(told, list(MESSAGE), "left").join(went, ["run", "member", "group"], "left")
+    silent = known.where("NOT own AND told IS NULL AND at > coalesce(went, -1.0)")
     yield breach("reported", silent, "its sender never learned what became of it")
     yield breach("reported", known.where("own AND told"), "delivered by its sender, who was told it is uncertain")
     yield counted("reported", due)
+
+
+def _of_survivors(trace: Trace, *words: str) -> DataFrame:
+    """What those sent who were up in the end, to groups that were promised one of these."""
+    sent = trace.among(trace.messages.where("sent IS NOT NULL"), *words)
+    return sent.join(F.broadcast(trace.survivors()), ["run", "member"], "left_semi")
 
 
 def _missing(check: str, trace: Trace, due: DataFrame, said: str) -> DataFrame:

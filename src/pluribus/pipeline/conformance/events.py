@@ -43,6 +43,8 @@ class Trace:
         self.placed = self.keep(_placed(happened))
         self.deliveries = self.placed.where("what = 'deliver'")
         self.sends = self.placed.where("what = 'send'")
+        self.messages = self.keep(_messages(self.placed))
+        self.volumes = self.keep(self.deliveries.groupBy("run", "group").agg(F.count("*").alias("deliveries")))
         self.backward = self.keep(_backward(self.deliveries))
         self.others = self.keep(rows.where(~F.col("what").isin("deliver", "send")))
         self.promised = self.keep(_promised(self.others))
@@ -53,6 +55,12 @@ class Trace:
         kept = table.persist()
         self._kept.append(kept)
         return kept
+
+    def rare(self, table: DataFrame) -> DataFrame | None:
+        """A table that is empty if all is well: kept if it is not, and None if it is. What would be joined to it to
+        find out more is then not even looked at."""
+        kept = self.keep(table)
+        return None if kept.isEmpty() else kept
 
     def close(self) -> None:
         for table in self._kept:
@@ -98,6 +106,21 @@ def _placed(happened: DataFrame) -> DataFrame:
         F.col("view.a").alias("vnumber"),
         F.col("view.b").alias("vleader"),
         F.coalesce(F.col("view.in"), F.lit(False)).alias("inside"),
+    )
+
+
+def _messages(placed: DataFrame) -> DataFrame:
+    """Every message once: by whom and when it was sent, its digest there, the digests of its deliveries, and whether
+    its sender delivered it (``own``)."""
+    sent, delivered = F.col("what") == "send", F.col("what") == "deliver"
+    return placed.groupBy(*MESSAGE).agg(
+        F.max(F.when(sent, F.col("digest"))).alias("sent"),
+        F.min(F.when(delivered, F.col("digest"))).alias("least"),
+        F.max(F.when(delivered, F.col("digest"))).alias("most"),
+        F.max(F.when(sent, F.col("member"))).alias("member"),
+        F.min(F.when(sent, F.col("place"))).alias("place"),
+        F.min(F.when(sent, F.col("at"))).alias("at"),
+        F.coalesce(F.max(delivered & (F.col("member") == F.col("sender"))), F.lit(False)).alias("own"),
     )
 
 

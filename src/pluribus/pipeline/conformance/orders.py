@@ -53,24 +53,40 @@ def semantic(trace: Trace) -> Iterator[DataFrame]:
     """No member delivers a message before the one that it answers, unless it is marked as an orphan; and it is marked
     only if that one was not delivered."""
     delivered = trace.among(trace.deliveries, "semantic")
-    sent = trace.among(trace.sends, "semantic").select(
-        *MESSAGE, F.struct("parent_sender", "parent_number").alias("meant")
-    )
-    parent = F.struct("parent_sender", "parent_number")
-    known = delivered.join(sent, list(MESSAGE))
-    other = known.where(~parent.eqNullSafe(F.col("meant")))
-    yield breach("semantic", other, "delivered as an answer to what it is no answer to")
     answers = delivered.where("parent_sender IS NOT NULL")
+    yield from _wrong_parents(trace, delivered)
+    yield from _after_their_orphans(trace, delivered)
     keys = ["run", "member", "group", "era"]
     mine = delivered.groupBy(*keys, "sender", "number").agg(F.min("place").alias("had_at"))
     mine = mine.withColumnsRenamed({"sender": "parent_sender", "number": "parent_number"})
     judged = answers.join(mine, [*keys, "parent_sender", "parent_number"], "left")
     judged = judged.withColumn("had", F.coalesce(F.col("had_at") <= F.col("place"), F.lit(False)))
-    of = text_of("parent_sender", "parent_number")
-    yield breach("semantic", judged.where("orphan AND had"), F.concat(F.lit("an orphan, after its parent "), of))
-    yield from _after_their_orphans(delivered)
-    # Somebody who was not there when the parent was delivered gets the answer alone, and that is right.
-    alone = judged.where("NOT orphan AND NOT had")
+    odd = trace.rare(judged.where("orphan = had"))  # an orphan after its parent, or an answer without it
+    if odd is not None:
+        said = F.concat(F.lit("an orphan, after its parent "), text_of("parent_sender", "parent_number"))
+        yield breach("semantic", odd.where("orphan"), said)
+        yield _before_their_parents(delivered, odd.where("NOT orphan"))
+    yield counted("semantic", answers)
+
+
+def _wrong_parents(trace: Trace, delivered: DataFrame) -> Iterator[DataFrame]:
+    """What is delivered as an answer to something that it does not answer."""
+    parent = F.struct("parent_sender", "parent_number")
+    of_message = trace.among(trace.placed, "semantic").groupBy(*MESSAGE)
+    summed = of_message.agg(
+        F.max(F.when(F.col("what") == "send", parent)).alias("meant"),
+        F.min(F.xxhash64(parent)).alias("least"),
+        F.max(F.xxhash64(parent)).alias("most"),
+    )
+    mixed = trace.rare(summed.where("least <> most AND meant IS NOT NULL").select(*MESSAGE, "meant"))
+    if mixed is not None:
+        other = delivered.join(mixed, list(MESSAGE)).where(~parent.eqNullSafe(F.col("meant")))
+        yield breach("semantic", other, "delivered as an answer to what it is no answer to")
+
+
+def _before_their_parents(delivered: DataFrame, alone: DataFrame) -> DataFrame:
+    """Somebody who was not there when the parent was delivered gets the answer alone, and that is right."""
+    keys = ["run", "group", "parent_sender", "parent_number"]
     seen = delivered.where("vnumber IS NOT NULL").select(
         "run",
         "group",
@@ -78,17 +94,17 @@ def semantic(trace: Trace) -> Iterator[DataFrame]:
         F.col("number").alias("parent_number"),
         F.struct("vnumber", "vleader").alias("seen"),
     )
-    views = seen.groupBy("run", "group", "parent_sender", "parent_number").agg(F.collect_set("seen").alias("seen"))
-    alone = alone.join(views, ["run", "group", "parent_sender", "parent_number"], "left")
+    seen = seen.join(alone.select(*keys).distinct(), keys, "left_semi")
+    alone = alone.join(seen.groupBy(*keys).agg(F.collect_set("seen").alias("seen")), keys, "left")
     here = F.col("vnumber").isNotNull() & F.array_contains("seen", F.struct("vnumber", "vleader"))
     early = alone.where(F.col("seen").isNull() | here)
-    yield breach("semantic", early, F.concat(F.lit("delivered before its parent "), of))
-    yield counted("semantic", answers)
+    return breach("semantic", early, F.concat(F.lit("delivered before its parent "), text_of(*keys[2:])))
 
 
-def _after_their_orphans(delivered: DataFrame) -> Iterator[DataFrame]:
+def _after_their_orphans(trace: Trace, delivered: DataFrame) -> Iterator[DataFrame]:
     """What is delivered in a view after an answer to it was marked there as an orphan."""
     view = F.struct("vnumber", "vleader", "stay")
+    keys = ["run", "member", "group", "here", "sender", "number"]
     orphans = delivered.where("orphan").select(
         "run",
         "member",
@@ -98,9 +114,10 @@ def _after_their_orphans(delivered: DataFrame) -> Iterator[DataFrame]:
         F.col("parent_number").alias("number"),
         F.col("place").alias("marked"),
     )
-    orphans = orphans.groupBy("run", "member", "group", "here", "sender", "number").agg(F.min("marked").alias("marked"))
-    late = delivered.withColumn("here", view).join(orphans, ["run", "member", "group", "here", "sender", "number"])
-    yield breach("semantic", late.where("place > marked"), "delivered after an answer to it, marked as an orphan")
+    marked = trace.rare(orphans.groupBy(*keys).agg(F.min("marked").alias("marked")))
+    if marked is not None:
+        late = delivered.withColumn("here", view).join(marked, keys).where("place > marked")
+        yield breach("semantic", late, "delivered after an answer to it, marked as an orphan")
 
 
 def total(trace: Trace) -> Iterator[DataFrame]:
@@ -115,13 +132,15 @@ def total(trace: Trace) -> Iterator[DataFrame]:
     differ = [F.min(column) != F.max(column) for column in columns]
     doubtful = passed.groupBy(*passage).agg(reduce(or_, differ).alias("differ")).where("differ").select(*passage)
     suspects = passed.join(doubtful, passage, "left_semi").select(*passage, "member", "bus_stay", "nth")
-    rows = delivered.join(suspects, ["run", "member", "bus_stay"])
-    theirs = rows.where("nth = 1").select(*passage, "group", "sender", "number", F.col("place").alias("theirs"))
-    shared = rows.where("nth > 1").join(theirs, [*passage, "group", "sender", "number"])
-    before = F.lag("theirs").over(Window.partitionBy(*passage, "member").orderBy("place"))
-    swapped = shared.withColumn("before", before).where("theirs < before")
-    said = F.concat(F.lit("delivered in another order than others, in view "), text_of("view.sender"))
-    yield breach("total", swapped, said)
+    rare = trace.rare(suspects)
+    if rare is not None:
+        rows = delivered.join(rare, ["run", "member", "bus_stay"])
+        theirs = rows.where("nth = 1").select(*passage, "group", "sender", "number", F.col("place").alias("theirs"))
+        shared = rows.where("nth > 1").join(theirs, [*passage, "group", "sender", "number"])
+        before = F.lag("theirs").over(Window.partitionBy(*passage, "member").orderBy("place"))
+        swapped = shared.withColumn("before", before).where("theirs < before")
+        said = F.concat(F.lit("delivered in another order than others, in view "), text_of("view.sender"))
+        yield breach("total", swapped, said)
     lengths = passed.groupBy("run", *passage[1:]).agg(
         (F.max(F.when(F.col("nth") == 1, F.col("count"))) * (F.count("*") - 1)).alias("made")
     )
@@ -151,9 +170,15 @@ def _bus_stays(trace: Trace) -> tuple[DataFrame, DataFrame]:
     columns = ("run", "member", "place", "enters", "group", "sender", "number", "at")
     ordered = trace.among(trace.deliveries, "total").withColumn("enters", F.lit(False)).select(*columns)
     so_far = in_order("run", "member")
-    both = ordered.unionByName(entered).withColumn("bus_stay", F.count(F.when(F.col("enters"), 1)).over(so_far))
-    delivered = both.where("NOT enters AND bus_stay > 0")
-    delivered = delivered.withColumn("rank", F.row_number().over(in_order("run", "member", "bus_stay")))
+    both = ordered.unionByName(entered).withColumns(
+        {
+            "bus_stay": F.count(F.when(F.col("enters"), 1)).over(so_far),
+            "count": F.count(F.when(~F.col("enters"), 1)).over(so_far),
+        }
+    )
+    before = F.last(F.when(F.col("enters"), F.col("count")), ignorenulls=True).over(so_far)
+    both = both.withColumn("rank", F.col("count") - F.coalesce(before, F.lit(0)))
+    delivered = both.where("NOT enters AND bus_stay > 0").drop("count")
     low, high = fingerprint("sum", "rank", "group", "sender", "number")
     summed = delivered.groupBy("run", "member", "bus_stay").agg(
         F.count("*").alias("count"), low.alias("low"), high.alias("high")

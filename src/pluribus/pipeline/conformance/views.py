@@ -35,7 +35,10 @@ def view_synchrony(trace: Trace) -> Iterator[DataFrame]:
     """Members that pass from a view of a group to the next together delivered the same messages in it."""
     passed = trace.stays.where("next IS NOT NULL").groupBy(*PASSAGE)
     together = passed.agg(F.count("*").alias("of"), differing("set").alias("differ"))
-    doubtful = trace.stays.join(together.where("differ"), list(PASSAGE)).select(*STAY, "next", "of")
+    yield counted("view_synchrony", together, "of - 1")
+    doubtful = trace.rare(trace.stays.join(together.where("differ"), list(PASSAGE)).select(*STAY, "next", "of"))
+    if doubtful is None:
+        return
     delivered = trace.deliveries.where("inside").join(doubtful, list(STAY))
     by = delivered.groupBy(*PASSAGE, "sender", "number", "of")
     counted_by = by.agg(
@@ -44,24 +47,28 @@ def view_synchrony(trace: Trace) -> Iterator[DataFrame]:
     partial = counted_by.where("by < of").select("*", "e.*")
     said = F.concat(F.lit("delivered by "), F.col("by"), F.lit(" of "), F.col("of"), F.lit(" that left view "))
     yield breach("view_synchrony", partial, F.concat(said, text_of("vnumber"), F.lit(" together")))
-    yield counted("view_synchrony", together, "of - 1")
 
 
 def sent_by_members(trace: Trace) -> Iterator[DataFrame]:
     """What is delivered in a view of a group was sent by a member of it."""
     strangers = F.array_except("senders", "members")
-    doubtful = trace.stays.where(F.size(strangers) > 0).select(*STAY, strangers.alias("strangers"))
+    yield counted("sent_by_members", trace.stays, "count")
+    doubtful = trace.rare(trace.stays.where(F.size(strangers) > 0).select(*STAY, strangers.alias("strangers")))
+    if doubtful is None:
+        return
     delivered = trace.deliveries.where("inside").join(doubtful, list(STAY))
     alien = delivered.where(F.array_contains("strangers", F.col("sender")))
     yield breach("sent_by_members", alien, F.concat(F.lit("its sender is not in view "), text_of("vnumber")))
-    yield counted("sent_by_members", trace.stays, "count")
 
 
 def safe(trace: Trace) -> Iterator[DataFrame]:
     """Uniform: of two members of a group's view, whether they survived it or not, one delivered a beginning of what the
     other did."""
     stays = trace.among(trace.stays, "safe")
-    doubtful = stays.groupBy(*VIEW).agg(differing("sequence").alias("differ")).where("differ").select(*VIEW)
+    yield counted("safe", stays, "count")
+    doubtful = trace.rare(stays.groupBy(*VIEW).agg(differing("sequence").alias("differ")).where("differ").select(*VIEW))
+    if doubtful is None:
+        return
     delivered = trace.deliveries.where("inside").join(doubtful, list(VIEW), "left_semi")
     message = F.struct("sender", "number")
     ranks = delivered.groupBy(*VIEW, "rank").agg(F.min(message).alias("least"), F.max(message).alias("most"))
@@ -69,7 +76,6 @@ def safe(trace: Trace) -> Iterator[DataFrame]:
     first = delivered.join(split, [*VIEW, "rank"])
     said = F.concat(F.lit("delivered where others delivered another, in view "), text_of("vnumber"))
     yield breach("safe", first, said)
-    yield counted("safe", stays, "count")
 
 
 def one_primary(trace: Trace) -> Iterator[DataFrame]:
