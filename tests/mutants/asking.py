@@ -90,9 +90,9 @@ class Boastful(Confirming):
 
 
 FOUND = {
-    Loyal: (2, "waited in vain"),
+    Loyal: (1, "waited in vain"),
     Welcoming: (7, "waited in vain"),
-    Prompt: (2, "who was there"),
+    Prompt: (1, "could still answer"),
     Gullible: (0, "is said to have answered"),
     Populist: (0, "good answers"),
     Tolerant: (0, "good answers"),

@@ -51,8 +51,8 @@ class Ahead(Total):
 
 
 FOUND = {
-    Abrupt: (10, "left view"),
-    Unblocked: (30, "where"),
+    Abrupt: (1, "left view"),
+    Unblocked: (4, "only one delivered"),
     Stampless: (4, "left view"),
     Ahead: (2, "where"),
 }

@@ -114,14 +114,14 @@ class Polite(Membership):
 FOUND = {
     Hurried: (1, "delivered"),
     Deaf: (1, "never"),
-    Frivolous: (10, "left view"),
-    Absent: (2, "left view"),
+    Frivolous: (15, "left view"),
+    Absent: (4, "left view"),
     Double: (0, "after view"),
-    Vain: (1, "two primaries"),
+    Vain: (0, "no majority"),
     Selfish: (1, "where"),
-    Trusting: (19, "where"),
+    Trusting: (1, "where"),
     Proud: (1, "where"),
-    Tactful: (1, "never learned"),
-    Polite: (1, "was not told"),
+    Tactful: (19, "never learned"),
+    Polite: (8, "was not told"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""
