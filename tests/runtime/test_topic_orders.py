@@ -158,7 +158,7 @@ async def test_advertisements_are_seen_taken_back_and_gone_with_their_member():
         await a.advertise("stocks/+/tick", Quote, about="prices of the exchange")
         await b.advertise("stocks/+/tick", Quote)
         await b.advertise("weather/#")
-        await eventually(lambda: len(a.pubsub.neighbours.adverts(a.me)) == 2)
+        await eventually(lambda: len(a.pubsub.neighbours.adverts(a.me).get(int(b.me), ())) == 2)
         (found,) = await a.topics("stocks/ibm/#")
         assert (found.pattern, found.type, set(found.members.values())) == ("stocks/+/tick", "Quote", {"m0", "m1"})
         async with pluribus.connect(a.url.text, name="late") as late:

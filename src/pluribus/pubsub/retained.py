@@ -9,6 +9,7 @@ and a newcomer may merge what an elder tells it with what it has heard itself me
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any
 
 from ..core.errors import MalformedFrame, TooLarge
@@ -21,10 +22,16 @@ from .topics import is_channel, matches
 Rank = tuple[float, int, int]
 
 
+def _digest(topic: str, rank: Rank) -> int:
+    return int.from_bytes(blake2b(repr((topic, rank)).encode(), digest_size=7).digest(), "big")
+
+
 class Retained:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Rank, bytes]] = {}
         self.refused = 0
+        self.digest = 0
+        """The same for the same values, in whatever order they came; 0 for none."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -49,12 +56,19 @@ class Retained:
             return False
         if known is not None and known[0] >= rank:
             return False
+        if known is not None:
+            self.digest ^= _digest(topic, known[0])
         self._kept[topic] = (rank, data)
+        self.digest ^= _digest(topic, rank)
         return True
 
-    def snapshot(self, sender: int | None = None) -> list[bytes]:
-        """The values of everybody, or of one sender."""
-        return [data for rank, data in self._kept.values() if sender is None or rank[1] == sender]
+    def forget(self, topic: str) -> None:
+        """As if it had never been heard of."""
+        rank, _ = self._kept.pop(topic)
+        self.digest ^= _digest(topic, rank)
+
+    def snapshot(self) -> list[bytes]:
+        return [data for _, data in self._kept.values()]
 
     def merge(self, kept: Iterable[bytes]) -> list[str]:
         """What another member has; the topics of which it has a later value."""

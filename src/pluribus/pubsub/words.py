@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from ..core.frame import Number
 from ..core.limits import ADVERTISED_MAX, NAME_CHARS_MAX, RETAINED_MAX, SUBSCRIPTIONS_MAX, TOPIC_CHARS_MAX
 from ..wire.bodies import register
 
@@ -37,8 +38,10 @@ class Introduce(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Introduction(msgspec.Struct, array_like=True, frozen=True):
-    ready: bool
-    """Whether it has the retained values itself."""
+    version: Number = 0
+    """How much it has said to all before."""
+    digest: Number = 0
+    """Of its retained values; 0 if it has none."""
     wants: Annotated[list[Want], msgspec.Meta(max_length=SUBSCRIPTIONS_MAX)] = []
     adverts: Annotated[list[Advert], msgspec.Meta(max_length=ADVERTISED_MAX)] = []
 
@@ -61,10 +64,12 @@ class Wanted(msgspec.Struct, array_like=True, frozen=True):
 
 class Unwanted(msgspec.Struct, array_like=True, frozen=True):
     want: Want
+    version: Number = 0
 
 
 class Advertised(msgspec.Struct, array_like=True, frozen=True):
     advert: Advert
+    version: Number = 0
     over: bool = False
 
 

@@ -97,8 +97,7 @@ class Carrier:
                     await self._wait()
         except TimeoutError:
             raise Overflow(f"events wait for slow readers, and for longer than {timeout:g} s: publish later") from None
-        if self._failed is not None:
-            raise self._failed
+        self._complain()
 
     def room_now(self) -> None:
         """Close the batch; ``Overflow`` if too many wait."""
@@ -111,8 +110,13 @@ class Carrier:
         self.close_batch()
         while self._queue:
             await self._wait()
-        if self._failed is not None:
-            raise self._failed
+        self._complain()
+
+    def _complain(self) -> None:
+        """What could not be sent is told once, to whoever publishes next."""
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
 
     def _turn_ended(self) -> None:
         self._scheduled = False

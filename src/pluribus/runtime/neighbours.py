@@ -2,10 +2,10 @@
 are retained.
 
 Each member alone changes what is known of itself, and says so in the base group, so nobody can disagree. A newcomer
-asks everybody (``Introduce``) and goes on when all have answered; then it asks one of those who are ready for the
-retained values. Whatever was said before the newcomer was in the group's view had been delivered to all in it, so the
-answers hold it; whatever is said later the newcomer hears itself. When two sides of a partition have merged, everybody
-is a newcomer to the others and asks again.
+asks everybody (``Introduce``) and goes on when all have answered; the others ask the newcomer, who may come from
+another side of a partition. Whose retained values differ from one's own is asked for them. Whatever was said before the
+newcomer was in the group's view had been delivered to all in it, so the answers hold it; whatever is said later the
+newcomer hears itself.
 
 A subscription in causal or total order needs a group of that order (a *carrier*), and every publisher in it. ``want``
 asks for that: each member joins the carrier, remembers the want, and answers. From then on events that match go through
@@ -17,18 +17,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import BadInput, PluribusError
+from ..core.errors import AnswersLate, BadInput, NoMembers, PluribusError
 from ..core.events import Event, Merged
 from ..core.frame import Message
 from ..core.limits import ADVERTISED_MAX
+from ..group.asking import Answers
 from ..pubsub.retained import Retained
 from ..pubsub.topics import levels_of
 from ..pubsub.trie import Trie
 from ..pubsub.words import Advert, Advertised, Introduce, Introduction, Tell, Told, Unwanted, Want, Wanted
 from .carrier import Carrier
+from .group import Group
 
 if TYPE_CHECKING:
     from .pubsub import Topics
@@ -42,8 +44,12 @@ class Neighbours:
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self.retained = Retained()
-        self.ready = False
-        """Whether it knows what the others know."""
+        self._version = 0
+        """Grows with everything that this member says to all."""
+        self._heard: dict[int, int] = {}
+        """The last version of others that was heard."""
+        self._met: set[int] = set()
+        """Whom it knows."""
         self.own_wants: Counter[Want] = Counter()
         self.own_adverts: dict[str, Advert] = {}
         self._wants: dict[int, set[Want]] = {}
@@ -54,70 +60,81 @@ class Neighbours:
 
     # Who is who
 
-    async def introduce(self, base: Carrier, sides: Sequence[Collection[int]] = ()) -> None:
-        """Ask everybody who wants what, and one member for the retained values; after a partition, one of each of these
-        sides, because what was published on one is nowhere on another."""
+    async def introduce(self, base: Carrier) -> None:
+        """Ask those whom this member has not met; returns when it knows everybody."""
         group = base.group
-        while len(group.view) > 1:
-            answers = await group.ask(Introduce(), timeout=ANSWER_S)
-            known = {int(a.sender): a.body for a in answers if isinstance(a.body, Introduction)}
+        while strangers := [int(m) for m in group.view.members if m not in self._met and m != group.me]:
+            answers = await self._ask(group, Introduce(), strangers)
+            known = {int(a.sender): a.body for a in answers if a.error is None and isinstance(a.body, Introduction)}
+            # An answer has a stream of its own: what its sender said later to all may have come before it.
+            known = {member: word for member, word in known.items() if word.version >= self._heard.get(member, 0)}
+            strange = [int(a.sender) for a in answers if a.error is not None or not isinstance(a.body, Introduction)]
+            self._met.update(known, strange)  # who cannot answer is not asked for ever
             for member, word in known.items():
                 self._adverts[member] = {advert.pattern: advert for advert in word.adverts}
                 for want in word.wants:
                     await self._noted(member, want)
-            ready = [member for member, word in known.items() if word.ready]
-            apart = [[member for member in ready if member in side] for side in sides] or [ready]
-            told = [await self._told(base, some) for some in apart if some]
-            if all(told):
-                break
-        self.ready = True
+            for member in {word.digest: member for member, word in known.items() if word.digest}.values():
+                if known[member].digest != self.retained.digest:
+                    await self._told(base, member)
 
-    async def _told(self, base: Carrier, ready: list[int]) -> bool:
-        for member in ready:
+    async def _ask(self, group: Group, word: Any, of: Collection[int] = ()) -> Answers:
+        """Everybody who is there, or some; who goes meanwhile need not answer, and who is slow is asked again."""
+        while len(group.view) > 1:
+            there = [member for member in of if member in group.view]
             try:
-                (answer,) = await base.group.ask(Tell(), to=member, timeout=ANSWER_S)
-                self._topics.renewed(self.retained.merge(answer.body.kept))
-            except (PluribusError, AttributeError, ValueError):  # it is gone, or talks nonsense: another has it too
-                continue
-            return True
-        return False
+                if len(there) == 1 == len(of):
+                    return await group.ask(word, to=there[0], timeout=ANSWER_S)
+                return await group.ask(word, of=there, timeout=ANSWER_S)
+            except (NoMembers, AnswersLate) as error:
+                log.debug("topics: %s", error)
+                if of and not any(member in group.view for member in of):
+                    break
+        return Answers()
+
+    async def _told(self, base: Carrier, member: int) -> None:
+        try:
+            (answer,) = await base.group.ask(Tell(), to=member, timeout=ANSWER_S)
+            self._topics.renewed(self.retained.merge(answer.body.kept))
+        except (PluribusError, AttributeError, ValueError):
+            self._met.discard(member)  # it is gone, or it will be asked again
 
     async def watch(self, base: Carrier) -> None:
-        """Forget those who left; tell those who came what was said when nobody was there, because they need not have
-        come later: this member may be new to them."""
-        alone = False
+        """Meet those who come, forget those who left."""
         async for view in base.group.views():
-            mine = self.retained.snapshot(int(base.group.me)) if alone and len(view) > 1 else []
-            alone = len(view) == 1
-            if mine:
-                self.task(base.group.send(Told(mine)))
-            for member in (self._wants.keys() | self._adverts.keys()) - set(view.members):
+            there = set(map(int, view.members))
+            self._met &= there
+            self._heard = {member: version for member, version in self._heard.items() if member in there}
+            for member in (self._wants.keys() | self._adverts.keys()) - there - {int(base.group.me)}:
                 self._adverts.pop(member, None)
                 for want in self._wants.pop(member, set()):
                     self._forget(want)
             self._topics.sharing.members_changed(view.members)
+            await self.introduce(base)
 
     def on_event(self, event: Event) -> None:
         base = self._topics.joined
         if isinstance(event, Merged) and base is not None:
-            others = [side for side in event.sides if base.group.me not in side]
-            self.task(self.introduce(base, others))
+            for side in event.sides:
+                if base.group.me not in side:  # they may have been here before, and elsewhere meanwhile
+                    self._met.difference_update(map(int, side))
+            self.task(self.introduce(base))
 
     def heard(self, message: Message) -> None:
         word, sender = message.body, int(message.sender)
         if isinstance(word, Introduce) and message.asks:
             wants, adverts = list(self.own_wants), list(self.own_adverts.values())
-            self.task(message.reply(Introduction(self.ready, wants, adverts)))
+            self.task(message.reply(Introduction(self._version, self.retained.digest, wants, adverts)))
         elif isinstance(word, Tell) and message.asks:
             self.task(message.reply(Told(self.retained.snapshot())))
-        elif isinstance(word, Told) and sender != self._topics.bus.me:
-            self._topics.renewed(self.retained.merge(word.kept))
         elif isinstance(word, Wanted) and message.asks:
             self.task(self._agree(message, sender, word.want))
         elif isinstance(word, Unwanted):
+            self._heard[sender] = word.version
             self._wants.get(sender, set()).discard(word.want)
             self._forget(word.want)
         elif isinstance(word, Advertised):
+            self._heard[sender] = word.version
             known = self._adverts.setdefault(sender, {})
             known.pop(word.advert.pattern, None)
             if not word.over and len(known) < ADVERTISED_MAX:
@@ -142,8 +159,7 @@ class Neighbours:
         """Returns when every member sends there what matches."""
         self.own_wants[want] += 1
         await self._noted(int(base.group.me), want)
-        if len(base.group.view) > 1:
-            await base.group.ask(Wanted(want), timeout=ANSWER_S)
+        await self._ask(base.group, Wanted(want))
 
     async def unwant(self, base: Carrier, want: Want) -> None:
         self.own_wants[want] -= 1
@@ -152,7 +168,8 @@ class Neighbours:
             self._wants.get(int(base.group.me), set()).discard(want)
             self._forget(want)
             if not base.group.closed:
-                await base.group.send(Unwanted(want))
+                self._version += 1
+                await base.group.send(Unwanted(want, self._version))
 
     async def _agree(self, message: Message, sender: int, want: Want) -> None:
         try:
@@ -192,7 +209,8 @@ class Neighbours:
         if len(self.own_adverts) >= ADVERTISED_MAX and advert.pattern not in self.own_adverts:
             raise BadInput(f"{ADVERTISED_MAX:,} topics are advertised already: use wider patterns")
         self.own_adverts[advert.pattern] = advert
-        await base.group.send(Advertised(advert))
+        self._version += 1
+        await base.group.send(Advertised(advert, self._version))
 
     async def unadvertise(self, base: Carrier, pattern: str) -> None:
         advert = self.own_adverts.pop(pattern, None)
@@ -200,7 +218,8 @@ class Neighbours:
             raise BadInput(
                 f"{pattern!r} is not advertised by this member: {', '.join(self.own_adverts) or 'nothing'} is"
             )
-        await base.group.send(Advertised(advert, over=True))
+        self._version += 1
+        await base.group.send(Advertised(advert, self._version, over=True))
 
     def adverts(self, me: int) -> dict[int, dict[str, Advert]]:
         return {**self._adverts, int(me): self.own_adverts}

@@ -23,14 +23,18 @@ from ..core.limits import BACKLOG_EVENTS
 from ..filters import Filter
 from ..pubsub.backlog import SAMPLE, WAIT, Backlog
 from ..pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
+from ..pubsub.concepts import Vocabulary
 from ..pubsub.event import Event
 from ..pubsub.interest import Interest
+from ..pubsub.objects import Changed, pattern_of
+from ..pubsub.places import Near
 from ..pubsub.table import Table
 from ..pubsub.topics import checked_topic, overlap
 from ..pubsub.words import Advert, Want
 from ..wire.bodies import BYTES, Kind, encode_body, encode_quickly
 from .carrier import Carrier
 from .neighbours import Neighbours
+from .observed import Observed
 from .sharing import Sharing
 from .subscription import Call, Subscription
 
@@ -291,10 +295,15 @@ class Topics:
 
     def subscribe(
         self,
-        pattern: str,
+        pattern: str | None = None,
         where: str | Filter | None = None,
         type: type | None = None,
         *,
+        near: Near | None = None,
+        concept: str | None = None,
+        vocabulary: Vocabulary | None = None,
+        object: str | None = None,
+        property: str | None = None,
         guarantee: str = RELIABLE,
         deadline: float | None = None,
         backlog: int = BACKLOG_EVENTS,
@@ -309,11 +318,23 @@ class Topics:
         self.bus._check_open()
         if slow is None:
             slow = SAMPLE if guarantee == BEST_EFFORT else WAIT
-        interest = Interest(pattern, where, type, now=self.wall)
+        if object is not None or property is not None:
+            if object is None or pattern is not None or type is not None:
+                raise BadInput(
+                    "object= names what is watched, property= one of its properties: give no pattern or type"
+                )
+            pattern, type = pattern_of(object, property), Changed
+        translate = None if concept is None else _translation(concept, vocabulary)
+        text = where
+        if near is not None:
+            if isinstance(where, Filter):
+                raise BadInput("near= goes with a condition that is a text: write it as one")
+            where = near.condition(where)
+        interest = Interest(pattern or "#", where, type, now=self.wall, translate=translate)
         if shared is not None:
             checked_name(shared, "the shared subscription")
             guarantee, retain = "total", False
-        return Subscription(
+        made = Subscription(
             self,
             interest,
             Backlog(backlog, slow),
@@ -324,6 +345,8 @@ class Topics:
             call=call,
             bodies=bodies,
         )
+        made.near, made.where = near, text if isinstance(text, str) else None
+        return made
 
     def on(self, pattern: str, **options: Any) -> Callable[[F], F]:
         def decorated(call: F) -> F:
@@ -376,6 +399,12 @@ class Topics:
             carrier.table.remove(subscription)
         if subscription.order and self._base is not None:
             await self.neighbours.unwant(self._base, Want(subscription.order, subscription.pattern))
+
+    async def observed(self, name: str, **properties: Any) -> Observed:
+        await self.base()
+        made = Observed(self, name)
+        await made.set(**properties)
+        return made
 
     # Advertising
 
@@ -461,6 +490,13 @@ def handled_type(call: Callable[..., Any]) -> tuple[type | None, bool]:
     if not isinstance(wanted, type):
         raise BadInput(f"{wanted!r} is no type of bodies: annotate the parameter with a class, or with Event")
     return wanted, True
+
+
+def _translation(term: str, vocabulary: Vocabulary | None) -> Callable[[Event[Any]], Event[Any] | None]:
+    if vocabulary is None:
+        raise BadInput(f"concept={term!r} needs to be understood: give a vocabulary= too")
+    concept = vocabulary.concept(term)
+    return lambda event: vocabulary.translated(event, concept)
 
 
 def _nothing(heard: Any) -> None:

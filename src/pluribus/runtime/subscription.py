@@ -21,6 +21,7 @@ from ..core.limits import STALL_S, TURN_S_MAX
 from ..pubsub.backlog import WAIT, Backlog
 from ..pubsub.event import Event
 from ..pubsub.interest import Interest
+from ..pubsub.places import Near
 from .arrivals import Arrivals
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Subscription:
         self.order = order
         self.deadline = deadline
         self.retain = retain
+        self.near: Near | None = None
+        self.where: str | None = None
         self.shared = shared or ""
         self.share = ("", 0)
         """The set that it is of, and its number in it."""
@@ -275,6 +278,13 @@ class Subscription:
                 return
 
     # Moving
+
+    def move(self, latitude: float, longitude: float) -> None:
+        """The subscriber is somewhere else; what arrives from now on is near that place."""
+        if self.near is None:
+            raise BadInput(f"the subscription to {self.pattern!r} is not bound to a place: subscribe with near=")
+        self.near = self.near.moved(latitude, longitude)
+        self.set_where(self.near.condition(self.where))
 
     def set_where(self, where: Any) -> None:
         """Another condition, for events that arrive from now on."""

@@ -149,7 +149,9 @@ class Bus(Face):
         """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop."""
         return Replica(self._thread.call(self._real.replica, name, machine), self._thread)
 
-    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Subscription:
+    def subscribe(
+        self, pattern: str | None = None, where: Any = None, type: type | None = None, **options: Any
+    ) -> Subscription:
         """Events under topics that match; see ``pluribus.Bus.subscribe``. It begins at once: use it with ``with``."""
         real = self._thread.ask(self._real.subscribe, pattern, where, type, **options)
         self._thread.call(real.open)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Pattern, Problem
     from .bus import Bus
     from .durable import Durable
+    from .observed import Observed
     from .patterns import Matches
     from .pubsub import Advertisement, Topics
     from .subscription import Subscription
@@ -65,7 +66,7 @@ class Topical:
         """Returns when everything that was published is admitted, and on disk if it is durable."""
         await self.pubsub.flush()
 
-    def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Any:
+    def subscribe(self, pattern: str | None = None, where: Any = None, type: type | None = None, **options: Any) -> Any:
         """Events under topics that match a pattern: ``+`` is any level, ``#`` all levels below.
 
         ``async with bus.subscribe(...) as events`` begins and ends it; ``async for event in events`` reads it.
@@ -78,13 +79,17 @@ class Topical:
         disconnected (``disconnect``) or given a sample (``sample``). ``shared="name"``: each event goes to one of those
         who subscribe with that name. ``retain=False``: without the last values of before.
 
+        ``near=Near(latitude, longitude, within_m)``: events near a place; ``move`` changes it. ``concept="share",
+        vocabulary=...``: events about a concept, whatever words they use. ``object="name", property="price"``: changes
+        of an object that somebody lets be watched (``observed``).
+
         ``durable="name"`` reads what keepers keep, and goes on under that name where it came to; ``start`` is
         ``"earliest"``, ``"latest"``, an offset or a time, for a name that is new, or to replay without one. With these
         come ``commit="manual"`` and ``max_bytes``; see ``runtime.follower.DurableSubscription``.
         """
         if "durable" in options or "start" in options:
             name = options.pop("durable", None)
-            return self.durable.subscribe(pattern, where=where, type=type, name=name, **options)
+            return self.durable.subscribe(pattern or "#", where=where, type=type, name=name, **options)
         return self.pubsub.subscribe(pattern, where, type, **options)
 
     def matches(
@@ -122,6 +127,11 @@ class Topical:
         ``subscription`` may be awaited, to be sure that it has begun, and closed.
         """
         return self.pubsub.on(pattern, **options)
+
+    async def observed(self, name: str, **properties: Any) -> Observed:
+        """An object that others may watch: setting one of its attributes tells those who subscribed with ``object=``.
+        Its values are retained, so that who comes later gets them too."""
+        return await self.pubsub.observed(name, **properties)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """The same as closing it."""

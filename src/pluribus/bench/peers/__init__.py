@@ -17,6 +17,8 @@ PEERS = {
     "zmq-ipc": "zeromq",
     "zenoh": "eclipse",
     "nats": "carrier",
+    "redis": "redis_server",
+    "mqtt": "mosquitto",
 }
 """Every peer and the module that has it."""
 

@@ -49,6 +49,7 @@ def scenario(name: str) -> Scenario:
         flood,
         groups,
         keepers,
+        live,
         relays,
         replica,
         shatter,
@@ -58,7 +59,7 @@ def scenario(name: str) -> Scenario:
         topics,
     )
 
-    views = (groups.GROUPS, asks.ASKS, relays.RELAYS, replica.REPLICA, shatter.SHATTER, states.STATES)
+    views = (groups.GROUPS, asks.ASKS, relays.RELAYS, replica.REPLICA, shatter.SHATTER, states.STATES, live.LIVE)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, spread.SPREAD, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}

@@ -1,0 +1,101 @@
+"""``pluribus bench pubsub``: topics beside the group that carries them, and beside other systems' topics.
+
+Ours keeps its own window and loses nothing; the peers get one from the harness (``peers.flow``). Every rate alternates
+with what it is compared with; ratios are taken run by run, and the median counts. Peers whose client or server is not
+installed here are named in the report.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import Unavailable
+from .exchange import SECONDS, Case, exchange
+from .peers import flow, names, peer
+from .report import Goal, Result, at_least, report, result
+from .stream import Flow, stream
+
+SIZES = (100, 1_024, 16_384)
+RECEIVERS = (1, 4)
+FIFO_SHARE = 0.7
+TOPICS = 100
+CONDITION = "price > 100 AND symbol = 'IBM'"
+OURS, GROUP = "pluribus", "fifo group"
+RIVALS = "zmq,zenoh,nats,redis,mqtt"
+
+Cell = tuple[int, int]
+"""Subscribers and size."""
+Rates = dict[tuple[str, str], list[float]]
+"""By system and case."""
+
+
+def run(
+    *, quick: bool = False, peers: str = "", progress: Callable[[str], None] = lambda text: None, **_: Any
+) -> dict[str, Any]:
+    rivals, missing = available(peers) if peers else ([], {})
+    runs, seconds = (1, 0.3) if quick else (3, SECONDS)
+    cells = [(1, 100)] if quick or not peers else [(count, size) for count in RECEIVERS for size in SIZES]
+    rates: Rates = {}
+    for attempt in range(runs):
+        for cell in cells:
+            progress(f"run {attempt + 1} of {runs}: {_shown(cell)}")
+            _one_cell(cell, rivals, seconds, rates)
+        progress(f"run {attempt + 1} of {runs}: many topics, types, conditions")
+        for case in (
+            Flow(topics=TOPICS, seconds=seconds),
+            Flow(typed=True, seconds=seconds),
+            Flow(typed=True, where=CONDITION, seconds=seconds),
+        ):
+            rates.setdefault((OURS, str(case)), []).append(stream(case).rate)
+    results: list[Result] = [result(f"{name}, {case}", "events/s", found) for (name, case), found in rates.items()]
+    made = report("pubsub", results, _goals(rates, cells, rivals))
+    made["settings"] = {rival: peer(rival).settings for rival in rivals}
+    made["missing"] = missing
+    return made
+
+
+def available(wanted: str) -> tuple[list[str], dict[str, str]]:
+    """Those of the peers that can be measured here; and why the others cannot."""
+    found, missing = [], {}
+    for name in names(RIVALS if wanted == "all" else wanted):
+        try:
+            with peer(name).endpoints():
+                found.append(name)
+        except Unavailable as error:
+            missing[name] = str(error)
+    return found, missing
+
+
+def _one_cell(cell: Cell, rivals: list[str], seconds: float, rates: Rates) -> None:
+    count, size = cell
+    shown = _shown(cell)
+    group = exchange(Case(size=size, members=count + 1, seconds=seconds))
+    rates.setdefault((GROUP, shown), []).append(group.rate)
+    ours = stream(Flow(size=size, subscribers=count, seconds=seconds))
+    rates.setdefault((OURS, shown), []).append(ours.rate)
+    for rival in rivals:
+        rates.setdefault((rival, shown), []).append(flow.rate(rival, count, size, seconds))
+
+
+def _goals(rates: Rates, cells: list[Cell], rivals: list[str]) -> list[Goal]:
+    goals = []
+    for cell in cells:
+        shown = _shown(cell)
+        ours = rates[(OURS, shown)]
+        if cell[1] == SIZES[0]:
+            share = _median_ratio(ours, rates[(GROUP, shown)])
+            goals.append(at_least(f"topics, {shown}: share of the group's FIFO rate", share, FIFO_SHARE))
+        goals += [
+            at_least(f"{shown}: times {rival}", _median_ratio(ours, rates[(rival, shown)]), 1.0) for rival in rivals
+        ]
+    return goals
+
+
+def _median_ratio(ours: list[float], theirs: list[float]) -> float:
+    return statistics.median(our / their for our, their in zip(ours, theirs, strict=True))
+
+
+def _shown(cell: Cell) -> str:
+    return f"1→{cell[0]} {cell[1]} B"

@@ -1,0 +1,175 @@
+"""Topics: members publish and subscribe in every way while everything goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from ...core.errors import Gap, PluribusError, Violation
+from ...core.frame import Frame
+from ...core.ids import number_of
+from ...core.limits import PATH_BYTES_LOOPBACK
+from ...pubsub.batch import Arrived, decode_batch
+from ...runtime.bus import VIEWS, Bus
+from ...runtime.pubsub import GROUP
+from ...runtime.subscription import Subscription
+from ...stack.events import Event, Members, ViewChanged
+from ...wire.bodies import BYTES, decode_bodies
+from ..chaos import torment
+from ..history import Happening, History
+from ..network import Medium
+from ..topics import RELIABLE, SHARED, TOTAL, agreed, arrived_in_the_end, asked_for, complete, contiguous, shared_once
+from ..world import World
+from . import Scenario
+
+TOPICS = ("a", "a/b", "a/c", "d")
+WISHES = (
+    (RELIABLE, "#"),
+    (RELIABLE, "a/+"),
+    (RELIABLE, "d"),
+    (TOTAL, "a/#"),
+    (SHARED, "+"),
+)
+TORMENT_S = 20.0
+CALM_S = 60.0
+LAST_ROUNDS = 20
+ORDERED_SHARE = 0.6
+"""Of members subscribe in total order, and share: the others learn of it only by being told."""
+NUMBER = number_of(GROUP)
+
+
+class Player:
+    """One member: subscribes, publishes, now and then ends a subscription and begins another."""
+
+    def __init__(self, world: World, history: History, bus: Bus, plain: bool) -> None:
+        self.world = world
+        self.history = history
+        self.bus = bus
+        self.calm = False
+        self._wishes = [
+            wish for wish in WISHES if wish[0] == RELIABLE or (not plain and world.random.random() < ORDERED_SHARE)
+        ]
+        self._epochs: Counter[int] = Counter()
+        self._there: set[int] = set()
+        self._labels = 0
+        self._open: list[Subscription] = []
+        bus._dispatch.observe = self._observe
+        self.task = asyncio.create_task(self._live())
+
+    # What comes up, before anybody reads it
+
+    def _observe(self, what: Frame | Event) -> None:
+        if isinstance(what, ViewChanged):
+            for side in what.sides:
+                if int(self.bus.me) not in side:
+                    self._epochs.update(side)
+        elif isinstance(what, Members) and what.group == NUMBER:
+            there = set(what.members)
+            self._epochs.update(self._there - there)
+            self._there = there
+        elif isinstance(what, Frame) and what.group == NUMBER and what.kind == BYTES and what.count:
+            for body in decode_bodies(what.kind, what.bodies, what.count):
+                for section in Arrived(decode_batch(body)).sections():
+                    for event in section.events():
+                        chain = (0, self._epochs[int(event.sender)])
+                        self._add("arrive", event, chain=chain)
+
+    def _add(self, what: str, event: object, label: str = "", chain: tuple[int, int] = (0, 0)) -> None:
+        topic, id, again = event.topic, event.id, event.again  # type: ignore[attr-defined]
+        number = (int(id[0]), id[1])
+        happening = Happening(
+            self.world.now, int(self.bus.me), what, label, number, topic.encode(), chain=chain, orphan=again
+        )
+        self.history.add(happening)
+        self.world.note(what, self.bus.name, repr((label, number[1])).encode())
+
+    # What a program does
+
+    async def _live(self) -> None:
+        random = self.world.random
+        try:
+            for wish in self._wishes:
+                await self._subscribe(*wish)
+            while not self.bus.closed and not self.calm:
+                await asyncio.sleep(random.random() * 0.2)
+                for _ in range(random.randrange(1, 6)):
+                    await self.publish()
+        except PluribusError:
+            if not self.bus.closed:
+                raise
+
+    async def _subscribe(self, kind: str, pattern: str) -> None:
+        self._labels += 1
+        label = f"{kind} {pattern} {self._labels}"
+        options: dict[str, Any] = {"shared": "set"} if kind == SHARED else {"guarantee": kind}
+        subscription = await self.bus.subscribe(pattern, retain=False, **options)
+        self.history.add(Happening(self.world.now, int(self.bus.me), "begun", label))
+        asyncio.create_task(self._read(subscription, label))  # noqa: RUF006 - it ends with the bus
+
+    async def _read(self, subscription: Subscription, label: str) -> None:
+        while not subscription.closed:
+            try:
+                async for event in subscription:
+                    self._add("deliver", event, label)
+            except Gap:  # this member was cut off from the total order
+                self.history.add(Happening(self.world.now, int(self.bus.me), "gap", label))
+
+    async def publish(self) -> None:
+        topic = self.world.random.choice(TOPICS)
+        at = self.world.now
+        sent = await self.bus.publish(topic, b"x" * self.world.random.randrange(50))
+        number = (int(sent[0]), sent[1])
+        self.history.add(Happening(at, int(self.bus.me), "publish", "", number, topic.encode()))
+
+
+async def play(world: World, history: History) -> None:
+    players: dict[int, Player] = {}
+    plain = world.random.random() < 0.5
+
+    async def begin(number: int, bus: Bus) -> None:
+        players[number] = Player(world, history, bus, plain)
+
+    for number, host in enumerate(world.hosts):
+        if host.bus is not None:
+            await begin(number, host.bus)
+    await torment(world, TORMENT_S, begin)
+    for player in players.values():
+        player.calm = True
+    await asyncio.sleep(CALM_S / 2)
+    if not any(bus.primary for bus in world.buses):
+        world.buses[0].force_primary()
+    await asyncio.sleep(CALM_S / 2)
+    for player in players.values():
+        if not player.task.done():
+            raise Violation(f"{player.bus.me!r} still waits to subscribe or publish {CALM_S:g} s after the last fault")
+        player.task.result()
+    everybody = tuple(sorted(int(player.bus.me) for player in players.values()))
+    history.add(Happening(world.now, 0, "settled", members=everybody))
+    await asyncio.sleep(0.001)
+    for _ in range(LAST_ROUNDS):
+        for player in players.values():
+            await player.publish()
+    await asyncio.sleep(2)
+    world.validate()
+
+
+LIVE = Scenario(
+    "live",
+    "publish and subscribe, in total order and shared too, under every fault",
+    VIEWS,
+    play,
+    {
+        "asked_for": asked_for,
+        "contiguous": contiguous,
+        "complete": complete,
+        "agreed": agreed,
+        "shared_once": shared_once,
+        "arrived_in_the_end": arrived_in_the_end,
+    },
+    (
+        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
+        *("pause", "drift", "partition", "heal", "cut"),
+    ),
+    media=tuple(Medium(broadcasts=broadcasts, path_bytes=PATH_BYTES_LOOPBACK) for broadcasts in (True, False)),
+)

@@ -1,0 +1,34 @@
+"""``pluribus bench pubsub``: topics beside their group, and beside peers; what is missing is named."""
+
+import json
+
+import pytest
+
+from pluribus.bench import peers, pubsub
+from pluribus.bench.stream import Flow, stream
+from pluribus.cli import app
+from pluribus.core.errors import Unavailable
+
+
+def test_every_subscriber_reads_everything():
+    found = stream(Flow(subscribers=2, topics=3, seconds=0.1))
+    assert found.rate > 0 and found.sender_us > 0 and found.receiver_us > 0
+    assert stream(Flow(typed=True, where=pubsub.CONDITION, seconds=0.1)).rate > 0
+
+
+@pytest.mark.slow
+def test_the_report_has_the_goals_and_names_what_is_missing(monkeypatch, capsys):
+    whole = peers.peer
+
+    def lacking(name):
+        if name == "zenoh":
+            raise Unavailable("the client of zenoh is not installed")
+        return whole(name)
+
+    monkeypatch.setattr(pubsub, "peer", lacking)
+    assert app.run(["bench", "pubsub", "--quick", "--peers", "zmq-ipc,zenoh", "--json"]) in (0, 1)
+    report = json.loads(capsys.readouterr().out)
+    goals = [goal["goal"] for goal in report["goals"]]
+    assert goals == ["topics, 1→1 100 B: share of the group's FIFO rate", "1→1 100 B: times zmq-ipc"]
+    assert report["missing"] == {"zenoh": "the client of zenoh is not installed"}
+    assert all(row["value"] > 0 for row in report["results"])

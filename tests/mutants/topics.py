@@ -1,0 +1,55 @@
+"""Topics with one mistake each, such as a programmer makes. Campaigns of the scenario ``live`` must find them."""
+
+from pluribus.pubsub.backlog import Backlog
+from pluribus.pubsub.shares import Share
+from pluribus.pubsub.table import Table
+from pluribus.runtime.neighbours import Neighbours
+
+
+class Remembering:
+    """Goes on believing who was interested in a topic when it was first asked for."""
+
+    of = Table
+
+    def _forget(self):
+        pass
+
+
+class Reserved:
+    """Wants an order, and tells nobody."""
+
+    of = Neighbours
+
+    async def want(self, base, want):
+        await self._noted(int(base.group.me), want)
+
+
+class Generous:
+    """Gives a shared event to everybody who is in the set."""
+
+    of = Share
+
+    def give(self, takers, events, *, again=False):
+        for deliver in self.mine.values():
+            deliver(events)
+
+
+class Impatient:
+    """Takes the newest of what waits first."""
+
+    of = Backlog
+
+    def take(self):
+        run = self._runs.pop()
+        self.waiting -= run.count
+        if run.hold is not None:
+            run.hold.let_go()
+        return run.events() if not run.missed else []
+
+
+FOUND = {
+    Remembering: (1, "never"),
+    Reserved: (1, "never came"),
+    Generous: (1, "who share"),
+    Impatient: (1, "of the same publisher"),
+}

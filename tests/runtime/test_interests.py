@@ -1,0 +1,126 @@
+"""Subscriptions by context, by concept and by object of interest."""
+
+import msgspec
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadInput
+from pluribus.pubsub.concepts import Concept, Field, Vocabulary
+from pluribus.pubsub.event import Event
+from pluribus.pubsub.places import Near
+from tests.harness import new_bus, on_a_loop
+
+BERLIN, POTSDAM = (52.52, 13.405), (52.39, 13.06)
+
+
+class Aktie(msgspec.Struct, frozen=True):
+    name: str
+    kurs: float
+
+
+pluribus.register(Aktie, "tests.Aktie")
+
+SHARES = Vocabulary(
+    {
+        "share": Concept(
+            ["share", "stock", "Aktie"],
+            {
+                "price": Field({"price": 1, "kurs": 1, "price_cents": 0.01}, {"usd": 0.5, "eur": 1.0}),
+                "name": Field({"symbol": 1}),
+            },
+        ),
+        "bond": {"terms": ["bond", "Anleihe"]},
+    }
+)
+
+
+async def taken(subscription, count):
+    return [(await subscription.receive(10)).body for _ in range(count)]
+
+
+@on_a_loop
+async def test_events_near_a_place_and_the_subscriber_moves():
+    async with pluribus.connect(new_bus()) as bus:
+        near = Near(*BERLIN, within_m=2_000)
+        async with bus.subscribe("taxis/#", where="free", near=near) as taxis:
+            places = {"close": (52.53, 13.41), "far": (52.6, 13.41), "potsdam": POTSDAM}
+            for name, (lat, lon) in places.items():
+                await bus.publish(f"taxis/{name}", {"lat": lat, "lon": lon, "free": True})
+            await bus.publish("taxis/close", {"lat": 52.53, "lon": 13.41, "free": False})
+            await bus.publish("taxis/nowhere", {"free": True})
+            await bus.flush()
+            taxis.move(*POTSDAM)
+            for name, (lat, lon) in places.items():
+                await bus.publish(f"taxis/{name}", {"lat": lat, "lon": lon, "free": True})
+            await bus.flush()
+            assert [event.topic for event in await taxis.receive_many()] == ["taxis/close", "taxis/potsdam"]
+            assert taxis.waiting == 0
+        async with bus.subscribe("taxis/#") as everywhere:
+            with pytest.raises(BadInput, match="not bound to a place"):
+                everywhere.move(*BERLIN)
+
+
+@pytest.mark.parametrize("wrong", [(91, 0, 5), (0, 181, 5), (0, 0, 0), (0, 0, float("nan"))])
+def test_what_is_no_place_is_refused(wrong):
+    with pytest.raises(BadInput):
+        Near(*wrong)
+
+
+@on_a_loop
+async def test_a_concept_is_asked_for_by_any_of_its_words():
+    async with pluribus.connect(new_bus()) as bus:
+        asked = {"concept": "aktie", "vocabulary": SHARES}
+        async with bus.subscribe(**asked) as every, bus.subscribe("x/#", where="price > 100", **asked) as dear:
+            await bus.publish("x/share", {"symbol": "IBM", "price": 150})
+            await bus.publish("x/y", Aktie("SAP", 90.0))
+            await bus.publish("x/y", {"kind": "STOCK", "name": "GE", "price_cents": 20_000})
+            await bus.publish("x/y", {"name": "F", "price": 300, "currency": "usd"}, headers={"concept": "stock"})
+            await bus.publish("x/y", {"name": "KO", "price": 300}, headers={"concept": "share", "price.unit": "usd"})
+            await bus.publish("x/bond", {"name": "bund", "price": 500})
+            await bus.publish("x/y", b"no words")
+            found = [await every.receive(5) for _ in range(5)]
+            assert [(event.body["name"], event.body["price"]) for event in found] == [
+                *(("IBM", 150), ("SAP", 90.0), ("GE", 200.0), ("F", 150.0), ("KO", 150.0))
+            ]
+            assert [event.headers["term"] for event in found] == ["share", "Aktie", "STOCK", "stock", "share"]
+            assert [body["name"] for body in await taken(dear, 4)] == ["IBM", "GE", "F", "KO"]
+            assert every.waiting == dear.waiting == 0
+        with pytest.raises(BadInput, match="it knows bond, share"):
+            bus.subscribe(concept="option", vocabulary=SHARES)
+        with pytest.raises(BadInput, match="vocabulary="):
+            bus.subscribe(concept="share")
+
+
+def test_a_term_stands_for_one_concept():
+    with pytest.raises(BadInput, match="choose one of them"):
+        Vocabulary({"share": {"terms": ["paper"]}, "bond": {"terms": ["Paper"]}})
+    with pytest.raises(BadInput, match="give it terms"):
+        Vocabulary({"share": {"words": []}})
+    assert SHARES.about(Event({}, 1, (1, 1), "a/b", 0.0)) is None
+
+
+@on_a_loop
+async def test_changes_of_an_object_are_told_and_its_values_retained():
+    url = new_bus()
+    async with pluribus.connect(url) as owner, pluribus.connect(url) as other:
+        async with other.subscribe(object="stocks/ibm", property="price", where="value > 100") as dear:
+            ibm = await owner.observed("stocks/ibm", price=99.0, volume=7)
+            ibm.price = 101.0
+            ibm.price = 101.0
+            ibm.volume = 8
+            await ibm.set(price=102.0)
+            changes = await taken(dear, 2)
+            assert [(c.object, c.property, c.before, c.value) for c in changes] == [
+                ("stocks/ibm", "price", 99.0, 101.0),
+                ("stocks/ibm", "price", 101.0, 102.0),
+            ]
+            assert dear.waiting == 0
+        assert (ibm.price, ibm.properties()) == (102.0, {"price": 102.0, "volume": 8})
+        async with other.subscribe(object="stocks/ibm") as late:
+            assert {change.property: change.value for change in await taken(late, 2)} == {"price": 102.0, "volume": 8}
+        with pytest.raises(AttributeError):
+            ibm.colour  # noqa: B018
+        with pytest.raises(BadInput):
+            await ibm.set(_hidden=1)
+        with pytest.raises(BadInput):
+            other.subscribe("a", object="stocks/ibm")
