@@ -57,6 +57,7 @@ class Neighbours:
         self._orders: Trie[Want] = Trie()
         self._also: dict[str, tuple[Carrier, ...]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._meeting: asyncio.Task[None] | None = None
 
     # Who is who
 
@@ -110,7 +111,12 @@ class Neighbours:
                 for want in self._wants.pop(member, set()):
                     self._forget(want)
             self._topics.sharing.members_changed(view.members)
-            await self.introduce(base)
+            self._meet(base)
+
+    def _meet(self, base: Carrier) -> None:
+        """Beside: one who does not answer must not keep this member from noticing who is gone."""
+        if self._meeting is None or self._meeting.done():  # else it will see the newcomers itself
+            self._meeting = self.task(self.introduce(base))
 
     def on_event(self, event: Event) -> None:
         base = self._topics.joined
@@ -118,7 +124,7 @@ class Neighbours:
             for side in event.sides:
                 if base.group.me not in side:  # they may have been here before, and elsewhere meanwhile
                     self._met.difference_update(map(int, side))
-            self.task(self.introduce(base))
+            self._meet(base)
 
     def heard(self, message: Message) -> None:
         word, sender = message.body, int(message.sender)
@@ -140,11 +146,13 @@ class Neighbours:
             if not word.over and len(known) < ADVERTISED_MAX:
                 known[word.advert.pattern] = word.advert
 
-    def task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def task(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Do it beside; what it raises because the bus is closing is nobody's business."""
         task = asyncio.get_running_loop().create_task(self._quietly(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: coroutine.close())  # it may have been cancelled before it began
+        return task
 
     async def _quietly(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         try:
