@@ -104,6 +104,7 @@ async def test_changes_of_an_object_are_told_and_its_values_retained():
     url = new_bus()
     async with pluribus.connect(url) as owner, pluribus.connect(url) as other:
         async with other.subscribe(object="stocks/ibm", property="price", where="value > 100") as dear:
+            await owner.wait_for(2)
             ibm = await owner.observed("stocks/ibm", price=99.0, volume=7)
             ibm.price = 101.0
             ibm.price = 101.0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.ids import MessageId
+from ..core.view import View
 
 if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Pattern, Problem
@@ -132,6 +133,11 @@ class Topical:
         """An object that others may watch: setting one of its attributes tells those who subscribed with ``object=``.
         Its values are retained, so that who comes later gets them too."""
         return await self.pubsub.observed(name, **properties)
+
+    async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
+        """The first view with so many members, this one included, that publish or subscribe. Members find each other a
+        moment after they have connected; what is published before that does not reach the others."""
+        return await (await self.pubsub.base()).group.wait_for(members, timeout)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """The same as closing it."""
