@@ -6,6 +6,7 @@ from pluribus.sim.campaign import play_seed
 
 ONCE = [
     ("groups", 30, "who was cut off was shown a group's view that it had not come to"),
+    ("groups", 103, "a message was delivered out of limbo, and said to be uncertain at the same moment"),
     ("groups", 105, "an order came before the view of the group that it was for"),
     ("groups", 139, "a sequencer left a group, and messages without an order"),
     ("spread-views", 31, "acknowledgements were summed"),

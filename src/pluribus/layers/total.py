@@ -352,9 +352,11 @@ class Total(Layer):
         if self._primary:
             self._finish(view.delivered, everything=view.continues)
             self._limbo = None if view.continues else self._enter_limbo()
-        dropped = self._drop_all()
         if view.primary and self._limbo is not None:
+            # First: what is delivered now was uncertain only to somebody else.
             self._leave_limbo(self._limbo, view.limbo if view.after == self._limbo.view else 0)
+        dropped = self._drop_all()
+        if view.primary:
             self._limbo = None
         for group in sorted(self._deferred):
             waiting = self._deferred.pop(group)
@@ -420,13 +422,15 @@ class Total(Layer):
     def _leave_limbo(self, limbo: Limbo, upto: int) -> None:
         """Deliver what all have who come from there; the rest, and what is of groups that were left, is gone."""
         places = limbo.delivered
-        for count, frame in limbo.steps:
+        steps, limbo.steps = limbo.steps, []
+        for count, frame in steps:
             places += count
             if frame is None:
                 continue
             if places <= upto and self.node.me in self._groups.get(frame.group, ()):
                 self.pass_up(frame)
             else:
+                limbo.steps.append((count, frame))
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
 
     def _deliver_unordered(self) -> None:
