@@ -18,6 +18,7 @@ BENCHES = {
     "match": "events against the filters of very many subscriptions, beside a linear scan",
     "patterns": "complex events, in a process and on Spark",
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",
+    "pipeline": "Spark on durable topics: reading, writing, standing queries, alerts; traces checked",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "fuzz": "mutated frames against a live node",

@@ -1,0 +1,40 @@
+"""The trace that conformance is measured with keeps every promise, and is as large as it says."""
+
+import pyarrow.parquet as parquet
+
+from pluribus.bench import traces
+from pluribus.bench.traces import EACH, GROUPS, MEMBERS, ROUND, write_trace
+from pluribus.sim.history import Happening, History
+from pluribus.sim.scenarios.groups import GROUPS as SCENARIO
+
+
+def history_of(path) -> History:
+    history = History()
+    for row in parquet.read_table(path).to_pylist():
+        parent = None if row["parent_sender"] is None else (row["parent_sender"], row["parent_number"])
+        history.add(
+            Happening(
+                row["at"],
+                row["member"],
+                row["what"],
+                row["group"],
+                (row["sender"], row["number"]),
+                str(row["digest"]).encode(),
+                tuple(row["members"]),
+                (row["lineage"], row["epoch"]),
+                parent,
+                row["orphan"],
+                row["promises"],
+            )
+        )
+    return history
+
+
+def test_checkers_find_nothing_in_it_and_much_to_check(tmp_path, monkeypatch):
+    monkeypatch.setattr(traces, "ROUNDS_A_VIEW", 4)
+    rounds = 2 * len(GROUPS)
+    made = write_trace(tmp_path, rounds * ROUND * MEMBERS)
+    history = history_of(tmp_path)
+    assert made == rounds * EACH * MEMBERS * MEMBERS == sum(1 for _ in history.of("deliver"))
+    checks = {name: check(history) for name, check in SCENARIO.checkers.items()}
+    assert all(checks[name] > 0 for name in checks if name not in ("excluded", "reached"))
