@@ -136,7 +136,9 @@ class Job:
 
 
 def _failure(name: str, error: Any) -> JobFailed:
-    text = next((line for line in str(error).splitlines() if line.strip()), str(error))
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    # What one of our own parts raised stands below Spark's words about it.
+    text = next((line for line in lines if line.startswith("pluribus.")), lines[0])
     return JobFailed(f"the query {name!r} failed: {text[:500]}; run it again with the same checkpoint to resume")
 
 

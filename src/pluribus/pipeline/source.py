@@ -58,8 +58,10 @@ ROWS_A_BATCH = 10_000
 EVERYTHING = 1 << 62
 OPTIONS = (
     *("url", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
-    *("poison", "writer", "path", "checkpointlocation", "lease"),
+    *("poison", "writer", "lease"),
 )
+OF_SPARK = ("path", "checkpointlocation", "queryname")
+"""Options that Spark adds by itself."""
 
 
 class PluribusSource(DataSource):
@@ -93,10 +95,10 @@ class Settings:
     """Options, checked. Picklable."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.given = {name.lower(): str(value) for name, value in options.items()}
+        self.given = {name.lower(): str(value) for name, value in options.items() if name.lower() not in OF_SPARK}
         unknown = [name for name in self.given if name not in OPTIONS]
         if unknown:
-            raise BadInput(f"there is no option {unknown[0]!r}: use one of {', '.join(OPTIONS[:-3])}")
+            raise BadInput(f"there is no option {unknown[0]!r}: use one of {', '.join(OPTIONS)}")
         self.url = self.given.get("url") or os.environ.get("PLURIBUS_URL", "")
         self.topic = self.given.get("topic", "")
         self.where = self.given.get("where", "")
