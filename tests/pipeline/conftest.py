@@ -5,6 +5,7 @@ import pytest
 from pluribus.cli import programs
 
 
+@pytest.hookimpl(tryfirst=True)  # before the tests are dealt out: one worker has the session, and not each its own
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/pipeline" in item.nodeid and item.get_closest_marker("xdist_group") is None:

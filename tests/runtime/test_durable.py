@@ -16,7 +16,7 @@ class Tick(msgspec.Struct):
     price: float
 
 
-pluribus.register(Tick)
+pluribus.register(Tick, "tests.durable.Tick")
 
 
 @pytest.fixture
