@@ -53,6 +53,22 @@ def judged(name: str, history: History) -> dict[str, int | str]:
     return verdict
 
 
+def swapped() -> History:
+    """Two members of a totally ordered group that pass through a view together, and deliver in different orders."""
+    history = History()
+    for epoch in (1, 2):
+        for member in (1, 2):
+            history.add(Happening(epoch, member, "bus", "", (epoch, 1), members=(1, 2), chain=(7, epoch)))
+        if epoch == 1:
+            for member in (1, 2):
+                history.add(Happening(1.1, member, "view", "g", (1, 1), members=(1, 2), promises="total"))
+                history.add(Happening(1.2, member, "send", "g", (member, 0), b"x"))
+            for member, order in ((1, (1, 2)), (2, (2, 1))):
+                for sender in order:
+                    history.add(Happening(1.3, member, "deliver", "g", (sender, 0), b"x"))
+    return history
+
+
 async def real_run(happenings: list[Happening]) -> None:
     """Three members in this process, on the runtime that applications use."""
     seen: list[Happening] = []
@@ -98,6 +114,7 @@ def verdicts(spark, tmp_path_factory):
             play_seed(name, seed, keep=keep(f"{name}-{mutant.__module__.rpartition('.')[2]}-{mutant.__name__}"))
     for name, seed in SHIPPED:
         play_seed(name, seed, keep=keep(f"shipped-{name}-{seed}"))
+    keep("made-swapped")("groups", 0, swapped(), scenario("groups").checkers)
     happenings: list[Happening] = []
     asyncio.run(real_run(happenings))
     write_history(folder, "real", happenings)

@@ -58,6 +58,9 @@ def schema() -> Any:
             pa.field("parent_number", ids),
             pa.field("orphan", pa.bool_(), False),
             pa.field("promises", pa.string(), False),
+            pa.field(
+                "late", pa.bool_(), False
+            ),  # of a delivery: it belongs to the last primary, on the way to the next
         ]
     )
 
@@ -105,6 +108,7 @@ def _table(run: str, place: int, rows: Sequence[Happening]) -> Any:
         [number for _, number in parents],
         [h.orphan for h in rows],
         [h.promises for h in rows],
+        [h.late for h in rows],
     ]
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema(), strict=True)], schema=schema())
 

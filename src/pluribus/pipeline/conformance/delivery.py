@@ -73,8 +73,8 @@ def validity(trace: Trace) -> Iterator[DataFrame]:
 
 
 def reported(trace: Trace) -> Iterator[DataFrame]:
-    """What a survivor sent to a totally ordered group it delivers itself, or it is told that it is uncertain; never
-    both."""
+    """What a survivor sent to a totally ordered group it delivers itself, or it is told that it is uncertain; both
+    only if it came late."""
     due = _of_survivors(trace, "total")
     told = trace.others.where("what = 'uncertain'").select(*MESSAGE).distinct().withColumn("told", F.lit(True))
     outside = ~F.array_contains("members", F.col("member"))
@@ -83,7 +83,9 @@ def reported(trace: Trace) -> Iterator[DataFrame]:
     known = due.join(told, list(MESSAGE), "left").join(went, ["run", "member", "group"], "left")
     silent = known.where("NOT own AND told IS NULL AND at > coalesce(went, -1.0)")
     yield breach("reported", silent, "its sender never learned what became of it")
-    yield breach("reported", known.where("own AND told"), "delivered by its sender, who was told it is uncertain")
+    yield breach(
+        "reported", known.where("own AND told AND NOT late"), "delivered by its sender, who was told it is uncertain"
+    )
     yield counted("reported", due)
 
 

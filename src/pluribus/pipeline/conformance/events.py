@@ -86,7 +86,7 @@ def _placed(happened: DataFrame) -> DataFrame:
     so_far = Window.partitionBy("run", "member", "group").orderBy("place")
     is_view = F.col("what") == "view"
     inside = F.array_contains("members", F.col("member"))
-    delivered = F.count(F.when(F.col("what") == "deliver", 1)).over(so_far)
+    delivered = F.count(F.when((F.col("what") == "deliver") & ~F.col("late"), 1)).over(so_far)
     counted = happened.withColumns(
         {
             "stay": F.count(F.when(is_view, 1)).over(so_far),
@@ -102,16 +102,17 @@ def _placed(happened: DataFrame) -> DataFrame:
     ranked = counted.withColumn("rank", F.col("delivered") - F.coalesce(before, F.lit(0)))
     return ranked.where(~is_view).select(
         *("run", "member", "group", "place", "at", "what", "sender", "number", "digest"),
-        *("parent_sender", "parent_number", "orphan", "stay", "era", "rank"),
+        *("parent_sender", "parent_number", "orphan", "late", "stay", "era", "rank"),
         F.col("view.a").alias("vnumber"),
         F.col("view.b").alias("vleader"),
-        F.coalesce(F.col("view.in"), F.lit(False)).alias("inside"),
+        # What came late is no part of this view; the check of safe order puts it where it belongs.
+        (F.coalesce(F.col("view.in"), F.lit(False)) & ~F.col("late")).alias("inside"),
     )
 
 
 def _messages(placed: DataFrame) -> DataFrame:
     """Every message once: by whom and when it was sent, its digest there, the digests of its deliveries, and whether
-    its sender delivered it (``own``)."""
+    its sender delivered it (``own``), and did so late."""
     sent, delivered = F.col("what") == "send", F.col("what") == "deliver"
     return placed.groupBy(*MESSAGE).agg(
         F.max(F.when(sent, F.col("digest"))).alias("sent"),
@@ -121,6 +122,7 @@ def _messages(placed: DataFrame) -> DataFrame:
         F.min(F.when(sent, F.col("place"))).alias("place"),
         F.min(F.when(sent, F.col("at"))).alias("at"),
         F.coalesce(F.max(delivered & (F.col("member") == F.col("sender"))), F.lit(False)).alias("own"),
+        F.coalesce(F.max(delivered & F.col("late") & (F.col("member") == F.col("sender"))), F.lit(False)).alias("late"),
     )
 
 

@@ -66,16 +66,39 @@ def safe(trace: Trace) -> Iterator[DataFrame]:
     other did."""
     stays = trace.among(trace.stays, "safe")
     yield counted("safe", stays, "count")
-    doubtful = trace.rare(stays.groupBy(*VIEW).agg(differing("sequence").alias("differ")).where("differ").select(*VIEW))
+    differing_views = stays.groupBy(*VIEW).agg(differing("sequence").alias("differ")).where("differ").select(*VIEW)
+    late = trace.rare(_late(trace))
+    with_late = differing_views if late is None else differing_views.union(late.select(*VIEW)).distinct()
+    doubtful = trace.rare(with_late)
     if doubtful is None:
         return
-    delivered = trace.deliveries.where("inside").join(doubtful, list(VIEW), "left_semi")
+    columns = (*VIEW, "member", "stay", "place", "at", "late", "sender", "number")
+    delivered = trace.deliveries.where("inside").select(*columns)
+    if late is not None:
+        delivered = delivered.unionByName(late.select(*columns))
+    delivered = delivered.join(doubtful, list(VIEW), "left_semi")
+    in_stay = Window.partitionBy(*STAY).orderBy("late", "place")
+    delivered = delivered.withColumn("rank", F.row_number().over(in_stay))
     message = F.struct("sender", "number")
     ranks = delivered.groupBy(*VIEW, "rank").agg(F.min(message).alias("least"), F.max(message).alias("most"))
     split = ranks.where("least <> most").groupBy(*VIEW).agg(F.min("rank").alias("rank"))
     first = delivered.join(split, [*VIEW, "rank"])
     said = F.concat(F.lit("delivered where others delivered another, in view "), text_of("vnumber"))
     yield breach("safe", first, said)
+
+
+def _late(trace: Trace) -> DataFrame:
+    """What came late in safe groups, as part of the stay it belongs to: its member's last one in a primary."""
+    late = trace.among(trace.deliveries.where("late"), "safe").drop("vnumber", "vleader")
+    chain = F.last(F.when(F.col("what") == "bus", (F.col("lineage") != 0) | (F.col("epoch") != 0)), ignorenulls=True)
+    shown = trace.others.where("what IN ('bus', 'view')").withColumn("primary", chain.over(in_order("run", "member")))
+    in_group = in_order("run", "member", "group")
+    shown = shown.where("what = 'view'").withColumn("stay", F.row_number().over(in_group))
+    inside = F.array_contains("members", F.col("member"))
+    name = F.struct("stay", F.col("sender").alias("vnumber"), F.col("number").alias("vleader"))
+    last = F.last(F.when(F.col("primary") & inside, name), ignorenulls=True).over(in_group)
+    known = shown.withColumn("last", last).select(*STAY, "last").where("last IS NOT NULL")
+    return late.join(known, list(STAY)).drop("stay").select("*", "last.*").drop("last")
 
 
 def one_primary(trace: Trace) -> Iterator[DataFrame]:
