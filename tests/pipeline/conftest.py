@@ -1,15 +1,9 @@
-"""One Spark session for all tests of the pipeline: it takes seconds to start."""
+"""One Spark session for all tests of the pipeline: it takes seconds to start. Tests that use it are marked
+``xdist_group("spark")``, so that one worker has it, and not each its own."""
 
 import pytest
 
 from pluribus.cli import programs
-
-
-@pytest.hookimpl(tryfirst=True)  # before the tests are dealt out: one worker has the session, and not each its own
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if "tests/pipeline" in item.nodeid and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

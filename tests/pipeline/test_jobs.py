@@ -13,7 +13,7 @@ from pluribus.core.errors import BadInput, JobFailed
 from pluribus.pipeline.jobs import Job
 from tests.pipeline import engines
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 JOB = """
     from pyspark.sql import functions as F

@@ -21,7 +21,7 @@ from pluribus.runtime.reader import LogReader
 from tests.features import ROOT
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
 COUNT = 2_000
 
 

@@ -9,7 +9,7 @@ import pluribus
 from pluribus.pipeline.source import register
 from tests.pipeline.prices import Price
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
 TYPE = "tests.pipeline.prices:Price"
 COUNT = 1_000
 
