@@ -342,11 +342,13 @@ group.send(b"last words")
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals to interrupt with")
 def test_an_interrupt_ends_the_wait_and_loses_nothing():
     with pair() as (one, other):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever tests before this one left there
         interrupt = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
         interrupt.start()
         with pytest.raises(KeyboardInterrupt):
             other.receive()
         joined(interrupt)
+        signal.signal(signal.SIGINT, before)
         one.send(b"after it")
         assert other.receive(WITHIN_S).body == b"after it"
 

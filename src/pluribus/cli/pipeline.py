@@ -55,14 +55,14 @@ def run(
     """Run the standing queries of a job; Ctrl-C ends them when the micro-batch under way is done."""
     from tempfile import TemporaryDirectory
 
-    from pluribus.pipeline.jobs import Job, stop_on_signals
+    from pluribus.pipeline.jobs import Job, stopped_by_signals
     from pluribus.pipeline.session import session
 
     options = dict(_pair(one) for one in option or [])
     with TemporaryDirectory() as folder, session(master, f"pluribus {job.name}") as spark:
         running = Job(spark, job, checkpoint or folder, options)
-        stop_on_signals(running)
-        found = running.run(seconds=seconds, once=once, progress=_tell)
+        with stopped_by_signals(running):
+            found = running.run(seconds=seconds, once=once, progress=_tell)
     if json:
         print_json(found)
         return
@@ -85,14 +85,14 @@ def archive(
 ) -> None:
     """Keep every event of durable topics as Parquet; started again, it goes on where it ended."""
     from pluribus.pipeline.archive import archive as standing
-    from pluribus.pipeline.jobs import Job, stop_on_signals
+    from pluribus.pipeline.jobs import Job, stopped_by_signals
     from pluribus.pipeline.session import session
 
     with session(master, "pluribus archive") as spark:
         writer = {"archive": standing(spark, url, topic, folder, gaps=gaps)}
         running = Job(spark, "archive", folder.with_name(f"{folder.name}.checkpoint"), {}, lambda *_: writer)
-        stop_on_signals(running)
-        found = running.run(seconds=seconds, once=once, progress=_tell)["queries"]["archive"]
+        with stopped_by_signals(running):
+            found = running.run(seconds=seconds, once=once, progress=_tell)["queries"]["archive"]
     if json:
         print_json(found)
     else:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import runpy
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
@@ -142,12 +143,17 @@ def _failure(name: str, error: Any) -> JobFailed:
     return JobFailed(f"the query {name!r} failed: {text[:500]}; run it again with the same checkpoint to resume")
 
 
-def stop_on_signals(job: Job) -> None:
-    """Ctrl-C and a polite kill end the job as ``stop`` does; a second one ends it at once."""
+@contextmanager
+def stopped_by_signals(job: Job) -> Iterator[None]:
+    """Meanwhile Ctrl-C and a polite kill end the job as ``stop`` does; a second one ends it at once."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         job.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -44,7 +46,8 @@ def open_session(master: str = "local[*]", app: str = "pluribus", **settings: An
     for name, value in wanted.items():
         builder = builder.config(name, value)
     try:
-        return builder.appName(app).getOrCreate()
+        with _interrupts_kept():
+            return builder.appName(app).getOrCreate()
     except (PySparkException, OSError) as error:
         reason = " ".join(str(error).split())[:300]
         raise Unreachable(f"no Spark session at {master}: {reason}; start the engine there") from None
@@ -60,6 +63,17 @@ def session(master: str = "local[*]", app: str = "pluribus", **settings: Any) ->
     finally:
         if active is None:
             opened.stop()
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Spark puts a handler of its own on Ctrl-C, which outlives the session; it stays as it was."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _active() -> Any:
