@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to run: a virtual environment with the package and all its extras, and the programs that
-# some tests start (Java for Spark, a NATS server, a PostgreSQL server, `ip` for network namespaces).
+# some tests start (Java for Spark, servers of NATS, Redis, MQTT and PostgreSQL, `ip` for network namespaces).
 #
 # Only Python is essential. What else is missing is installed from the distribution where that is allowed (root, with
 # apt-get); anywhere else one sentence says what is missing and how to get it, and the tests that need it are skipped.
@@ -110,6 +110,8 @@ have() {
     case $1 in
         java) java_works ;;
         nats) found nats-server ;;
+        redis) found redis-server ;;
+        mqtt) found mosquitto ;;
         postgres) postgres_works ;;
         ip) found ip ;;
     esac
@@ -119,6 +121,8 @@ packages_for() { # the names under which distributions carry it, best first
     case $1 in
         java) echo "openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless" ;;
         nats) echo nats-server ;;
+        redis) echo redis-server ;;
+        mqtt) echo mosquitto ;;
         postgres) echo postgresql ;;
         ip) echo iproute2 ;;
     esac
@@ -128,12 +132,14 @@ sentence_for() {
     case $1 in
         java) echo "Java $JAVA_VERSION_MIN or newer is missing, so tests of the Spark pipeline are skipped; install it, e.g. 'apt-get install openjdk-17-jre-headless' as root, or set JAVA_HOME." ;;
         nats) echo "nats-server is missing, so tests of the NATS engine are skipped; install it, e.g. 'apt-get install nats-server' as root, or put the binary of nats.io on the PATH." ;;
+        redis) echo "redis-server is missing, so comparisons with Redis are skipped; install it, e.g. 'apt-get install redis-server' as root." ;;
+        mqtt) echo "mosquitto is missing, so comparisons with MQTT are skipped; install it, e.g. 'apt-get install mosquitto' as root." ;;
         postgres) echo "The PostgreSQL server is missing, so tests of the PostgreSQL store are skipped; install it, e.g. 'apt-get install postgresql' as root." ;;
         ip) echo "The command 'ip' is missing, so tests in network namespaces are skipped; install it, e.g. 'apt-get install iproute2' as root." ;;
     esac
 }
 
-THINGS=(java nats postgres ip)
+THINGS=(java nats redis mqtt postgres ip)
 
 install_missing_things() {
     local thing package wanted=()

@@ -258,7 +258,7 @@ class Bus(Joining, Topical):
         line = self._line
         line.receiving = self._eager
         try:
-            self._stack.receive(datagrams)
+            self._stack.run(self._transport.receive, datagrams)
             line.run()
         finally:
             line.receiving = False

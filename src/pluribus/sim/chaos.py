@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
 
+from ..core.errors import Violation
 from ..runtime.bus import Bus
 from .network import Link, faulty_link
 from .world import World, split
@@ -40,6 +42,36 @@ async def torment(
         host.disk.full = False
         if not host.up:
             await restarted(member, await world.restart(member))
+
+
+class Tormented(Protocol):
+    """An application's program on one host, as a scenario plays it."""
+
+    bus: Bus
+    calm: bool
+    """Set when the faults are over: it ends what it does."""
+    task: asyncio.Task[None]
+
+
+async def ordeal(
+    world: World, players: Mapping[int, Tormented], begin: Restarted, seconds: float, calm_s: float, waits: str
+) -> None:
+    """Begin on every host, torment, and calm down. Everybody must have come to an end ``calm_s`` after the last fault;
+    ``waits`` names what a player that has not is still waiting for. Somebody founds a primary if none is left."""
+    for number, host in enumerate(world.hosts):
+        if host.bus is not None:
+            await begin(number, host.bus)
+    await torment(world, seconds, begin)
+    for player in players.values():
+        player.calm = True
+    await asyncio.sleep(calm_s / 2)
+    if not any(bus.primary for bus in world.buses):
+        world.buses[0].force_primary()
+    await asyncio.sleep(calm_s / 2)
+    for player in players.values():
+        if not player.task.done():
+            raise Violation(f"{player.bus.me!r} still waits {waits} {calm_s:g} s after the last fault")
+        player.task.result()
 
 
 async def crash(world: World, restarted: Restarted) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Container
 from typing import Any, ClassVar
 
 from ..core.frame import Frame, Header
-from ..core.ports import Datagram, Ports, Timer
+from ..core.ports import Ports, Timer
 from ..wire.codec import Codec
 from .events import Event
 
@@ -74,9 +74,6 @@ class Layer:
     def concerns(self) -> Container[int] | None:
         """The groups all of whose frames a selective layer wants to see, as they are at any time; None: no group's."""
         return None
-
-    def receive(self, datagrams: list[Datagram]) -> None:
-        """At the bottom of a stack: what the engine brings."""
 
     def event_down(self, event: Event) -> None:
         self.tell_down(event)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.errors import BadStack
 from ..core.frame import Frame, Header
-from ..core.ports import Clock, Datagram, Ports, Timer
+from ..core.ports import Clock, Ports, Timer
 from ..wire.codec import MAJOR, Codec
 from .events import Event
 from .layer import Layer, Node
@@ -30,7 +30,6 @@ class Stack:
         self._running = False
         self._inside = False
         self._waiting: list[Callable[[], None]] = []
-        self._take = layers[0].receive
         for layer in layers:
             ports = layer.wrap_ports(ports)
         self._timers = _OwnTimers(ports.clock)
@@ -58,35 +57,16 @@ class Stack:
         self._running = False
         self._timers.cancel_all()
 
-    def receive(self, datagrams: list[Datagram]) -> None:
-        """What the engine brings, as a stimulus: ``run`` without a call that holds the datagrams, because a round trip
-        notices every call."""
-        if self._inside or not self._running:
-            self.run(partial(self._take, datagrams))
-            return
-        self._inside = True
-        try:
-            self._take(datagrams)
-            while self._waiting:
-                self._waiting.pop(0)()
-            for layer in self._settling:
-                if layer.unsettled:
-                    layer.settle()
-        finally:
-            self._inside = False
-        if self._waiting:
-            self.run(self._waiting.pop(0))
-
-    def run(self, stimulus: Callable[[], None]) -> None:
+    def run(self, stimulus: Callable[..., None], *given: object) -> None:
         """Handle one stimulus and settle. A stimulus from within another one is handled after it, never inside it."""
         if not self._running:
             return
         if self._inside:
-            self._waiting.append(stimulus)
+            self._waiting.append(partial(stimulus, *given) if given else stimulus)
             return
         self._inside = True
         try:
-            stimulus()
+            stimulus(*given)
             while self._waiting:
                 self._waiting.pop(0)()
             for layer in self._settling:

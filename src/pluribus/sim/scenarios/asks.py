@@ -15,7 +15,6 @@ from ...core.errors import (
     PluribusError,
     Unanswered,
     Uncertain,
-    Violation,
 )
 from ...core.frame import Frame, Message
 from ...core.ids import number_of
@@ -38,7 +37,7 @@ from ..asks import (
     asks_reach,
     stable_is_everywhere,
 )
-from ..chaos import torment
+from ..chaos import ordeal
 from ..history import Happening, History
 from ..orders import among
 from ..world import World
@@ -197,20 +196,7 @@ async def play(world: World, history: History) -> None:
     async def begin(number: int, bus: Bus) -> None:
         players[number] = Player(world, history, bus, promises)
 
-    for number, host in enumerate(world.hosts):
-        if host.bus is not None:
-            await begin(number, host.bus)
-    await torment(world, TORMENT_S, begin)
-    for player in players.values():
-        player.calm = True
-    await asyncio.sleep(CALM_S / 2)
-    if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()
-    await asyncio.sleep(CALM_S / 2)
-    for player in players.values():
-        if not player.task.done():
-            raise Violation(f"{player.bus.me!r} still waits to join or to send {CALM_S:g} s after the last fault")
-        player.task.result()
+    await ordeal(world, players, begin, TORMENT_S, CALM_S, "to join or to send")
     everybody = tuple(sorted(player.bus.me for player in players.values()))
     history.add(Happening(world.now, 0, "settled", members=everybody))
     await asyncio.gather(*[player.ask("all") for player in players.values() for _ in range(LAST_ROUNDS)])

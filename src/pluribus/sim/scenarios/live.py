@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from ...core.errors import Gap, PluribusError, Violation
+from ...core.errors import Gap, PluribusError
 from ...core.frame import Frame
 from ...core.ids import number_of
 from ...core.limits import PATH_BYTES_LOOPBACK
@@ -16,7 +16,7 @@ from ...runtime.pubsub import GROUP
 from ...runtime.subscription import Subscription
 from ...stack.events import Event, Members, ViewChanged
 from ...wire.bodies import BYTES, decode_bodies
-from ..chaos import torment
+from ..chaos import ordeal
 from ..history import Happening, History
 from ..network import Medium
 from ..topics import RELIABLE, SHARED, TOTAL, agreed, arrived_in_the_end, asked_for, complete, contiguous, shared_once
@@ -130,20 +130,7 @@ async def play(world: World, history: History) -> None:
     async def begin(number: int, bus: Bus) -> None:
         players[number] = Player(world, history, bus, plain)
 
-    for number, host in enumerate(world.hosts):
-        if host.bus is not None:
-            await begin(number, host.bus)
-    await torment(world, TORMENT_S, begin)
-    for player in players.values():
-        player.calm = True
-    await asyncio.sleep(CALM_S / 2)
-    if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()
-    await asyncio.sleep(CALM_S / 2)
-    for player in players.values():
-        if not player.task.done():
-            raise Violation(f"{player.bus.me!r} still waits to subscribe or publish {CALM_S:g} s after the last fault")
-        player.task.result()
+    await ordeal(world, players, begin, TORMENT_S, CALM_S, "to subscribe or publish")
     everybody = tuple(sorted(int(player.bus.me) for player in players.values()))
     history.add(Happening(world.now, 0, "settled", members=everybody))
     await asyncio.sleep(0.001)

@@ -9,7 +9,7 @@ from ...core.errors import Excluded, NoMembers, Overflow, PluribusError, Uncerta
 from ...core.ids import MessageId
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
-from ..chaos import torment
+from ..chaos import ordeal
 from ..checkers import reached
 from ..history import Happening, History
 from ..observer import Observer
@@ -130,20 +130,8 @@ async def play(world: World, history: History) -> None:
     async def begin(number: int, bus: Bus) -> None:
         players[number] = Player(world, history, bus, promises, outside=number < OUTSIDE)
 
-    for number, host in enumerate(world.hosts):
-        if host.bus is not None:
-            await begin(number, host.bus)
-    await torment(world, TORMENT_S, begin)
+    await ordeal(world, players, begin, TORMENT_S, CALM_S, "to join or to send")
     for player in players.values():
-        player.calm = True
-    await asyncio.sleep(CALM_S / 2)
-    if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()
-    await asyncio.sleep(CALM_S / 2)
-    for player in players.values():
-        if not player.task.done():
-            raise Violation(f"{player.bus.me!r} still waits to join or to send {CALM_S:g} s after the last fault")
-        player.task.result()
         if player.outside and player.bus.relay(NAME).pending:
             raise Violation(f"{player.bus.me!r} was not told what became of its messages {CALM_S:g} s after all faults")
     inside = tuple(sorted(player.bus.me for player in players.values() if not player.outside))
