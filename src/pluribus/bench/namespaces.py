@@ -119,7 +119,7 @@ def _shape(namespace: str, device: str, mbit_s: int, burst_bytes: int) -> None:
 
 
 def enter(name: str) -> None:
-    """Put this process into a namespace; for a process with one thread that has no sockets yet."""
+    """Put this thread into a namespace. Sockets that it has stay where they are; those that it makes are there."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/run/netns/{name}", "rb") as place:
         if libc.setns(place.fileno(), CLONE_NEWNET) != 0:

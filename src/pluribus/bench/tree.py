@@ -1,21 +1,26 @@
 """``pluribus bench tree``: the source's experiment again, on as many network namespaces as it had hosts.
 
-Every host is a process in a namespace of its own, joined by a bridge; each line carries 100 Mbit/s in either direction.
+Every host is in a network namespace of its own, joined by a bridge; each line carries 100 Mbit/s in either direction.
 One member sends a message to all; it takes until the last of them has read it, by the machine's one clock. One by one
 is no straw man: it streams, and waits for no acknowledgement between one copy and the next, so what it costs is its
 line. The tree's ceiling at 16 hosts is therefore 15 copies on that line against 4, the pipelined tree's 15 against 2.
 
-One machine plays all hosts, so what a host does beside its task is kept small: packets of a datagram are joined by the
-kernel (``packet=60000``: they travel as fragments), because eight hosts that are woken for each packet of eight lines
-keep two cores busier than the lines; members seldom beat; and nobody collects garbage between messages.
+One machine plays all hosts, so what a host does beside its task is kept small. As many processes as there are cores
+share the hosts, each host with a namespace, a socket and a stack of its own: sixteen processes on two cores would
+measure how long a processor takes to go from one to another, at every step of the tree and once for one by one.
+Packets of a datagram are joined by the kernel (``packet=60000``: they travel as fragments), because eight hosts that
+are woken for each packet of eight lines keep two cores busier than the lines; members seldom beat; and nobody collects
+garbage between messages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import statistics
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from time import monotonic
 from typing import Any
 
@@ -56,6 +61,14 @@ class Plan(msgspec.Struct):
     rounds: dict[int, int]
     path_bytes: int = 32_768
     packet_bytes: int = 60_000
+
+
+class Host(msgspec.Struct, frozen=True):
+    """The first one sends."""
+
+    number: int
+    namespace: str
+    address: str
 
 
 def run(
@@ -101,43 +114,54 @@ def _rows(plan: Plan, took: dict[tuple[str, int], list[float]]) -> tuple[list[Re
 def _one_pass(plan: Plan) -> dict[tuple[str, int], list[float]]:
     """By way and size: milliseconds from ``send`` until the last member had read it, a value a round."""
     with namespaces.bridged(plan.hosts, MBIT_S) as places:
-        seed = places[0][1]
-        roles: list[Role] = [(_host, (plan, host, name, address, seed)) for host, (name, address) in enumerate(places)]
-        answers: list[dict[tuple[str, int], list[float]]] = measure(roles, plan.hosts, 600)
+        hosts = [Host(number, name, address) for number, (name, address) in enumerate(places)]
+        cores = min(len(os.sched_getaffinity(0)), plan.hosts)
+        roles: list[Role] = [(_core, (plan, core, hosts[core::cores], places[0][1])) for core in range(cores)]
+        answers: list[dict[tuple[str, int], list[list[float]]]] = measure(roles, cores, 600)
     took: dict[tuple[str, int], list[float]] = {}
     for key in answers[0]:
-        by_round = zip(*(answer[key] for answer in answers), strict=True)
+        by_round = zip(*(times for answer in answers for times in answer[key]), strict=True)
         took[key] = [(max(times) - min(times)) * 1e3 for times in by_round]
     return took
 
 
-def _host(together: Together, plan: Plan, host: int, namespace: str, address: str, seed: str) -> None:
-    """One host. Answers, by way and size, when it sent each message (the first host) or had read it (the others)."""
-    namespaces.enter(namespace)
-    pluribus.run(_rounds(together, plan, host, address, seed))
+def _core(together: Together, plan: Plan, core: int, hosts: list[Host], seed: str) -> None:
+    """The hosts that one processor plays. Answers, by way and size, a list for each of its hosts: when it sent each
+    message (the first host) or had read it (the others)."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
+    pluribus.run(_rounds(together, plan, hosts, seed))
 
 
-async def _rounds(together: Together, plan: Plan, host: int, address: str, seed: str) -> None:
-    found: dict[tuple[str, int], list[float]] = {}
+async def _rounds(together: Together, plan: Plan, hosts: list[Host], seed: str) -> None:
+    found: dict[tuple[str, int], list[list[float]]] = {}
     for number, (way, options) in enumerate(plan.ways.items()):
-        port = PORT + number
-        where = "" if host == 0 else f"&bind={address}:{port}"
-        sizes = f"path={plan.path_bytes}&packet={plan.packet_bytes}"
-        url = f"udp://{seed}:{port}/tree-{number}?{sizes}{where}"
-        async with pluribus.connect(url, name=f"host-{host}", stack=stack_with(options)) as bus:
-            group = await bus.group(GROUP, own=host != 0)
-            await group.wait_for(plan.hosts, timeout=JOIN_S)
+        async with AsyncExitStack() as opened:
+            joined = [(host, await _join(opened, plan, host, seed, number, options)) for host in hosts]
+            for _, group in joined:
+                await group.wait_for(plan.hosts, timeout=JOIN_S)
             gc.collect()
             gc.freeze()
             gc.disable()
             for size, rounds in plan.rounds.items():
-                times = found[(way, size)] = []
+                times: list[list[float]] = []
                 for _ in range(rounds):
                     await asyncio.to_thread(together.wait)
-                    times.append(await _send(group, size) if host == 0 else await _read(group))
+                    turns = [_read(group) if host.number else _send(group, size) for host, group in joined]
+                    times.append(await asyncio.gather(*turns))
+                found[(way, size)] = [list(of_host) for of_host in zip(*times, strict=True)]
             await asyncio.to_thread(together.wait)
         gc.enable()
     together.answer(found)
+
+
+async def _join(opened: AsyncExitStack, plan: Plan, host: Host, seed: str, number: int, options: str) -> pluribus.Group:
+    """One host after another: a socket is in the namespace that its process was in when it was made."""
+    namespaces.enter(host.namespace)
+    port = PORT + number
+    where = "" if not host.number else f"&bind={host.address}:{port}"
+    url = f"udp://{seed}:{port}/tree-{number}?path={plan.path_bytes}&packet={plan.packet_bytes}{where}"
+    bus = await opened.enter_async_context(pluribus.connect(url, name=f"host-{host.number}", stack=stack_with(options)))
+    return await bus.group(GROUP, own=host.number != 0)
 
 
 async def _send(group: pluribus.Group, size: int) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ...core.frame import Frame, Header
 from ...core.ids import ALL
 from ...core.ports import Timer
-from ...core.tree import parts, steps
+from ...core.tree import AT_A_TIME_MAX, parts, steps
 from ...stack.events import Hurry
 from ...stack.layer import Layer
 from .lists import Listed, Lists
@@ -29,7 +29,10 @@ NEVER = float("inf")
 GAP_S = 0.005
 """A message that is missing may only have been overtaken."""
 HURRY_BYTES = 4_096
-"""A frame of so many bytes is passed on at once; smaller ones leave together at the end of the stimulus."""
+"""A frame of so many bytes is passed on at once, to one child before it is made ready for the next; smaller ones leave
+together at the end of the stimulus. So does, down a doubling tree, all that its first sender has: the frames of a long
+message go to one child after the other, and while the last child, which has nobody to serve, gets its copy, those who
+got theirs before it serve the others."""
 HURRY = Hurry()
 STREAMS_MAX = 4_096
 SEEN_ORIGINS_MAX = 10_000
@@ -114,8 +117,6 @@ class Handing:
             return
         self._hand_out(stream, number, record, task, scope, set(without))
         if task.waiting:
-            if record.frame.size >= HURRY_BYTES:
-                self._layer.tell_down(HURRY)
             self._wake_at(task.due_at)
 
     def _hand_out(
@@ -141,6 +142,8 @@ class Handing:
     def _give(self, stream: Stream, number: int, record: Record, task: Task, child: int) -> None:
         first, count = task.waiting[child]
         self._send(stream, number, record, child, (first, count), task.shape)
+        if record.frame.size >= HURRY_BYTES and (task.parent != ROOT or task.shape > AT_A_TIME_MAX):
+            self._layer.tell_down(HURRY)
 
     def _send(self, stream: Stream, number: int, record: Record, child: int, scope: Range, shape: int) -> None:
         listed, frame = stream.listed, record.frame
