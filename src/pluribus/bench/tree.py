@@ -7,20 +7,24 @@ line. The tree's ceiling at 16 hosts is therefore 15 copies on that line against
 
 One machine plays all hosts, so what a host does beside its task is kept small. As many processes as there are cores
 share the hosts, each host with a namespace, a socket and a stack of its own: sixteen processes on two cores would
-measure how long a processor takes to go from one to another, at every step of the tree and once for one by one.
-Packets of a datagram are joined by the kernel (``packet=60000``: they travel as fragments), because eight hosts that
-are woken for each packet of eight lines keep two cores busier than the lines; members seldom beat; and nobody collects
-garbage between messages.
+measure how long a processor takes to go from one to another, at every step of the tree and once for one by one. They
+go before whatever else the machine does. Packets of a datagram are joined by the kernel (``packet=60000``: they travel
+as fragments), because eight hosts that are woken for each packet of eight lines keep two cores busier than the lines;
+members seldom beat; and nobody collects garbage between messages.
+
+By every way a message goes in pieces, three or more (``path=``), so that a hop passes on the first while the second is
+on its way to it. One by one does not care; in a tree it hides what a hop costs but for the last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import os
 import statistics
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from time import monotonic
 from typing import Any
 
@@ -47,6 +51,7 @@ WAYS = {
 TREE_RATIO, PIPELINED_RATIO = 3.3, 5.0
 PAPER_BYTES, PAPER_HOSTS = 20_480, 16
 JOIN_S = 40.0
+PIECES, PIECE_OVERHEAD_BYTES, PATH_BYTES_MAX = 3, 600, 32_768
 PAUSE_S = 0.12
 """Between two messages: what the one before left to be said has been said."""
 CALM = "detector(beat_s=2.0, silence_s=10.0)"
@@ -59,7 +64,6 @@ class Plan(msgspec.Struct):
     hosts: int
     ways: dict[str, str]
     rounds: dict[int, int]
-    path_bytes: int = 32_768
     packet_bytes: int = 60_000
 
 
@@ -80,9 +84,9 @@ def run(
     **_: Any,
 ) -> dict[str, Any]:
     """Milliseconds until all have a message, by every way; and how many times faster than one by one."""
-    rounds = {size: 5 if quick else 30}
+    rounds = {size: 5 if quick else 12}
     if size != LARGE_BYTES:
-        rounds[LARGE_BYTES] = 1 if quick else 4
+        rounds[LARGE_BYTES] = 1 if quick else 2
     plan = Plan(hosts, WAYS, rounds)
     took: dict[tuple[str, int], list[float]] = {}
     for attempt in range(1 if quick else 2):
@@ -116,7 +120,7 @@ def _one_pass(plan: Plan) -> dict[tuple[str, int], list[float]]:
     with namespaces.bridged(plan.hosts, MBIT_S) as places:
         hosts = [Host(number, name, address) for number, (name, address) in enumerate(places)]
         cores = min(len(os.sched_getaffinity(0)), plan.hosts)
-        roles: list[Role] = [(_core, (plan, core, hosts[core::cores], places[0][1])) for core in range(cores)]
+        roles: list[Role] = [(_core, (plan, hosts[core::cores], places[0][1])) for core in range(cores)]
         answers: list[dict[tuple[str, int], list[list[float]]]] = measure(roles, cores, 600)
     took: dict[tuple[str, int], list[float]] = {}
     for key in answers[0]:
@@ -125,41 +129,44 @@ def _one_pass(plan: Plan) -> dict[tuple[str, int], list[float]]:
     return took
 
 
-def _core(together: Together, plan: Plan, core: int, hosts: list[Host], seed: str) -> None:
+def _core(together: Together, plan: Plan, hosts: list[Host], seed: str) -> None:
     """The hosts that one processor plays. Answers, by way and size, a list for each of its hosts: when it sent each
     message (the first host) or had read it (the others)."""
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     pluribus.run(_rounds(together, plan, hosts, seed))
 
 
 async def _rounds(together: Together, plan: Plan, hosts: list[Host], seed: str) -> None:
     found: dict[tuple[str, int], list[list[float]]] = {}
-    for number, (way, options) in enumerate(plan.ways.items()):
+    for number, (way, size) in enumerate(itertools.product(plan.ways, plan.rounds)):
+        path = f"path={min(size // PIECES + PIECE_OVERHEAD_BYTES, PATH_BYTES_MAX)}&packet={plan.packet_bytes}"
+        port = PORT + number
         async with AsyncExitStack() as opened:
-            joined = [(host, await _join(opened, plan, host, seed, number, options)) for host in hosts]
+            joined = []
+            for host in hosts:
+                where = f"&bind={host.address}:{port}" if host.number else ""
+                url = f"udp://{seed}:{port}/tree-{number}?{path}{where}"
+                joined.append((host, await _join(opened, host, url, plan.ways[way])))
             for _, group in joined:
                 await group.wait_for(plan.hosts, timeout=JOIN_S)
             gc.collect()
             gc.freeze()
             gc.disable()
-            for size, rounds in plan.rounds.items():
-                times: list[list[float]] = []
-                for _ in range(rounds):
-                    await asyncio.to_thread(together.wait)
-                    turns = [_read(group) if host.number else _send(group, size) for host, group in joined]
-                    times.append(await asyncio.gather(*turns))
-                found[(way, size)] = [list(of_host) for of_host in zip(*times, strict=True)]
+            times: list[list[float]] = []
+            for _ in range(plan.rounds[size]):
+                await asyncio.to_thread(together.wait)
+                turns = [_read(group) if host.number else _send(group, size) for host, group in joined]
+                times.append(await asyncio.gather(*turns))
+            found[(way, size)] = [list(of_host) for of_host in zip(*times, strict=True)]
             await asyncio.to_thread(together.wait)
         gc.enable()
     together.answer(found)
 
 
-async def _join(opened: AsyncExitStack, plan: Plan, host: Host, seed: str, number: int, options: str) -> pluribus.Group:
-    """One host after another: a socket is in the namespace that its process was in when it was made."""
+async def _join(opened: AsyncExitStack, host: Host, url: str, options: str) -> pluribus.Group:
+    """One host after another: a socket is in the namespace that its thread was in when it was made."""
     namespaces.enter(host.namespace)
-    port = PORT + number
-    where = "" if not host.number else f"&bind={host.address}:{port}"
-    url = f"udp://{seed}:{port}/tree-{number}?path={plan.path_bytes}&packet={plan.packet_bytes}{where}"
     bus = await opened.enter_async_context(pluribus.connect(url, name=f"host-{host.number}", stack=stack_with(options)))
     return await bus.group(GROUP, own=host.number != 0)
 
