@@ -2,17 +2,20 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from pluribus.cli import app, dealing
+import pluribus
+from pluribus.cli import app, dealing, dealing_spark, programs
 from pluribus.pubsub.table import Table
 
 SUMMARY = {
-    *("providers", "dealers", "published", "delivered", "lost", "unasked", "alerts", "rate", "seconds"),
-    *("late_us_p50", "late_us_p99"),
+    *("providers", "dealers", "keepers", "published", "delivered", "lost", "unasked", "rate", "seconds"),
+    *("moves", "alerts", "turns", "averages", "spark", "spark_batches", "spark_rows", "spark_began_s"),
+    *("late_us_p50", "late_us_p99", "alert_s_p50"),
 }
 
 
@@ -32,6 +35,57 @@ def test_the_dealing_room_loses_nothing(url):
     assert set(summary) == SUMMARY
     assert (summary["providers"], summary["dealers"], summary["lost"], summary["unasked"]) == (4, 20, 0, 0)
     assert summary["delivered"] > summary["published"] > 100
+    assert summary["keepers"] == (1 if url.startswith("inproc") else 3)
+    assert "Spark takes no part in a room of 0.5 s" in summary["spark"] and summary["alerts"] == 0
+
+
+def demo(*arguments: str, **environment: str) -> dict:
+    command = [sys.executable, "-m", "pluribus", "demo", *arguments, "--json"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **environment})
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return json.loads(answer.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+def test_spark_alerts_the_dealers_of_every_turn():
+    pytest.importorskip("pyspark.sql")
+    if not programs.find_java():
+        pytest.skip(f"Java is missing. {programs.REMEDIES['java']}")
+    summary = demo("--seconds", "10", "--rate", "300", "--patience", "200")
+    assert summary["spark"] == "Spark found every turn"
+    assert summary["alerts"] == summary["turns"] > 0
+    assert summary["lost"] == summary["unasked"] == 0
+    assert summary["spark_rows"] >= summary["published"] > 1_000
+
+
+def test_without_java_the_room_opens_all_the_same(monkeypatch, capsys):
+    monkeypatch.setattr(programs, "find_java", lambda: None)
+    monkeypatch.setattr(dealing_spark, "LEAST_S", 0.1)
+    assert app.run(["demo", "inproc://no-java", "--seconds", "0.3", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["spark"].startswith("Spark takes no part, because Java is missing: Install Java 17")
+    assert summary["published"] > 0 == summary["lost"]
+
+
+@pytest.mark.slow
+def test_an_interrupt_closes_the_room_with_a_summary():
+    url = f"multicast://interrupted-{os.getpid()}"
+    command = [sys.executable, "-m", "pluribus", "demo", url, "--seconds", "0", "--no-spark", "--json"]
+    with pluribus.sync.connect(url, name="visitor") as bus, bus.subscribe("room/status/+") as told:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            while not told.receive(timeout=60).body["got"]:
+                pass  # the room is not open yet
+            process.send_signal(signal.SIGINT)
+            printed, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 0
+    summary = json.loads(printed)
+    assert summary["lost"] == 0 and summary["spark"] == "Spark takes no part"
 
 
 def test_people_see_the_dealers(capsys):

@@ -106,6 +106,7 @@ def test_formats(capsys):
         (["sub", "a/#/b"], "# is followed by another level"),
         (["sub", "a", "--where", "price >"], "filter 'price >'"),
         (["sub", "a", "--format", "xml"], "choose one of them"),
+        (["sub", "a", "--start", "earliest", "--rate"], "for live events"),
         (["topics", "a//b"], "a level is empty"),
     ],
 )
@@ -120,3 +121,12 @@ def test_nobody_there_is_an_answer_of_no(capsys):
     assert app.run(["pub", "a", "x", "--url", "inproc://nobody", "--wait", "0.01", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["members"] == 0
     assert app.run(["sub", "a", "--url", "inproc://nobody", "--seconds", "0.05"]) == 1
+
+
+def test_what_keepers_keep_is_printed_from_where_one_says(tmp_path, capsys):
+    with pluribus.sync.connect("inproc://kept-for-sub", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
+        bus.publish_many([("alerts/x", {"n": n}) for n in range(5)], durable=True)
+        host, port = bus._real._doors[0].address
+        url = f"client://{host}:{port}/kept-for-sub"
+        assert app.run(["sub", "alerts/#", "--url", url, "--start", "3", "--count", "2", "--format", "body"]) == 0
+        assert [json.loads(line)["n"] for line in capsys.readouterr().out.splitlines()] == [3, 4]

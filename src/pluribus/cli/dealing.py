@@ -1,29 +1,30 @@
-"""The dealing room: four information providers publish prices, twenty dealers watch the stocks that they deal in.
+"""Who is in the dealing room: four information providers publish prices, twenty dealers watch the stocks that they deal
+in, three keepers have every price on disk before a dealer sees it.
 
-Providers are processes. Dealers sit at four desks, a process each, five to a desk, each with a subscription of its own:
-its pattern, its condition. On an in-process bus all of them are tasks of this process. Every provider counts by itself
-how many of its events each dealer's condition holds for; at the end that is compared with what the dealers got.
+Each provider, keeper and desk is a process; dealers sit at four desks, five to a desk, each with a subscription of its
+own: its pattern, its condition. Desks also get the alerts of one exchange, which Spark finds in what keepers keep.
+Every provider counts by itself how many of its events each dealer's condition holds for, and how often its prices turn;
+at the end that is compared with what the dealers got (``dealing_room.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
-import tempfile
+import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from random import Random
 from time import perf_counter
 from typing import Any
 
 import msgspec
 
-from pluribus.core.errors import PluribusError, Unreachable
+from pluribus.core.errors import PluribusError
 from pluribus.filters import Filter, parse
-from pluribus.pubsub.event import Event
+from pluribus.patterns import Matcher
+from pluribus.pipeline.dealing import TURN
 from pluribus.pubsub.topics import matches
 from pluribus.runtime.bus import Bus, connect
 from pluribus.runtime.running import run
@@ -36,15 +37,16 @@ EXCHANGES = {
     "xetra": ("SAP", "SIE", "BMW", "BAS", "ALV"),
     "lse": ("BP", "HSBA", "VOD", "GSK", "RIO"),
 }
-DESKS, DEALERS_PER_DESK = 4, 5
+DESKS, DEALERS_PER_DESK, KEEPERS = 4, 5, 3
 RATE = 500
 """Updates a second and provider, unless told otherwise."""
 TICK_S = 0.01
 STATUS_S = 0.25
 START_S = 60.0
 END_S = 30.0
-ALERT = 2.0
-"""A dealer is alerted when a price has moved by so much at once."""
+MOVE = 2.0
+"""A dealer takes note when a price has moved by so much at once."""
+DELAYS_MAX = 100_000
 
 
 class Tick(msgspec.Struct, frozen=True):
@@ -87,87 +89,153 @@ def dealers() -> list[Dealer]:
 # Providers
 
 
+class Prices:
+    """Prices of one exchange that wander, and what is to be expected of them."""
+
+    def __init__(self, exchange: str) -> None:
+        self._exchange = exchange
+        self._random, self._now = Random(exchange), dict.fromkeys(EXCHANGES[exchange], 100.0)
+        self._watched = [(dealer, dealer.filter()) for dealer in dealers()]
+        self._turns = Matcher(TURN)
+        self.published = self.turns = 0
+        self.expected: Counter[str] = Counter()
+
+    def next(self) -> tuple[str, Tick]:
+        random, symbol = self._random, self._random.choice(EXCHANGES[self._exchange])
+        change = round(random.gauss(0.0, 0.8), 2)
+        price = self._now[symbol] = round(max(self._now[symbol] + change, 1.0), 2)
+        tick, topic = Tick(symbol, price, change, random.randrange(1, 1_000)), f"stocks/{self._exchange}/{symbol}"
+        for dealer, wanted in self._watched:
+            if matches(dealer.pattern, topic) and wanted.matches(tick):
+                self.expected[dealer.name] += 1
+        self.published += 1
+        row = {"topic": topic, "time": self.published, "offset": self.published, "price": price}
+        self.turns += len(self._turns.feed([row]))
+        return topic, tick
+
+    def report(self) -> dict[str, Any]:
+        return {"published": self.published, "expected": dict(self.expected), "turns": self.turns}
+
+
 async def provide(url: str, exchange: str, seconds: float, rate: int) -> None:
-    """What a provider does: a price that wanders, as fast as it is told."""
-    random, prices = Random(exchange), dict.fromkeys(EXCHANGES[exchange], 100.0)
-    watched = [(dealer, dealer.filter()) for dealer in dealers()]
-    expected: Counter[str] = Counter()
-    async with connect(url, name=exchange) as bus, bus.subscribe("room/open") as opened:
+    """What a provider does: as fast as it is told, until it is time or the room closes."""
+    prices = Prices(exchange)
+    async with (
+        connect(url, name=exchange) as bus,
+        bus.subscribe("room/open") as opened,
+        bus.subscribe("room/close") as closing,
+    ):
         await bus.advertise(f"stocks/{exchange}/+", Tick, about=f"prices of {exchange}")
         await bus.publish(f"room/ready/{exchange}", exchange, retain=True)
         await opened.receive(START_S)
-        sent, started = 0, perf_counter()
-        while (now := perf_counter() - started) < seconds:
-            for _ in range(int(now * rate) - sent):
-                symbol = random.choice(EXCHANGES[exchange])
-                change = round(random.gauss(0.0, 0.8), 2)
-                price = prices[symbol] = round(max(prices[symbol] + change, 1.0), 2)
-                tick, topic = Tick(symbol, price, change, random.randrange(1, 1_000)), f"stocks/{exchange}/{symbol}"
-                await bus.publish(topic, tick)
-                sent += 1
-                for dealer, wanted in watched:
-                    if matches(dealer.pattern, topic) and wanted.matches(tick):
-                        expected[dealer.name] += 1
+        started = perf_counter()
+        while (now := perf_counter() - started) < seconds and not closing.waiting:
+            due = int(now * rate) - prices.published
+            await bus.publish_many([prices.next() for _ in range(min(due, rate))], durable=True)
             await asyncio.sleep(TICK_S)
-        await bus.publish(f"room/closed/{exchange}", {"published": sent, "expected": dict(expected)}, retain=True)
+        await bus.publish(f"room/closed/{exchange}", prices.report(), retain=True)
         async with bus.subscribe("room/over") as over:
-            await over.receive(END_S)
+            await over.receive()
+
+
+async def keep(url: str, number: int, store: str) -> None:
+    """What a keeper does: votes, and serves Spark."""
+    async with connect(url, name=f"keeper-{number}", store=store, votes=True, serve="127.0.0.1:0") as bus:
+        keeper = bus.keeping.keeper
+        assert keeper is not None
+        while not keeper.counted:  # noqa: ASYNC110 - roles change without telling
+            await asyncio.sleep(TICK_S)
+        await bus.publish(f"room/ready/{bus.name}", address(bus), retain=True)
+        async with bus.subscribe("room/over") as over:
+            await over.receive()
+
+
+def address(bus: Bus) -> str:
+    host, port = bus._doors[0].address
+    return f"{host}:{port}"
 
 
 # Dealers
 
 
 class Desk:
-    """Five dealers."""
+    """Five dealers, and the alerts of one exchange."""
 
     def __init__(self, number: int) -> None:
         self.name = f"desk-{number}"
+        self.exchange = list(EXCHANGES)[number]
         self.dealers = dealers()[number * DEALERS_PER_DESK : (number + 1) * DEALERS_PER_DESK]
         self.got: Counter[str] = Counter()
-        self.alerts = 0
+        self.moves = self.alerts = 0
         self.late_us: list[float] = []
+        self.alert_s: list[float] = []
         self.last: dict[str, str] = {}
+        self.turn = ""
 
     async def deal(self, events: Subscription, dealer: Dealer, wall: Callable[[], float]) -> None:
         async for event in events:
             tick: Tick = event.body
             self.got[dealer.name] += 1
-            self.alerts += abs(tick.change) >= ALERT
+            self.moves += abs(tick.change) >= MOVE
             self.last[dealer.name] = f"{tick.symbol} {tick.price:.2f} {tick.change:+.2f}"
-            if len(self.late_us) < 100_000:
+            if len(self.late_us) < DELAYS_MAX:
                 self.late_us.append((wall() - event.time) * 1e6)
 
+    async def listen(self, alerts: Any, wall: Callable[[], float]) -> None:
+        """What Spark found. It is in the log like all else, so none is missed that came before anybody listened."""
+        async for event in alerts:
+            turn = event.body
+            self.alerts += 1
+            self.turn = f"{turn['symbol']} fell from {turn['top']:.2f} to {turn['bottom']:.2f}, now {turn['now']:.2f}"
+            if len(self.alert_s) < DELAYS_MAX:
+                self.alert_s.append(wall() - turn["at"].timestamp())
+
     def status(self) -> dict[str, Any]:
-        return {"desk": self.name, "got": dict(self.got), "alerts": self.alerts, "last": self.last}
+        told = {"desk": self.name, "got": dict(self.got), "moves": self.moves, "last": self.last}
+        return {**told, "alerts": self.alerts, "turn": self.turn}
 
     def report(self) -> dict[str, Any]:
         late = sorted(self.late_us) or [0.0]
-        return {**self.status(), "p50_us": late[len(late) // 2], "p99_us": late[len(late) * 99 // 100]}
+        recent = sorted(self.alert_s[len(self.alert_s) // 2 :]) or [0.0]  # the first ones waited for Spark to start
+        delays = {"p50_us": late[len(late) // 2], "p99_us": late[len(late) * 99 // 100]}
+        return {**self.status(), **delays, "alert_s": recent[len(recent) // 2]}
 
 
 async def deal(url: str, number: int) -> None:
     """What a desk does."""
     desk = Desk(number)
-    async with connect(url, name=desk.name) as bus, bus.subscribe("room/closed/+") as closed:
+    async with (
+        connect(url, name=desk.name) as bus,
+        bus.subscribe("room/count") as count,
+        bus.subscribe(f"alerts/{desk.exchange}", start="earliest") as alerts,
+    ):
         wall = bus.pubsub.wall
         subscriptions = [await bus.subscribe(dealer.pattern, where=dealer.where, type=Tick) for dealer in desk.dealers]
         pairs = zip(subscriptions, desk.dealers, strict=True)
         dealing = [asyncio.create_task(desk.deal(events, dealer, wall)) for events, dealer in pairs]
+        listening = asyncio.create_task(desk.listen(alerts, wall))
         await bus.publish(f"room/ready/{desk.name}", desk.name, retain=True)
         telling = asyncio.create_task(_tell(bus, desk))
-        for _ in EXCHANGES:
-            await closed.receive()
+        await _closed(bus)
         # In the order of each provider its events were before that, so they are here; the dealers only have to read.
         while any(events.waiting for events in subscriptions):  # noqa: ASYNC110 - the dealers have no word for it
             await asyncio.sleep(TICK_S)
+        await count.receive()
         await asyncio.sleep(TICK_S)
         telling.cancel()
         await bus.publish(f"room/report/{desk.name}", desk.report(), retain=True)
         async with bus.subscribe("room/over") as over:
-            await over.receive(END_S)
+            await over.receive()
         for events in subscriptions:
             await events.close()
+        listening.cancel()
         await asyncio.gather(*dealing)
+
+
+async def _closed(bus: Bus) -> None:
+    async with bus.subscribe("room/closed/+") as closed:
+        for _ in EXCHANGES:
+            await closed.receive()
 
 
 async def _tell(bus: Bus, desk: Desk) -> None:
@@ -176,142 +244,20 @@ async def _tell(bus: Bus, desk: Desk) -> None:
         await bus.publish(f"room/status/{desk.name}", desk.status())
 
 
-# The room
+# As processes
 
-ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"provide": provide, "deal": deal}
-Show = Callable[[list[dict[str, Any]], float], None]
-
-
-def room(url: str | None, seconds: float, show: Show, rate: int = RATE) -> dict[str, Any]:
-    """Run the dealing room; ``show`` is given what the desks say, now and then. The summary."""
-    url = url or os.environ.get("PLURIBUS_URL") or f"multicast://dealing-{os.getpid()}"
-    return run(_room(url, seconds, show, rate))
-
-
-async def _room(url: str, seconds: float, show: Show, rate: int) -> dict[str, Any]:
-    async with (
-        connect(url, name="room") as bus,
-        bus.subscribe("room/ready/+") as ready,
-        bus.subscribe("room/status/+") as status,
-        bus.subscribe("room/closed/+") as closed,
-        bus.subscribe("room/report/+") as reports,
-    ):
-        roles: list[tuple[Any, ...]] = [(provide, url, exchange, seconds, rate) for exchange in EXCHANGES]
-        roles += [(deal, url, number) for number in range(DESKS)]
-        start = _tasks if bus.url.scheme == "inproc" else _processes
-        async with start(roles) as complaint:
-            for _ in roles:
-                await _one(ready, complaint, START_S, "takes its place")
-            began = perf_counter()
-            await bus.publish("room/open", True, retain=True)
-            showing = asyncio.create_task(_show(status, show, began))
-            ended = [await _one(closed, complaint, seconds + END_S, "closes") for _ in EXCHANGES]
-            took = perf_counter() - began
-            desks = [await _one(reports, complaint, END_S, "reports") for _ in range(DESKS)]
-            showing.cancel()
-            show(desks, took)
-            await bus.publish("room/over", True, retain=True)
-            await bus.flush()
-        return _summary(ended, desks, took)
-
-
-def _summary(ended: list[dict[str, Any]], desks: list[dict[str, Any]], took: float) -> dict[str, Any]:
-    expected: Counter[str] = Counter()
-    for one in ended:
-        expected.update(one["expected"])
-    got = Counter({dealer: count for desk in desks for dealer, count in desk["got"].items()})
-    published = sum(one["published"] for one in ended)
-    return {
-        "providers": len(ended),
-        "dealers": len(dealers()),
-        "published": published,
-        "delivered": sum(got.values()),
-        "lost": sum((expected - got).values()),
-        "unasked": sum((got - expected).values()),
-        "alerts": sum(desk["alerts"] for desk in desks),
-        "rate": round(published / took),
-        "late_us_p50": round(max(desk["p50_us"] for desk in desks), 1),
-        "late_us_p99": round(max(desk["p99_us"] for desk in desks), 1),
-        "seconds": round(took, 3),
-    }
-
-
-async def _show(status: Subscription, show: Show, began: float) -> None:
-    said: dict[str, dict[str, Any]] = {}
-    async for event in status:
-        said[event.body["desk"]] = event.body
-        show(list(said.values()), perf_counter() - began)
-
-
-async def _one(events: Subscription, complaint: Callable[[], str], seconds: float, what: str) -> Any:
-    until = perf_counter() + seconds
-    while True:
-        try:
-            event: Event[Any] = await events.receive(0.2)
-            return event.body
-        except TimeoutError:
-            why = complaint()
-            if why:
-                raise Unreachable(f"somebody of the dealing room failed: {why}") from None
-            if perf_counter() > until:
-                raise Unreachable(
-                    f"nobody {what} within {seconds:g} s: `pluribus doctor` tells what is wrong"
-                ) from None
+ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {"provide": provide, "deal": deal, "keep": keep}
 
 
 def play(role: str, *arguments: Any) -> None:
-    """What the processes run."""
+    """What the processes run. They end with the process that has the other end of their standard input."""
+    threading.Thread(target=_end_with_the_room, daemon=True).start()
     try:
         run(ROLES[role](*arguments))
     except PluribusError as error:
         sys.exit(str(error))
 
 
-@asynccontextmanager
-async def _processes(roles: list[tuple[Any, ...]]) -> AsyncIterator[Callable[[], str]]:
-    with tempfile.TemporaryFile() as errors:
-        processes = []
-        for function, *arguments in roles:
-            code = f"from pluribus.cli.dealing import play; play({function.__name__!r}, *{tuple(arguments)!r})"
-            processes.append(subprocess.Popen([sys.executable, "-c", code], stderr=errors))  # noqa: ASYNC220
-
-        def complaint() -> str:
-            if not any(process.poll() for process in processes):
-                return ""
-            errors.seek(0)
-            lines = errors.read().decode(errors="replace").strip().splitlines()
-            return lines[-1] if lines else "it ended without a word"
-
-        try:
-            yield complaint
-            await asyncio.to_thread(_end, processes, END_S)
-        finally:
-            _end(processes, 0.0)
-
-
-def _end(processes: list[subprocess.Popen[bytes]], seconds: float) -> None:
-    until = perf_counter() + seconds
-    for process in processes:
-        try:
-            process.wait(max(until - perf_counter(), 0.0))
-        except subprocess.TimeoutExpired:
-            if not seconds:
-                process.kill()
-                process.wait()
-
-
-@asynccontextmanager
-async def _tasks(roles: list[tuple[Any, ...]]) -> AsyncIterator[Callable[[], str]]:
-    """Members of an in-process bus live in one process."""
-    tasks: list[asyncio.Task[None]] = [asyncio.create_task(role[0](*role[1:])) for role in roles]
-
-    def complaint() -> str:
-        return next((str(task.exception()) for task in tasks if task.done() and task.exception()), "")
-
-    try:
-        yield complaint
-        await asyncio.wait(tasks, timeout=END_S)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+def _end_with_the_room() -> None:
+    sys.stdin.read()
+    os._exit(1)

@@ -19,6 +19,10 @@ def command(
     where: Annotated[str | None, typer.Option(help="A condition: \"price > 100 AND headers.region = 'eu'\".")] = None,
     guarantee: Annotated[str, typer.Option(help="best effort, reliable, fifo, causal or total.")] = "reliable",
     shared: Annotated[str | None, typer.Option(help="Share the events with others who give the same name.")] = None,
+    start: Annotated[
+        str | None, typer.Option(help="What keepers keep, from earliest, latest or an offset on; Spark's answers, too.")
+    ] = None,
+    durable: Annotated[str | None, typer.Option(help="A name under which keepers remember how far it came.")] = None,
     count: Annotated[int | None, typer.Option(help="End after so many events.", min=1)] = None,
     seconds: Annotated[float | None, typer.Option(help="End after so long.", min=0.0)] = None,
     format: Annotated[str, typer.Option(help="text, body or topic.")] = "text",
@@ -30,7 +34,14 @@ def command(
 
     if format not in FORMATS:
         raise BadInput(f"--format {format} is none of {', '.join(FORMATS)}: choose one of them")
-    options = {"where": where, "guarantee": guarantee, "shared": shared, "slow": "tell" if rate else None}
+    options: dict[str, Any] = {"where": where}
+    if start is None and durable is None:
+        options |= {"guarantee": guarantee, "shared": shared, "slow": "tell" if rate else None}
+    else:
+        if rate or shared is not None or guarantee != "reliable":
+            raise BadInput("--rate, --shared and --guarantee are for live events: leave out --start and --durable")
+        options["start"] = int(start) if start is not None and start.isdigit() else start or "latest"
+        options["durable"] = durable
     got = run(_watch(url, pattern, options, count, seconds, "json" if json else format, rate))
     if seconds is not None and not got:
         raise typer.Exit(1)

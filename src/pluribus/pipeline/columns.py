@@ -1,4 +1,4 @@
-"""Events as columns: types of msgspec to types of Spark and back, packed batches to Arrow, Arrow to bodies.
+"""Events as columns: types of msgspec to types of Spark and back. ``tables.py`` fills the columns.
 
 The envelope is the same for every event: ``topic``, ``offset``, ``id`` (session and number), ``sender``, ``time``,
 ``parent``, ``headers``. Beside it stands the body: as bytes in ``body``, with how they are encoded in ``kind``; or, if
@@ -15,15 +15,13 @@ import decimal
 import types
 import typing
 import uuid
-from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.errors import BadBody, BadInput
-from ..pubsub.durable.batch import Batch
+from ..core.errors import BadInput
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 ENVELOPE_NAMES = ("topic", "offset", "id", "sender", "time", "parent", "headers")
 POISON = ("fail", "skip", "aside")
-_decode = msgspec.msgpack.Decoder().decode
 
 
 def envelope_fields() -> StructType:
@@ -162,134 +159,7 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
-class Shape:
-    """How events become rows: which columns, and what is done with poison. Travels to executors."""
-
-    def __init__(self, schema: StructType, fields: Sequence[str], poison: str, kind: str = "") -> None:
-        self.fields = tuple(fields)
-        self.poison = poison
-        self.names = tuple(schema.names)
-        self._schema = schema
-        self._kind = kind
-
-    @property
-    def needs_bodies(self) -> bool:
-        return bool(self.fields) or "body" in self.names
-
-    def table(self, batch: Batch) -> Any:
-        """One packed batch as an Arrow record batch of these columns; None if poison was all there was."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        columns = envelope(batch, self.names)
-        rows: list[Any] = []
-        if self.needs_bodies:
-            columns["body"] = bodies(batch)
-        if self.fields:
-            rows, reasons = self._decoded(batch)
-            for name in self.fields:
-                columns[name] = rows_column(rows, name, _arrow_type(self._schema, name))
-            columns["reason"] = pa.array(reasons, pa.string())
-            if self.poison == "aside":
-                bad = pa.array([reason is not None for reason in reasons])
-                columns["body"] = pc.if_else(bad, columns["body"], pa.scalar(None, pa.binary()))
-        found = pa.RecordBatch.from_arrays([columns[name] for name in self.names], schema=_arrow_schema(self._schema))
-        if self.fields and self.poison == "skip" and any(reason is not None for reason in reasons):
-            found = found.filter(pa.array([reason is None for reason in reasons]))
-        return found if found.num_rows else None
-
-    def _decoded(self, batch: Batch) -> tuple[list[Any], list[str | None]]:
-        """Bodies as plain dictionaries, and the reason of each that is none."""
-        try:
-            found = batch.plain() if batch.kind != BYTES else [_decode(body) for body in batch.decoded()]
-            if all(type(body) is dict for body in found) and self._fit(found):
-                return found, [None] * len(found)
-        except (msgspec.MsgspecError, BadBody, ValueError):
-            pass  # looked at one by one below
-        return self._one_by_one(batch)
-
-    def _fit(self, found: list[Any]) -> bool:
-        try:
-            for name in self.fields:
-                rows_column(found, name, _arrow_type(self._schema, name))
-        except (TypeError, ValueError, OverflowError):
-            return False
-        return True
-
-    def _one_by_one(self, batch: Batch) -> tuple[list[Any], list[str | None]]:
-        data, ends = batch.bodies, batch.ends.tolist()
-        found: list[Any] = []
-        reasons: list[str | None] = []
-        for place, offset in enumerate(batch.offsets.tolist()):
-            reason = None
-            body: Any = {}
-            try:
-                body = _decode(data[ends[place] : ends[place + 1]])
-                if type(body) is not dict:
-                    reason = f"its body is of type {type(body).__name__} and has no fields"
-                elif not self._fit([body]):
-                    reason = f"its fields are not {self._said()}"
-            except (msgspec.MsgspecError, ValueError) as error:
-                reason = f"its body does not decode: {error}"
-            if reason is not None and self.poison == "fail":
-                raise BadInput(
-                    f"event {offset} of {batch.topic!r} is poison, {reason}: set it aside with option poison='aside'"
-                )
-            found.append({} if reason is not None else body)
-            reasons.append(reason)
-        return found, reasons
-
-    def _said(self) -> str:
-        return ", ".join(f"{name} {self._schema[name].dataType.simpleString()}" for name in self.fields)
-
-
-def rows_column(rows: Sequence[Any], name: str, kind: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.array([row.get(name) for row in rows], kind)
-
-
-def envelope(batch: Batch, names: Sequence[str]) -> dict[str, Any]:
-    """The columns of the envelope that are wanted, of the packed columns themselves where that is possible."""
-    import numpy as np
-    import pyarrow as pa
-
-    count, head = len(batch), batch.head
-    found: dict[str, Any] = {}
-    wanted = set(names)
-    if "topic" in wanted:
-        found["topic"] = pa.repeat(pa.scalar(batch.topic), count)
-    if "kind" in wanted:
-        found["kind"] = pa.repeat(pa.scalar(name_of_kind(batch.kind)), count)
-    if "offset" in wanted:
-        found["offset"] = pa.array(batch.offsets)
-    if "id" in wanted:
-        session = pa.array(np.full(count, head.session, "i8"))
-        found["id"] = pa.StructArray.from_arrays([session, pa.array(batch.sequences)], ["session", "number"])
-    if "sender" in wanted:
-        found["sender"] = pa.array(np.full(count, head.sender, "i8"))
-    if "time" in wanted:
-        found["time"] = pa.array(batch.times).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-    if wanted & {"parent", "headers"}:
-        extra = batch.extra if head.extra_bytes else None
-        pair = pa.struct([("session", pa.int64()), ("number", pa.int64())])
-        parents = [p and {"session": p[0], "number": p[1]} for p in extra.parents] if extra and extra.parents else None
-        found["parent"] = pa.array(parents, pair) if parents else pa.nulls(count, pair)
-        mapped = pa.map_(pa.string(), pa.string())
-        said = [h and [(k, str(v)) for k, v in h.items()] for h in extra.headers] if extra and extra.headers else None
-        found["headers"] = pa.array(said, mapped) if said else pa.nulls(count, mapped)
-    return found
-
-
-def bodies(batch: Batch) -> Any:
-    """All bodies without a copy: the packed ends are the offsets of an Arrow binary array."""
-    import pyarrow as pa
-
-    ends, data = pa.py_buffer(batch.ends), pa.py_buffer(batch.bodies)
-    return pa.BinaryArray.from_buffers(pa.binary(), len(batch), [None, ends, data])
-
-
-def _arrow_schema(schema: StructType) -> Any:
+def arrow_schema(schema: StructType) -> Any:
     return _arrow_schema_of(schema.json())
 
 
@@ -301,7 +171,3 @@ def _arrow_schema_of(text: str) -> Any:
     from pyspark.sql.types import StructType
 
     return to_arrow_schema(StructType.fromJson(json.loads(text)), timezone="UTC")
-
-
-def _arrow_type(schema: StructType, name: str) -> Any:
-    return _arrow_schema(schema).field(name).type

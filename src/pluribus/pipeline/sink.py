@@ -22,20 +22,23 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from itertools import accumulate
+from typing import Any, Protocol
 
 import msgspec
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from ..core.errors import BadInput, Unavailable
-from ..pubsub.durable.batch import pack
+from ..pubsub.durable.batch import pack, pack_columns
+from ..pubsub.durable.commands import Stage
 from ..runtime.reader import LogReader
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
 
 LEASE_S = 3_600.0
-PART_ROWS = 8_192
-PART_BYTES = 1 << 20
+PART_ROWS = 16_384
+PART_BYTES = 2 << 20
 BATCH_ID = "streaming.sql.batchId"
 """Where Spark tells a task which micro-batch it is part of."""
 _ENVELOPE = ("topic", "headers", "kind", "body", "offset", "id", "sender", "time", "parent", "reason")
@@ -68,59 +71,56 @@ class _Writing:
         self._whole = "body" in names
 
     def stage(self, batches: Iterator[Any], batch_id: int) -> Staged:
-        attempt = uuid.uuid4().hex
-        session = uuid.uuid4().int >> 65 or 1
-        parts = rows = 0
+        staged = Staged(uuid.uuid4().hex, 0, 0)
         with LogReader(self._url) as keepers:
             if keepers.last_batch(self.writer_name) >= batch_id:
                 return Staged("", 0, 0)  # committed before: Spark did not hear of it and asks again
-            for packed, count in self._packed(batches, session):
-                keepers.stage(self.writer_name, batch_id, attempt, parts, packed, self._lease_s)
-                parts += 1
-                rows += count
-        return Staged(attempt, parts, rows)
+            keepers.do_in_turn(self._stages(batches, batch_id, staged))
+        return staged
 
-    def _packed(self, batches: Iterator[Any], session: int) -> Iterator[tuple[bytes, int]]:
-        """Rows by topic, in parts of a size that keepers like."""
-        first = 1
-        for batch in batches:
-            for topic, kind, bodies, headers in self._events(batch):
-                for low, high in _cuts(bodies):
-                    some = bodies[low:high]
-                    times = [_now_us()] * len(some)
-                    yield pack(topic, session, first, 0, kind, times, some, headers[low:high]), len(some)
-                    first += len(some)
+    def _stages(self, batches: Iterator[Any], batch_id: int, staged: Staged) -> Iterator[Stage]:
+        """Counts in ``staged`` what it gives."""
+        session, lease_us = uuid.uuid4().int >> 65 or 1, int(self._lease_s * 1e6)
+        for some in (one for batch in batches for topic_rows in self._by_topic(batch) for one in _cut(topic_rows)):
+            at = _now_us()
+            packed = some.packed(session, staged.rows + 1, at)
+            yield Stage(self.writer_name, batch_id, staged.attempt, staged.parts, at, lease_us, packed)
+            staged.parts += 1
+            staged.rows += some.count
 
-    def _events(self, batch: Any) -> Iterator[tuple[str, Kind, Sequence[bytes], Sequence[dict[str, Any] | None]]]:
+    def _by_topic(self, batch: Any) -> Iterator[Bodies]:
         import pyarrow.compute as pc
 
-        names = batch.schema.names
-        kind, encoder = self._encoder(batch)
-        headers = batch.column(names.index("headers")).to_pylist() if "headers" in names else []
-        headers = [dict(one) if one else None for one in headers]
         if self._topic:
-            yield self._topic, kind, encoder(batch), headers
+            yield self._encoded(self._topic, batch)
             return
-        topics = batch.column(names.index("topic"))
+        topics = batch.column(batch.schema.names.index("topic"))
         if topics.null_count:
             raise BadInput("a row has no topic: fill the column 'topic'")
         # Rows of one topic stay in their order, those of different topics have none between them.
         for topic in pc.unique(topics).to_pylist():
-            which = pc.equal(topics, topic)
-            some = [one for one, wanted in zip(headers, which.to_pylist(), strict=True) if wanted] if headers else []
-            yield topic, kind, encoder(batch.filter(which)), some
+            yield self._encoded(topic, batch.filter(pc.equal(topics, topic)))
 
-    def _encoder(self, batch: Any) -> tuple[Kind, Callable[[Any], Sequence[bytes]]]:
+    def _encoded(self, topic: str, rows: Any) -> Bodies:
         import pyarrow as pa
 
+        headers: list[dict[str, Any] | None] = []
+        if "headers" in rows.schema.names:
+            said = rows.column(rows.schema.names.index("headers")).to_pylist()
+            headers = [dict(one) if one else None for one in said]
         if not self._whole:
-            fields = self._fields
-            return DATA, lambda rows: [_encode(row) for row in rows.select(fields).to_pylist()]
-        kind = batch.schema.field("body").type
+            columns = [rows.column(rows.schema.names.index(name)).to_pylist() for name in self._fields]
+            return Listed(topic, DATA, list(map(_encode, map(_row(tuple(self._fields)), *columns))), headers)
+        column = rows.column(rows.schema.names.index("body"))
+        if column.null_count:
+            raise BadInput("a row has no body: leave such rows out")
+        kind = column.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            return TEXT, lambda rows: [_encode(text) for text in _bodies(rows)]
+            return Listed(topic, TEXT, list(map(_encode, column.to_pylist())), headers)
+        if pa.types.is_binary(kind) and not any(headers):
+            return Columnar.of(topic, column)
         if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            return BYTES, _bodies
+            return Listed(topic, BYTES, column.to_pylist(), headers)
         raise BadInput(f"the column 'body' is of type {kind}: make it binary or string, or leave it out for fields")
 
     def publish(self, messages: Sequence[Any], batch_id: int) -> None:
@@ -179,23 +179,96 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         self.drop(self._batch)
 
 
-def _bodies(rows: Any) -> list[Any]:
-    column = rows.column(rows.schema.names.index("body"))
-    if column.null_count:
-        raise BadInput("a row has no body: leave such rows out")
-    found: list[Any] = column.to_pylist()
-    return found
+class Bodies(Protocol):
+    """Bodies of one topic, to be cut into parts and packed."""
+
+    @property
+    def count(self) -> int: ...
+
+    def fitting(self, low: int) -> int:
+        """How many from ``low`` on make a part of a size that keepers like; one at least."""
+        ...
+
+    def cut(self, low: int, high: int) -> Bodies: ...
+
+    def packed(self, session: int, first: int, now_us: int) -> bytes: ...
 
 
-def _cuts(bodies: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    low = size = 0
-    for at, body in enumerate(bodies):
-        if at > low and (at - low >= PART_ROWS or size + len(body) > PART_BYTES):
-            yield low, at
-            low, size = at, 0
-        size += len(body)
-    if low < len(bodies):
-        yield low, len(bodies)
+@dataclass(frozen=True)
+class Listed:
+    """Bodies that were encoded one by one."""
+
+    topic: str
+    kind: Kind
+    bodies: Sequence[bytes]
+    headers: Sequence[dict[str, Any] | None]
+
+    @property
+    def count(self) -> int:
+        return len(self.bodies)
+
+    def fitting(self, low: int) -> int:
+        some = self.bodies[low : low + PART_ROWS]
+        return max(sum(1 for size in accumulate(map(len, some)) if size <= PART_BYTES), 1)
+
+    def cut(self, low: int, high: int) -> Listed:
+        return Listed(self.topic, self.kind, self.bodies[low:high], self.headers[low:high])
+
+    def packed(self, session: int, first: int, now_us: int) -> bytes:
+        return pack(self.topic, session, first, 0, self.kind, [now_us] * self.count, self.bodies, self.headers)
+
+
+@dataclass(frozen=True)
+class Columnar:
+    """Bytes as Arrow has them: ``ends``, one more than bodies, say where each lies in ``data``. Nobody looks at one."""
+
+    topic: str
+    ends: Any
+    data: Any
+
+    @classmethod
+    def of(cls, topic: str, column: Any) -> Columnar:
+        import numpy as np
+
+        _, ends, data = column.buffers()
+        if data is None:  # all of them empty
+            return cls(topic, np.zeros(len(column) + 1, "<i4"), memoryview(b""))
+        return cls(topic, np.frombuffer(ends, "<i4", len(column) + 1, 4 * column.offset), memoryview(data))
+
+    @property
+    def count(self) -> int:
+        return len(self.ends) - 1
+
+    def fitting(self, low: int) -> int:
+        most = int(self.ends.searchsorted(self.ends[low] + PART_BYTES, "right")) - 1
+        return max(min(most, low + PART_ROWS, self.count) - low, 1)
+
+    def cut(self, low: int, high: int) -> Columnar:
+        return Columnar(self.topic, self.ends[low : high + 1], self.data)
+
+    def packed(self, session: int, first: int, now_us: int) -> bytes:
+        import numpy as np
+
+        times = np.full(self.count, now_us, "<i8").tobytes()
+        ends, bodies = self.ends - self.ends[0], self.data[int(self.ends[0]) : int(self.ends[-1])]
+        return pack_columns(self.topic, session, first, 0, BYTES, times, ends.astype("<i4").tobytes(), bodies)
+
+
+def _cut(bodies: Bodies) -> Iterator[Bodies]:
+    low = 0
+    while low < bodies.count:
+        high = low + bodies.fitting(low)
+        yield bodies.cut(low, high)
+        low = high
+
+
+@cache
+def _row(names: tuple[str, ...]) -> Callable[..., Any]:
+    """Makes of the values of a row what is encoded as a dictionary of these names."""
+    fields = [(f"f{number}", Any) for number in range(len(names))]
+    renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
+    row: Callable[..., Any] = msgspec.defstruct("Row", fields, rename=renamed, gc=False)
+    return row
 
 
 def _now_us() -> int:

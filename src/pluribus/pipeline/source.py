@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -44,17 +44,19 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from ..core.errors import BadInput
 from ..filters import parse
+from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
 from ..runtime.reader import LogReader
-from .columns import ENVELOPE_NAMES, POISON, Shape, envelope_fields, import_type, named_fields, spark_fields
+from .columns import ENVELOPE_NAMES, POISON, envelope_fields, import_type, named_fields, spark_fields
 from .pushdown import condition
 from .sink import BatchWriter, StreamWriter
+from .tables import Shape
 
 FETCH_BYTES = 4 << 20
 ROWS_A_TASK_MIN = 20_000
 """A range is not split into smaller ones: a task costs more than it saves."""
 ROWS_A_BATCH = 10_000
-"""Small packed batches are joined to about this before they go to Spark."""
+"""Packed batches of a topic are put together to about this before they go to Spark."""
 EVERYTHING = 1 << 62
 OPTIONS = (
     *("url", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
@@ -151,13 +153,19 @@ class Settings:
         return Shape(schema, [name for name in schema.names if name in known], self.poison)
 
 
-class Range(InputPartition):
-    """A range of offsets of one topic; what a task reads."""
+class Range(NamedTuple):
+    """Offsets of one topic."""
 
-    def __init__(self, topic: str, start: int, stop: int) -> None:
-        self.topic = topic
-        self.start = start
-        self.stop = stop
+    topic: str
+    start: int
+    stop: int
+
+
+class Ranges(InputPartition):
+    """What a task reads: a part of a large topic, or all that is new of many small ones."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        self.ranges = tuple(ranges)
 
 
 class _Reading:
@@ -190,46 +198,55 @@ class _Reading:
         with self._settings.keepers() as keepers:
             return {one.topic: keepers.offset_at(one.topic, time_s) for one in known}
 
-    def _ranges(self, starts: Mapping[str, int], stops: Mapping[str, int]) -> list[Range]:
+    def _tasks(self, starts: Mapping[str, int], stops: Mapping[str, int]) -> list[Ranges]:
         parts = self._settings.number("parts") or 2 * (os.cpu_count() or 1)
         total = sum(max(stops[topic] - starts.get(topic, 0), 0) for topic in stops)
         size = max(-(-total // parts), ROWS_A_TASK_MIN)
-        return [
-            Range(topic, at, min(at + size, stop))
-            for topic, stop in sorted(stops.items())
-            for at in range(starts.get(topic, 0), stop, size)
-        ]
+        tasks: list[Ranges] = []
+        held: list[Range] = []
+        room = size
+        for topic, stop in sorted(stops.items()):
+            at = starts.get(topic, 0)
+            while at < stop:
+                some = min(room, stop - at)
+                held.append(Range(topic, at, at + some))
+                at, room = at + some, room - some
+                if not room:
+                    tasks.append(Ranges(held))
+                    held, room = [], size
+        return [*tasks, Ranges(held)] if held else tasks
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor: the range as Arrow record batches."""
-        tables = self._tables(partition) if isinstance(partition, Range) else ()  # none: there is nothing to read
-        held: list[Any] = []
-        rows = 0
-        for table in tables:
-            held.append(table)
-            rows += table.num_rows
-            if rows >= ROWS_A_BATCH:
-                yield _joined(held)
-                held, rows = [], 0
-        if held:
-            yield _joined(held)
-
-    def _tables(self, wanted: Range) -> Iterator[Any]:
-        at, shape = wanted.start, self._shape
+        ranges = partition.ranges if isinstance(partition, Ranges) else ()  # none: there is nothing to read
         with self._settings.keepers() as keepers:
-            while at < wanted.stop:
-                found = keepers.read(
-                    wanted.topic, at, wanted.stop, max_bytes=FETCH_BYTES, where=self._where, bodies=shape.needs_bodies
-                )
-                try:
-                    for batch in found:
-                        at = batch.end
-                        table = shape.table(batch)
-                        if table is not None:
-                            yield table
-                    return
-                except BadInput as error:
-                    at = self._over_the_gap(keepers, wanted, at, error)
+            for wanted in ranges:
+                held: list[Batch] = []
+                rows = 0
+                for batch in self._batches(keepers, wanted):
+                    held.append(batch)
+                    rows += len(batch)
+                    if rows >= ROWS_A_BATCH:
+                        yield from self._table(held)
+                        held, rows = [], 0
+                yield from self._table(held)
+
+    def _table(self, batches: list[Batch]) -> Iterator[Any]:
+        table = self._shape.table(batches) if batches else None
+        if table is not None:
+            yield table
+
+    def _batches(self, keepers: LogReader, wanted: Range) -> Iterator[Batch]:
+        at, bodies = wanted.start, self._shape.needs_bodies
+        while at < wanted.stop:
+            found = keepers.read(wanted.topic, at, wanted.stop, max_bytes=FETCH_BYTES, where=self._where, bodies=bodies)
+            try:
+                for batch in found:
+                    at = batch.end
+                    yield batch
+                return
+            except BadInput as error:
+                at = self._over_the_gap(keepers, wanted, at, error)
 
     def _over_the_gap(self, keepers: LogReader, wanted: Range, at: int, error: BadInput) -> int:
         """Where to go on, if the error is that retention removed what was to be read."""
@@ -261,7 +278,7 @@ class TopicReader(_Reading, DataSourceReader):
             if max(starts[one.topic], stops[one.topic]) > one.end:
                 at = max(starts[one.topic], stops[one.topic])
                 raise BadInput(f"offset {at} of {one.topic!r} is beyond its end {one.end}: use 'latest'")
-        return self._ranges(starts, stops)
+        return self._tasks(starts, stops)
 
 
 class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -310,7 +327,7 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return None
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return self._ranges(start, end)
+        return self._tasks(start, end)
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the log keeps events by its own retention, whoever read them."""
@@ -322,14 +339,6 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 def register(spark: Any) -> None:
     """Make ``format("pluribus")`` known to a session, on any engine."""
     spark.dataSource.register(PluribusSource)
-
-
-def _joined(tables: list[Any]) -> Any:
-    import pyarrow as pa
-
-    if len(tables) == 1:
-        return tables[0]
-    return pa.Table.from_batches(tables).combine_chunks().to_batches()[0]
 
 
 def _needed(value: str, option: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from time import monotonic, sleep, time
 from types import TracebackType
 from typing import Any
@@ -112,10 +112,18 @@ class LogReader:
 
     def do(self, command: commands.Command) -> Outcome:
         """Have a command done; ``Refused`` says why it was not."""
-        outcome: Outcome = self.ask(Do(commands.encode(command)))
-        if outcome.status == REFUSED:
-            raise Refused(outcome.reason)
-        return outcome
+        return _done(self.ask(Do(commands.encode(command))))
+
+    def do_in_turn(self, wanted: Iterable[commands.Command]) -> None:
+        """Have commands done one after another; the next one is made while the last is on its way."""
+        asked: tuple[int, Request] | None = None
+        for command in wanted:
+            if asked is not None:
+                _done(self._end(*asked))
+            request = Do(commands.encode(command))
+            asked = (self._begin(request), request)
+        if asked is not None:
+            _done(self._end(*asked))
 
     def stage(self, writer: str, batch: int, attempt: str, part: int, packed: bytes, lease: float = LEASE_S) -> Outcome:
         """Write a part of a batch that is not visible before ``commit_batch``. Parts are numbered from 0."""
@@ -237,6 +245,12 @@ class LogReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _done(outcome: Outcome) -> Outcome:
+    if outcome.status == REFUSED:
+        raise Refused(outcome.reason)
+    return outcome
 
 
 def _frame(connection: socket.socket) -> bytes:

@@ -99,6 +99,13 @@ def pack(
     return _join(topic, session, first, sender, kind, array("q", times), ends, None, b"".join(bodies), extra)
 
 
+def pack_columns(
+    topic: str, session: int, first: int, sender: int, kind: Kind, times: bytes, ends: bytes, bodies: bytes | memoryview
+) -> bytes:
+    """As ``pack``, of columns that are there already, little-endian, as this file's head describes them."""
+    return _packed(topic, session, first, sender, kind, len(times) // 8, 0, [times, ends], bodies, b"")
+
+
 def _join(
     topic: str,
     session: int,
@@ -111,14 +118,29 @@ def _join(
     bodies: bytes,
     extra: bytes,
 ) -> bytes:
+    flags = (EXTRA if extra else 0) | (PLACES if places is not None else 0)
+    columns = [_little(column) for column in ((times, ends) if places is None else (times, ends, places))]
+    return _packed(topic, session, first, sender, kind, len(times), flags, columns, bodies, extra)
+
+
+def _packed(
+    topic: str,
+    session: int,
+    first: int,
+    sender: int,
+    kind: Kind,
+    count: int,
+    flags: int,
+    columns: list[bytes],
+    bodies: bytes | memoryview,
+    extra: bytes,
+) -> bytes:
     name = kind.encode() if isinstance(kind, str) else b""
     number = kind if isinstance(kind, int) else 0
     named = topic.encode()
-    flags = (EXTRA if extra else 0) | (PLACES if places is not None else 0)
     sizes = (len(bodies), len(extra), len(named), len(name), number, 0)
-    head = _HEAD.pack(MAGIC, VERSION, flags, len(times), session, first, sender, *sizes)
-    columns = [times, ends] if places is None else [times, ends, places]
-    packed = b"".join([head, named, name, bytes(-(len(named) + len(name)) % 8), *map(_little, columns), bodies, extra])
+    head = _HEAD.pack(MAGIC, VERSION, flags, count, session, first, sender, *sizes)
+    packed = b"".join([head, named, name, bytes(-(len(named) + len(name)) % 8), *columns, bodies, extra])
     if len(packed) > DURABLE_BATCH_BYTES_MAX:
         raise TooLarge(f"a batch of {len(packed):,} bytes: the limit is {DURABLE_BATCH_BYTES_MAX:,}; publish fewer")
     return packed

@@ -1,0 +1,203 @@
+"""Packed batches as Arrow tables, in executors: no event is touched by Python unless its fields are wanted.
+
+Batches come as publishers packed them, a few events each or thousands. As many of one topic as make a good table are
+put together, column by column: times, offsets and identities with numpy, bodies without a copy where there is only one
+batch. Where fields of bodies are wanted, all bodies are decoded in one call, into objects that have just these fields;
+only if that fails are they looked at one by one, to tell the poison from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..core.errors import BadInput
+from ..pubsub.durable.batch import Batch
+from ..wire.bodies import BYTES, array_header
+from .columns import arrow_schema, name_of_kind
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_decode = msgspec.msgpack.Decoder().decode
+
+
+class Shape:
+    """How events become rows: which columns, and what is done with poison. Travels to executors."""
+
+    def __init__(self, schema: StructType, fields: Sequence[str], poison: str) -> None:
+        self.fields = tuple(fields)
+        self.poison = poison
+        self.names = tuple(schema.names)
+        self._schema = schema
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_row_decode", "_arrow")}
+
+    @property
+    def needs_bodies(self) -> bool:
+        return bool(self.fields) or "body" in self.names
+
+    @cached_property
+    def _arrow(self) -> Any:
+        return arrow_schema(self._schema)
+
+    @cached_property
+    def _row_decode(self) -> Callable[[bytes], list[Any]]:
+        """Decodes an array of bodies into objects with the wanted fields alone; None where one is not there."""
+        row = msgspec.defstruct("Row", [(name, Any, None) for name in self.fields], gc=False)
+        return msgspec.msgpack.Decoder(list[row]).decode  # type: ignore[valid-type]
+
+    def table(self, batches: Sequence[Batch]) -> Any:
+        """Packed batches of one topic as an Arrow record batch of these columns; None if poison was all there was."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        columns = envelope(batches, self.names)
+        good: Any = None
+        if self.needs_bodies:
+            columns["body"] = bodies(batches)
+        if self.fields:
+            decoded, reasons = self._decoded(batches)
+            columns.update(decoded)
+            columns["reason"] = (
+                pa.array(reasons, pa.string()) if reasons else pa.nulls(len(columns["body"]), pa.string())
+            )
+            good = pc.is_null(columns["reason"]) if reasons else None
+            if self.poison == "aside":
+                columns["body"] = pc.if_else(
+                    pc.is_null(columns["reason"]), pa.scalar(None, pa.binary()), columns["body"]
+                )
+        found = pa.RecordBatch.from_arrays([columns[name] for name in self.names], schema=self._arrow)
+        if self.poison == "skip" and good is not None:
+            found = found.filter(good)
+        return found if found.num_rows else None
+
+    def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
+        """Of rows that have the fields as attributes. Raises what Arrow raises if a value is none of its column."""
+        import pyarrow as pa
+
+        return {
+            name: pa.array(
+                list(map(attrgetter(name), rows)), self._arrow.field(name).type
+            )  # a list is what Arrow is quick at
+            for name in self.fields
+        }
+
+    def _decoded(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
+        """The columns of the fields, and the reason of each event that has none; no reasons if all have them."""
+        if not any(batch.kind == BYTES for batch in batches):  # of bytes nobody knows whether each is one object
+            count = sum(len(batch) for batch in batches)
+            together = b"".join([array_header(count), *(batch.bodies for batch in batches)])
+            try:
+                return self._columns(self._row_decode(together)), []
+            except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+                pass
+        return self._one_by_one(batches)
+
+    def _one_by_one(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
+        none, rows = msgspec.msgpack.encode({}), []
+        reasons: list[str | None] = []
+        for batch in batches:
+            data, ends = batch.bodies, batch.ends.tolist()
+            for place, offset in enumerate(batch.offsets.tolist()):
+                body = data[ends[place] : ends[place + 1]]
+                reason = self._reason(body)
+                if reason is not None and self.poison == "fail":
+                    raise BadInput(
+                        f"event {offset} of {batch.topic!r} is poison, {reason}: "
+                        "set it aside with option poison='aside'"
+                    )
+                rows += self._row_decode(array_header(1) + (body if reason is None else none))
+                reasons.append(reason)
+        return self._columns(rows), reasons
+
+    def _reason(self, body: memoryview) -> str | None:
+        """Why a body is poison; None if it is not."""
+        try:
+            value = _decode(body)
+            if type(value) is not dict:
+                return f"its body is of type {type(value).__name__} and has no fields"
+            self._columns(self._row_decode(array_header(1) + body))
+        except msgspec.MsgspecError as error:
+            return f"its body does not decode: {error}"
+        except (TypeError, ValueError, OverflowError):
+            return f"its fields are not {self._said()}"
+        return None
+
+    def _said(self) -> str:
+        return ", ".join(f"{name} {self._schema[name].dataType.simpleString()}" for name in self.fields)
+
+
+def envelope(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, Any]:
+    """The columns of the envelope that are wanted, from the packed columns themselves."""
+    import numpy as np
+    import pyarrow as pa
+
+    heads, wanted = [batch.head for batch in batches], set(names)
+    counts = [head.events for head in heads]
+    count = sum(counts)
+    found: dict[str, Any] = {}
+    if "topic" in wanted:
+        found["topic"] = pa.repeat(pa.scalar(batches[0].topic), count)
+    if "kind" in wanted:
+        kinds = [name_of_kind(batch.kind) for batch in batches]
+        same = len(set(kinds)) == 1
+        found["kind"] = pa.repeat(pa.scalar(kinds[0]), count) if same else pa.array(np.repeat(kinds, counts))
+    if "offset" in wanted:
+        found["offset"] = pa.array(_joined([batch.offsets for batch in batches]))
+    if "id" in wanted:
+        session = pa.array(np.repeat(np.array([head.session for head in heads], "i8"), counts))
+        numbers = pa.array(_joined([batch.sequences for batch in batches]))
+        found["id"] = pa.StructArray.from_arrays([session, numbers], ["session", "number"])
+    if "sender" in wanted:
+        found["sender"] = pa.array(np.repeat(np.array([head.sender for head in heads], "i8"), counts))
+    if "time" in wanted:
+        found["time"] = pa.array(_joined([batch.times for batch in batches])).view(pa.timestamp("us", "UTC"))
+    if wanted & {"parent", "headers"}:
+        found["parent"], found["headers"] = _rare(batches)
+    return found
+
+
+def _rare(batches: Sequence[Batch]) -> tuple[Any, Any]:
+    """What few events have."""
+    import pyarrow as pa
+
+    pair = pa.struct([("session", pa.int64()), ("number", pa.int64())])
+    mapped = pa.map_(pa.string(), pa.string())
+    count = sum(len(batch) for batch in batches)
+    if not any(batch.head.extra_bytes for batch in batches):
+        return pa.nulls(count, pair), pa.nulls(count, mapped)
+    parents: list[Any] = []
+    headers: list[Any] = []
+    for batch in batches:
+        extra, none = batch.extra, [None] * len(batch)
+        parents += [p and {"session": p[0], "number": p[1]} for p in extra.parents] or none
+        headers += [h and [(key, str(value)) for key, value in h.items()] for h in extra.headers] or none
+    return pa.array(parents, pair), pa.array(headers, mapped)
+
+
+def bodies(batches: Sequence[Batch]) -> Any:
+    """All bodies: the packed ends are the offsets of an Arrow binary array."""
+    import numpy as np
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        ends, data, count = batches[0].ends, pa.py_buffer(batches[0].bodies), len(batches[0])
+    else:
+        before = np.cumsum([0, *(batch.head.bodies_bytes for batch in batches)])
+        shifted = [batch.ends[1:] + shift for batch, shift in zip(batches, before, strict=False)]
+        ends = np.concatenate([np.zeros(1, "i4"), *shifted]).astype("i4")
+        data = pa.py_buffer(b"".join([batch.bodies for batch in batches]))
+        count = len(ends) - 1
+    return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), data])
+
+
+def _joined(columns: list[Any]) -> Any:
+    import numpy as np
+
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
