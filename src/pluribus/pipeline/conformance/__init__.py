@@ -8,7 +8,9 @@ events comes to the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +22,18 @@ from ..traces import HISTORY_SUFFIX, gather
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from .events import Trace
+    from .events import Findings, Trace
 
-Check = Callable[["Trace"], Iterator["DataFrame"]]
+Check = Callable[["Trace"], "Findings"]
 ON_REQUEST = ("agreement",)
 """Checked only in runs that say so: groups without agreed views may promise it or not."""
 SHOWN_MAX = 3
+SETTINGS = {
+    # Many small tables: planning anew after every stage of every one costs more than it saves.
+    "spark.sql.adaptive.enabled": "false",
+    # What lies by run, or by run, member and group, need not move to be joined by more than that.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
 
 
 def checks() -> dict[str, Check]:
@@ -50,12 +58,29 @@ def conformance(
     if unknown:
         raise BadInput(f"there is no check {unknown[0]!r}: use {', '.join(known)}")
     rows = trace if not isinstance(trace, str | PathLike) else _read(spark, trace)
-    prepared = Trace(rows)
+    with _settings(spark) as partitions:
+        prepared = Trace(rows, partitions)
+        try:
+            chosen = {name: known[name] for name in only or known}
+            return _report(prepared, chosen, bool(only), shown)
+        finally:
+            prepared.close()
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[int]:
+    """Spark as these questions want it, and as it was afterwards; gives the partitions of a shuffle."""
+    before = {name: spark.conf.get(name, None) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
     try:
-        chosen = {name: known[name] for name in only or known}
-        return _report(prepared, chosen, bool(only), shown)
+        yield int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     finally:
-        prepared.close()
+        for name, was in before.items():
+            if was is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, was)
 
 
 def _read(spark: SparkSession, trace: str | PathLike[str]) -> DataFrame:
@@ -72,44 +97,24 @@ def _read(spark: SparkSession, trace: str | PathLike[str]) -> DataFrame:
 
 
 def _report(trace: Trace, chosen: dict[str, Check], asked: bool, shown: int) -> dict[str, Any]:
-    from pyspark.sql import DataFrame, Window
     from pyspark.sql import functions as F
 
-    found = reduce(DataFrame.unionByName, (part for check in chosen.values() for part in check(trace)))
-    # Of a run that says what it was promised, only that counts.
-    named = F.array_contains("checks_of_run", F.col("check"))
-    by_default = F.lit(asked) | ~F.col("check").isin(*ON_REQUEST)
-    wanted = trace.wanted.withColumnRenamed("checks", "checks_of_run")
-    counts = F.when(F.col("checks_of_run").isNull(), by_default).otherwise(named)
-    found = trace.keep(found.join(F.broadcast(wanted), "run", "left").where(counts).drop("checks_of_run"))
-    made = {
-        row["check"]: row
-        for row in found.groupBy("check")
-        .agg(F.coalesce(F.sum("checks"), F.lit(0)).alias("made"), F.count("said").alias("breaches"))
-        .collect()
-    }
-    breaches = found.where("said IS NOT NULL")
-    first = Window.partitionBy("check").orderBy("run", "place")
-    events = breaches.withColumn("nth", F.row_number().over(first)).where(F.col("nth") <= shown).orderBy("check", "nth")
-    offending: dict[str, list[dict[str, Any]]] = {}
-    for row in events.collect():
-        offending.setdefault(row["check"], []).append(_event(row))
-    runs = {
-        row["check"]: row["runs"]
-        for row in breaches.groupBy("check")
-        .agg(F.slice(F.sort_array(F.collect_set("run")), 1, RUNS_NAMED_MAX).alias("runs"))
-        .collect()
-    }
+    found = _wanted(trace, _findings(trace, chosen), asked)
+    summed = found.groupBy("check").agg(F.sum("checks").alias("made"), F.count("said").alias("breaches"))
+    made = {row["check"]: row for row in summed.collect()}
+    broken = [name for name, row in made.items() if row["breaches"]]
+    runs, offending = _offending(trace, found.where(F.col("check").isin(*broken)), shown) if broken else ({}, {})
     report = {
         name: {
-            "checks": made[name]["made"] if name in made else 0,
+            "checks": made[name]["made"] or 0 if name in made else 0,
             "breaches": made[name]["breaches"] if name in made else 0,
-            "runs": list(runs.get(name, [])),
+            "runs": runs.get(name, []),
             "first": offending.get(name, []),
         }
         for name in chosen
     }
-    counted = trace.deliveries.agg(F.count("*").alias("deliveries"), F.count_distinct("run").alias("runs")).first()
+    volume = F.coalesce(F.sum("deliveries"), F.lit(0)).alias("deliveries")
+    counted = trace.parts.agg(volume, F.count_distinct("run").alias("runs")).first()
     assert counted is not None
     return {
         "runs": counted["runs"],
@@ -119,11 +124,66 @@ def _report(trace: Trace, chosen: dict[str, Check], asked: bool, shown: int) -> 
     }
 
 
+def _findings(trace: Trace, chosen: dict[str, Check]) -> list[DataFrame]:
+    """What all checks find. They go on side by side, so that the doubts of all are settled by one question to Spark."""
+    from .events import Doubt
+
+    found: list[DataFrame] = []
+    waiting: list[tuple[Findings, Any]] = [(check(trace), None) for check in chosen.values()]
+    while waiting:
+        doubts: list[tuple[Findings, Doubt]] = []
+        for check, answer in waiting:
+            try:
+                while not isinstance(item := check.send(answer), Doubt):
+                    found.append(item)
+                    answer = None
+                doubts.append((check, item))
+            except StopIteration:
+                pass
+        answers = iter(trace.rare([table for _, doubt in doubts for table in doubt.tables]))
+        waiting = [(check, list(islice(answers, len(doubt.tables)))) for check, doubt in doubts]
+    return found
+
+
+def _wanted(trace: Trace, found: list[DataFrame], asked: bool) -> DataFrame:
+    """Of a run that says what it was promised, only that counts."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as F
+
+    named = F.array_contains("checks_of_run", F.col("check"))
+    by_default = F.lit(asked) | ~F.col("check").isin(*ON_REQUEST)
+    wanted = trace.wanted.withColumnRenamed("checks", "checks_of_run")
+    counts = F.when(F.col("checks_of_run").isNull(), by_default).otherwise(named)
+    every = reduce(DataFrame.unionByName, found)
+    return trace.keep(every.join(F.broadcast(wanted), "run", "left").where(counts).drop("checks_of_run"))
+
+
+def _offending(trace: Trace, found: DataFrame, shown: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """By check: the runs that break it, and its first breaches, in the order of their runs and places."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    breaches = trace.keep(found.where("said IS NOT NULL").coalesce(1))
+    named = F.slice(F.sort_array(F.collect_set("run")), 1, RUNS_NAMED_MAX).alias("runs")
+    runs = {row["check"]: list(row["runs"]) for row in breaches.groupBy("check").agg(named).collect()}
+    first = Window.partitionBy("check").orderBy("run", "place")
+    events = breaches.withColumn("nth", F.row_number().over(first)).where(F.col("nth") <= shown)
+    # Times are not carried along with deliveries; those few are looked up.
+    times = trace.rows.select("run", "place", F.col("at").alias("time"))
+    timed = times.join(F.broadcast(events), ["run", "place"], "right").orderBy("check", "nth")
+    offending: dict[str, list[dict[str, Any]]] = {}
+    for row in timed.collect():
+        offending.setdefault(row["check"], []).append(_event(row))
+    return runs, offending
+
+
 RUNS_NAMED_MAX = 20
 
 
 def _event(row: Any) -> dict[str, Any]:
     told = {name: row[name] for name in ("run", "place", "at", "group", "said") if row[name] is not None}
+    if row["at"] is None and row["time"] is not None:
+        told["at"] = row["time"]
     if row["member"] is not None:
         told["member"] = str(MemberId(row["member"]))
     if row["sender"] is not None:

@@ -3,20 +3,27 @@ told.
 
 Theory of operation
 -------------------
-A checker in a process walks through a history and remembers. Here every question is put to all rows at once. Rows are
-partitioned by run and member, which is the unit that has an order, and sorted by place; a running window tells each row
-which view of its group its member was in (``stay``, counted from 1, and the view's own name), and its rank among what
-was delivered in that stay. Everything else is a join or an aggregate over that table.
+A checker in a process walks through a history and remembers. Here every question is put to all rows at once. What was
+sent and delivered is shuffled once, by run, member and group, which is the unit that has an order, and gets what a walk
+would have remembered: the place of the last view before it (``stay``), what was delivered before it there, and what was
+delivered before it of the same sender. That table is kept, and nothing else of its size is ever made in a trace that
+keeps its promises.
 
-Comparing what members delivered in a view message by message would shuffle every delivery once more. Instead each stay
-is summed up in a *fingerprint*: sums of 64-bit hashes of what was delivered (``set_*``) and of what was delivered at
-which rank (``sequence_*``). Stays with equal fingerprints delivered the same, but for a chance of 2**-64; where they
-differ, and only there, the deliveries themselves are compared. So a fingerprint never accuses: it only spares.
+Comparing deliveries one by one with what was sent, and with what others delivered, would shuffle all of them again, for
+every check. Instead they are summed up where they lie, by stay and sender, in *parts*: how many, the first and last
+number, and *fingerprints*, sums of 64-bit hashes of what was delivered (``set_*``), of what was delivered after what
+(``sequence_*``), and of numbers with bodies (``content_*``). A part whose content is the difference of two running sums
+over what its sender sent is just what was sent between the two, but for a chance of 2**-64. Where fingerprints differ,
+and only there, the deliveries themselves are compared. So a fingerprint never accuses: it only spares.
+
+All other tables (views, stays, parts) are small. They lie by run, as every question is about one run, and are joined
+and grouped without being shuffled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, Window
@@ -30,41 +37,95 @@ MESSAGE = ("run", "group", "sender", "number")
 STREAM = ("run", "member", "group", "sender")
 STAY = ("run", "member", "group", "stay")
 VIEW = ("run", "group", "vnumber", "vleader")
+SUMMED = ("set", "sequence")
+HALVES = ("low", "high")
+NO_STAY = -1
+"""The stay of what happened before any view."""
+SLICES = 4
+"""The large tables have so many times the partitions of a shuffle: few members make uneven ones."""
+
+
+class Doubt:
+    """What a check yields to learn which of some tables, empty if all is well, have any row. It is sent each of them,
+    or None: then what would be joined to it to find out more is not even looked at."""
+
+    def __init__(self, *tables: DataFrame) -> None:
+        self.tables = tables
+
+
+Findings = Generator[DataFrame | Doubt, Sequence[DataFrame | None], None]
+"""Breaches and counts, and doubts on the way to them."""
 
 
 class Trace:
     """One trace, made ready. Tables that several checks read are computed once; ``close`` gives them back."""
 
-    def __init__(self, rows: DataFrame) -> None:
+    def __init__(self, rows: DataFrame, partitions: int) -> None:
         self._kept: list[DataFrame] = []
-        # One shuffle serves all windows below: a partition holds all of a member.
-        self.rows = rows.repartition("run", "member")
-        happened = self.rows.where(F.col("what").isin("view", "deliver", "send"))
-        self.placed = self.keep(_placed(happened))
-        self.deliveries = self.placed.where("what = 'deliver'")
-        self.sends = self.placed.where("what = 'send'")
-        self.messages = self.keep(_messages(self.placed))
-        self.volumes = self.keep(self.deliveries.groupBy("run", "group").agg(F.count("*").alias("deliveries")))
-        self.backward = self.keep(_backward(self.deliveries))
-        self.others = self.keep(rows.where(~F.col("what").isin("deliver", "send")))
+        self.rows = rows
+        self.others = self.keep(rows.where(~F.col("what").isin("deliver", "send")).repartition("run"))
         self.promised = self.keep(_promised(self.others))
         self.wanted = self.keep(_wanted(self.others))
-        self.stays = self.keep(_stays(self.others, self.deliveries))
+        self.placed = self.keep(_placed(rows, SLICES * partitions))
+        self.parts = self.keep(_parts(self.placed).repartition("run"))
+        self.stays = self.keep(_stays(self.others, self.parts))
 
     def keep(self, table: DataFrame) -> DataFrame:
         kept = table.persist()
         self._kept.append(kept)
         return kept
 
-    def rare(self, table: DataFrame) -> DataFrame | None:
-        """A table that is empty if all is well: kept if it is not, and None if it is. What would be joined to it to
-        find out more is then not even looked at."""
-        kept = self.keep(table)
-        return None if kept.isEmpty() else kept
+    def rare(self, tables: Sequence[DataFrame]) -> list[DataFrame | None]:
+        """Of tables that are empty if all is well: those that are not, kept. One question for all."""
+        kept = [self.keep(table) for table in tables]
+        if not kept:
+            return []
+        marked = (table.select(F.lit(number).alias("number")) for number, table in enumerate(kept))
+        there = {row["number"] for row in reduce(DataFrame.unionAll, marked).distinct().collect()}
+        return [table if number in there else None for number, table in enumerate(kept)]
 
     def close(self) -> None:
         for table in self._kept:
             table.unpersist()
+
+    @cached_property
+    def deliveries(self) -> DataFrame:
+        """Every delivery, with the view that its member was in and whether it was a member of it (``inside``). What
+        came late is no part of this view; the check of safe order puts it where it belongs."""
+        views = self.stays.select(*STAY, "vnumber", "vleader", F.col("inside").alias("in"), "era")
+        known = self.delivered.join(views, list(STAY), "left")
+        inside = F.coalesce("in", F.lit(False)) & ~F.col("late")
+        return known.withColumns({"inside": inside, "era": F.coalesce("era", F.lit(0))}).drop("in")
+
+    @property
+    def delivered(self) -> DataFrame:
+        """The same, as they lie."""
+        return self.placed.where("NOT sent").drop("sent")
+
+    @cached_property
+    def sends(self) -> DataFrame:
+        """Every message that was sent, with running sums over what its sender sent to the group."""
+        return self.keep(_sends(self.rows))
+
+    @cached_property
+    def sent(self) -> DataFrame:
+        """How many messages each sent to each group."""
+        sent = self.sends.groupBy("run", "group", "member", "sender").agg(F.count("*").alias("messages"))
+        return self.keep(sent.repartition("run"))
+
+    @cached_property
+    def unlike(self) -> DataFrame:
+        """Parts that are not exactly what was sent between their first number and their last."""
+        return self.keep(_unlike(self.parts, self.sends).repartition("run"))
+
+    @cached_property
+    def volumes(self) -> DataFrame:
+        return self.parts.groupBy("run", "group").agg(F.sum("deliveries").alias("deliveries"))
+
+    @cached_property
+    def backward(self) -> DataFrame:
+        """Deliveries that come after one with the same or a higher number of the same sender."""
+        return self.delivered.where("number <= before").select(*STREAM, "place", "number", "before")
 
     def settled(self) -> DataFrame:
         """By run: when everything was to be in order, and who was there (``upto``, ``survivors``)."""
@@ -78,59 +139,112 @@ class Trace:
     def among(self, table: DataFrame, *words: str) -> DataFrame:
         """The rows of groups that were promised one of these."""
         groups = self.promised.where(F.col("word").isin(*words)).select("run", "group").distinct()
-        return table.join(groups, ["run", "group"], "left_semi")
+        return table.join(F.broadcast(groups), ["run", "group"], "left_semi")
 
 
-def _placed(happened: DataFrame) -> DataFrame:
-    """Every row with the stay of its member in a view of its group."""
-    so_far = Window.partitionBy("run", "member", "group").orderBy("place")
-    is_view = F.col("what") == "view"
-    inside = F.array_contains("members", F.col("member"))
-    delivered = F.count(F.when((F.col("what") == "deliver") & ~F.col("late"), 1)).over(so_far)
-    counted = happened.withColumns(
+def _placed(rows: DataFrame, partitions: int) -> DataFrame:
+    """What was sent and delivered, with what came before it at its member."""
+    is_view, is_delivery = F.col("what") == "view", F.col("what") == "deliver"
+    columns = ("place", "sender", "number", "digest", "parent_sender", "parent_number", "orphan", "late")
+    happened = rows.where(F.col("what").isin("view", "deliver", "send")).select(
+        *("run", "member", "group", *columns),
+        is_view.alias("shown"),
+        (~is_delivery).alias("sent"),
+        F.when(is_view, 0).when(is_delivery & ~F.col("late"), F.xxhash64("sender", "number")).alias("name"),
+    )
+    divided = happened.repartition(partitions, "run", "member", "group")
+    so_far = in_order("run", "member", "group")
+    earlier = so_far.rowsBetween(Window.unboundedPreceding, -1)
+    known = divided.withColumns(
         {
-            "stay": F.count(F.when(is_view, 1)).over(so_far),
-            "era": F.count(F.when(is_view & ~inside, 1)).over(so_far),
-            "view": F.last(
-                F.when(is_view, F.struct(F.col("sender").alias("a"), F.col("number").alias("b"), inside.alias("in"))),
-                ignorenulls=True,
-            ).over(so_far),
-            "delivered": delivered,
+            "stay": F.coalesce(F.max(F.when(F.col("shown"), F.col("place"))).over(so_far), F.lit(NO_STAY)),
+            "after": F.last("name", ignorenulls=True).over(earlier),
         }
     )
-    before = F.last(F.when(is_view, F.col("delivered")), ignorenulls=True).over(so_far)
-    ranked = counted.withColumn("rank", F.col("delivered") - F.coalesce(before, F.lit(0)))
-    return ranked.where(~is_view).select(
-        *("run", "member", "group", "place", "at", "what", "sender", "number", "digest"),
-        *("parent_sender", "parent_number", "orphan", "late", "stay", "era", "rank"),
-        F.col("view.a").alias("vnumber"),
-        F.col("view.b").alias("vleader"),
-        # What came late is no part of this view; the check of safe order puts it where it belongs.
-        (F.coalesce(F.col("view.in"), F.lit(False)) & ~F.col("late")).alias("inside"),
+    of_sender = in_order(*STREAM).rowsBetween(Window.unboundedPreceding, -1)
+    before = F.last(F.when(~F.col("sent"), F.col("number")), ignorenulls=True).over(of_sender)
+    kept = ("run", "member", "group", "stay", *columns, "sent", "name", "after")
+    return known.where("NOT shown").select(*kept, before.alias("before"))
+
+
+def _parts(placed: DataFrame) -> DataFrame:
+    """Deliveries summed up by stay and sender."""
+    delivered = placed.where("NOT sent")
+    in_view = F.when(~F.col("late"), F.lit(1))
+    return delivered.groupBy(*STAY, "sender").agg(
+        F.count("*").alias("deliveries"),
+        F.count(in_view).alias("count"),
+        F.min("number").alias("least"),
+        F.max("number").alias("most"),
+        F.count(F.when(F.col("number") <= F.col("before"), 1)).alias("backward"),
+        *_sums("content", _content()),
+        *_sums("set", F.col("name")),
+        *_sums("sequence", F.when(~F.col("late"), F.xxhash64("after", "name"))),
     )
 
 
-def _messages(placed: DataFrame) -> DataFrame:
-    """Every message once: by whom and when it was sent, its digest there, the digests of its deliveries, and whether
-    its sender delivered it (``own``), and did so late."""
-    sent, delivered = F.col("what") == "send", F.col("what") == "deliver"
-    return placed.groupBy(*MESSAGE).agg(
-        F.max(F.when(sent, F.col("digest"))).alias("sent"),
-        F.min(F.when(delivered, F.col("digest"))).alias("least"),
-        F.max(F.when(delivered, F.col("digest"))).alias("most"),
-        F.max(F.when(sent, F.col("member"))).alias("member"),
-        F.min(F.when(sent, F.col("place"))).alias("place"),
-        F.min(F.when(sent, F.col("at"))).alias("at"),
-        F.coalesce(F.max(delivered & (F.col("member") == F.col("sender"))), F.lit(False)).alias("own"),
-        F.coalesce(F.max(delivered & F.col("late") & (F.col("member") == F.col("sender"))), F.lit(False)).alias("late"),
+def _content() -> Column:
+    return F.xxhash64("number", "digest", "parent_sender", "parent_number")
+
+
+def _sums(name: str, hashed: Column) -> Iterable[Column]:
+    """Aggregates over rows: the same for the same rows, in any order."""
+    return (
+        F.coalesce(F.sum(hashed.bitwiseAND(F.lit(LOW))), F.lit(0)).alias(f"{name}_low"),
+        F.coalesce(F.sum(F.shiftrightunsigned(hashed, 32)), F.lit(0)).alias(f"{name}_high"),
     )
 
 
-def _backward(deliveries: DataFrame) -> DataFrame:
-    """Deliveries that come after one with the same or a higher number of the same sender."""
-    before = F.lag("number").over(in_order(*STREAM))
-    columns = ("place", "at", "number", "before")
-    return deliveries.withColumn("before", before).where("number <= before").select(*STREAM, *columns)
+def fingerprint(name: str, *values: str) -> Iterable[Column]:
+    return _sums(name, F.xxhash64(*values))
+
+
+def _sends(rows: DataFrame) -> DataFrame:
+    columns = ("member", "place", "at", "digest", "parent_sender", "parent_number")
+    sends = rows.where("what = 'send'").select(*MESSAGE, *columns)
+    so_far = Window.partitionBy("run", "group", "sender").orderBy("number")
+    so_far = so_far.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    low, high = _content().bitwiseAND(F.lit(LOW)), F.shiftrightunsigned(_content(), 32)
+    sums = {"nth": F.count("*").over(so_far), "low": F.sum(low).over(so_far), "high": F.sum(high).over(so_far)}
+    return sends.repartition("run", "group", "sender").withColumns({**sums, "own_low": low, "own_high": high})
+
+
+def _unlike(parts: DataFrame, sends: DataFrame) -> DataFrame:
+    ends = sends.select(*MESSAGE, "nth", "low", "high", "own_low", "own_high")
+    upto = ends.select(*(F.col(name).alias(name if name in MESSAGE else f"upto_{name}") for name in ends.columns))
+    marks = parts.select(*STREAM, "stay", "least", "most", "deliveries", "backward", "content_low", "content_high")
+    found = marks.withColumn("number", F.col("least")).join(ends, list(MESSAGE), "left").drop("number")
+    found = found.withColumn("number", F.col("most")).join(upto, list(MESSAGE), "left").drop("number")
+    same = [F.col("upto_nth") - F.col("nth") + 1 == F.col("deliveries"), F.col("backward") == 0]
+    same += [F.col(f"upto_{h}") - F.col(h) + F.col(f"own_{h}") == F.col(f"content_{h}") for h in HALVES]
+    return found.where(~F.coalesce(reduce(Column.__and__, same), F.lit(False))).select(*STREAM, "stay")
+
+
+def _stays(others: DataFrame, parts: DataFrame) -> DataFrame:
+    """Every member's time in a view of a group: what it delivered there, summed up, and where it went."""
+    so_far = in_order("run", "member", "group")
+    inside = F.array_contains("members", F.col("member"))
+    name = F.struct(F.col("sender").alias("vnumber"), F.col("number").alias("vleader"))
+    shown = others.where("what = 'view'").withColumns({"inside": inside, "view": name})
+    shown = shown.withColumns(
+        {
+            "stay": F.col("place"),
+            "era": F.count(F.when(~F.col("inside"), 1)).over(so_far),
+            "next": F.lead(F.when(F.col("inside"), F.col("view"))).over(so_far),
+        }
+    )
+    sums = ["count", *(f"{kind}_{half}" for kind in SUMMED for half in HALVES)]
+    summed = parts.groupBy(*STAY).agg(
+        *(F.sum(column).alias(column) for column in sums),
+        F.collect_set(F.when(F.col("count") > 0, F.col("sender"))).alias("senders"),
+    )
+    return shown.join(summed, list(STAY), "left").select(
+        *("run", "member", "group", "stay", "place", "at", "members", "next", "inside", "era"),
+        F.col("view.vnumber").alias("vnumber"),
+        F.col("view.vleader").alias("vleader"),
+        *(F.coalesce(column, F.lit(0)).alias(column) for column in sums),
+        F.coalesce("senders", F.array().cast("array<bigint>")).alias("senders"),
+    )
 
 
 def _promised(others: DataFrame) -> DataFrame:
@@ -142,50 +256,6 @@ def _promised(others: DataFrame) -> DataFrame:
 def _wanted(others: DataFrame) -> DataFrame:
     """By run: the checks that it was promised, if it says so."""
     return others.where("what = 'checks'").select("run", F.split("promises", " ").alias("checks"))
-
-
-def fingerprint(name: str, *values: str) -> Iterable[Column]:
-    """Aggregates over rows: the same for the same rows, in any order."""
-    hashed = F.xxhash64(*values)
-    return (
-        F.sum(hashed.bitwiseAND(F.lit(LOW))).alias(f"{name}_low"),
-        F.sum(F.shiftrightunsigned(hashed, 32)).alias(f"{name}_high"),
-    )
-
-
-def _stays(others: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """Every member's time in a view of a group that it was in: what it delivered, summed up, and where it went."""
-    in_order = Window.partitionBy("run", "member", "group").orderBy("place")
-    name = F.struct(F.col("sender").alias("vnumber"), F.col("number").alias("vleader"))
-    shown = others.where("what = 'view'").withColumns(
-        {
-            "stay": F.row_number().over(in_order),
-            "inside": F.array_contains("members", F.col("member")),
-            "view": name,
-        }
-    )
-    following = F.lead(F.when(F.col("inside"), F.col("view"))).over(in_order)
-    shown = shown.withColumn("next", following).where("inside")
-    delivered = deliveries.where("inside").groupBy(*STAY)
-    summed = delivered.agg(
-        F.count("*").alias("count"),
-        *fingerprint("set", "sender", "number"),
-        *fingerprint("sequence", "rank", "sender", "number"),
-        F.collect_set("sender").alias("senders"),
-    )
-    joined = shown.join(summed, list(STAY), "left")
-    return joined.select(
-        *("run", "member", "group", "stay", "place", "at", "members", "next"),
-        F.col("view.vnumber").alias("vnumber"),
-        F.col("view.vleader").alias("vleader"),
-        F.coalesce("count", F.lit(0)).alias("count"),
-        *(F.coalesce(f"{kind}_{half}", F.lit(0)).alias(f"{kind}_{half}") for kind in SUMMED for half in HALVES),
-        F.coalesce("senders", F.array().cast("array<bigint>")).alias("senders"),
-    )
-
-
-SUMMED = ("set", "sequence")
-HALVES = ("low", "high")
 
 
 def differing(kind: str) -> Column:
@@ -208,13 +278,12 @@ def breach(check: str, table: DataFrame, said: str | Column) -> DataFrame:
 
 
 def counted(check: str, table: DataFrame, checks: str | Column = "1") -> DataFrame:
-    """How many checks were made of each run, in the shape of breaches."""
+    """How many checks were made, in the shape of breaches: some rows a run, to be added up."""
     amount = F.expr(checks) if isinstance(checks, str) else checks
-    made = table.groupBy("run").agg(F.coalesce(F.sum(amount), F.lit(0)).cast("bigint").alias("checks"))
     empty = {"place": "bigint", "at": "double", "member": "bigint", "group": "string"}
     empty |= {"sender": "bigint", "number": "bigint", "said": "string"}
     columns = [F.lit(None).cast(kind).alias(name) for name, kind in empty.items()]
-    return made.select("run", F.lit(check).alias("check"), "checks", *columns)
+    return table.select("run", F.lit(check).alias("check"), amount.cast("bigint").alias("checks"), *columns)
 
 
 def text_of(*columns: str) -> Column:

@@ -2,86 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ...core.errors import TooLarge
-from .events import MESSAGE, STAY, VIEW, Trace, breach, counted, fingerprint, in_order, text_of
+from .events import MESSAGE, STAY, Doubt, Findings, Trace, breach, counted, fingerprint, in_order, text_of
 
 CAUSAL_MEMBERS_MAX = 128
 """A causal check carries a number for each member of the view in every row."""
 
 
-def causal(trace: Trace) -> Iterator[DataFrame]:
+def causal(trace: Trace) -> Findings:
     """No member delivers a message before one that its sender had delivered, in the same view of the group, when it
     sent it.
 
     Each row gets the vector of the last numbers that its member had delivered in this view; a delivery is held against
     the vector of its send.
     """
-    views = trace.among(trace.stays, "causal").select(*VIEW, "members").dropDuplicates(list(VIEW))
+    views = trace.among(trace.stays, "causal").select(*STAY, "vnumber", "vleader", "members")
     width = views.agg(F.max(F.size("members"))).first()[0] or 0  # type: ignore[index]
     if width > CAUSAL_MEMBERS_MAX:
         raise TooLarge(f"causal order of {width} members is over {CAUSAL_MEMBERS_MAX}: leave out the check 'causal'")
-    seats = views.select(*VIEW, F.posexplode("members").alias("seat", "sender"))
-    rows = trace.among(trace.placed, "causal").where("vnumber IS NOT NULL")
-    rows = rows.join(seats, [*VIEW, "sender"], "left")
+    if not width:
+        return
+    held, asked, lacks = _held(trace, views, width)
+    early = reduce(or_, lacks)
+    summed = held.groupBy("run").agg(
+        F.sum(sum((F.when(a, 1).otherwise(0) for a in asked), F.lit(0))).alias("made"),
+        F.count(F.when(early, 1)).alias("early"),
+    )
+    judged = trace.keep(summed)
+    (broken,) = yield Doubt(judged.where("early > 0").select("run"))
+    if broken is not None:
+        lacking = F.coalesce(*(F.when(lacks[seat], F.col(f"need{seat}")) for seat in range(width)))
+        said = F.concat(F.lit("delivered before number "), lacking, F.lit(" of another, which its sender had"))
+        yield breach("causal", held.join(F.broadcast(broken), "run", "left_semi").where(early), said)
+    yield counted("causal", judged, "made")
+
+
+def _held(trace: Trace, views: DataFrame, width: int) -> tuple[DataFrame, list[Column], list[Column]]:
+    """Deliveries beside their sends in the same view; by member of the view, whether its number is asked for, and
+    whether it is lacking."""
+    columns = ("place", "sender", "number", "sent")
+    rows = trace.among(trace.placed, "causal").select(*STAY, *columns).join(views, list(STAY))
+    seat = F.array_position("members", F.col("sender")) - 1
+    rows = rows.select(*STAY, *columns, "vnumber", "vleader", seat.alias("seat"))
     earlier = in_order(*STAY).rowsBetween(Window.unboundedPreceding, -1)
-    is_delivery = F.col("what") == "deliver"
-    last = {
-        f"had{seat}": F.last(F.when(is_delivery & (F.col("seat") == seat), F.col("number")), True).over(earlier)
+    had = {
+        f"had{seat}": F.last(F.when(~F.col("sent") & (F.col("seat") == seat), F.col("number")), True).over(earlier)
         for seat in range(width)
     }
-    rows = rows.withColumns(last) if last else rows
+    rows = rows.withColumns(had)
     needs = [F.col(f"had{seat}").alias(f"need{seat}") for seat in range(width)]
-    sends = rows.where("what = 'send'").select(*MESSAGE, "vnumber", "vleader", *needs)
-    held = rows.where("what = 'deliver'").join(sends, [*MESSAGE, "vnumber", "vleader"])
-    asked = [F.col(f"need{seat}").isNotNull() & (F.coalesce("seat", F.lit(-1)) != seat) for seat in range(width)]
+    sends = rows.where("sent").select(*MESSAGE, "vnumber", "vleader", *needs)
+    held = rows.where("NOT sent").join(sends, [*MESSAGE, "vnumber", "vleader"])
+    asked = [F.col(f"need{seat}").isNotNull() & (F.col("seat") != seat) for seat in range(width)]
     lacks = [asked[seat] & (F.coalesce(f"had{seat}", F.lit(-1)) < F.col(f"need{seat}")) for seat in range(width)]
-    lacking = F.coalesce(*(F.when(lacks[seat], F.col(f"need{seat}")) for seat in range(width)), F.lit(None))
-    early = held.where(reduce(or_, lacks, F.lit(False))).withColumn("lacking", lacking.cast("string"))
-    said = F.concat(F.lit("delivered before number "), F.col("lacking"), F.lit(" of another, which its sender had"))
-    yield breach("causal", early, said)
-    yield counted("causal", held, sum((F.when(a, 1).otherwise(0) for a in asked), F.lit(0)))
+    return held, asked, lacks
 
 
-def semantic(trace: Trace) -> Iterator[DataFrame]:
+def semantic(trace: Trace) -> Findings:
     """No member delivers a message before the one that it answers, unless it is marked as an orphan; and it is marked
     only if that one was not delivered."""
     delivered = trace.among(trace.deliveries, "semantic")
-    answers = delivered.where("parent_sender IS NOT NULL")
-    yield from _wrong_parents(trace, delivered)
-    yield from _after_their_orphans(trace, delivered)
+    judged = _judged(delivered)
+    summed = judged.groupBy("run").agg(
+        F.count("*").alias("made"),
+        F.count(F.when(F.col("orphan"), 1)).alias("orphans"),
+        F.count(F.when(F.col("orphan") == F.col("had"), 1)).alias("odd"),
+    )
+    told = trace.keep(summed)
+    unlike = trace.among(trace.unlike, "semantic").select("run").distinct()
+    odd, orphans, mixed = yield Doubt(
+        told.where("odd > 0").select("run"), told.where("orphans > 0").select("run"), unlike
+    )
+    if odd is not None:  # an orphan after its parent, or an answer without it
+        wrong = judged.join(F.broadcast(odd), "run", "left_semi").where("orphan = had")
+        said = F.concat(F.lit("an orphan, after its parent "), text_of("parent_sender", "parent_number"))
+        yield breach("semantic", wrong.where("orphan"), said)
+        yield _before_their_parents(delivered, wrong.where("NOT orphan"))
+    if orphans is not None:
+        yield _after_their_orphans(delivered.join(F.broadcast(orphans), "run", "left_semi"))
+    if mixed is not None:
+        yield _wrong_parents(trace, delivered.join(F.broadcast(mixed), "run", "left_semi"))
+    yield counted("semantic", told, "made")
+
+
+def _judged(delivered: DataFrame) -> DataFrame:
+    """Answers, with whether their member had delivered what they answer (``had``)."""
     keys = ["run", "member", "group", "era"]
     mine = delivered.groupBy(*keys, "sender", "number").agg(F.min("place").alias("had_at"))
     mine = mine.withColumnsRenamed({"sender": "parent_sender", "number": "parent_number"})
+    answers = delivered.where("parent_sender IS NOT NULL")
     judged = answers.join(mine, [*keys, "parent_sender", "parent_number"], "left")
-    judged = judged.withColumn("had", F.coalesce(F.col("had_at") <= F.col("place"), F.lit(False)))
-    odd = trace.rare(judged.where("orphan = had"))  # an orphan after its parent, or an answer without it
-    if odd is not None:
-        said = F.concat(F.lit("an orphan, after its parent "), text_of("parent_sender", "parent_number"))
-        yield breach("semantic", odd.where("orphan"), said)
-        yield _before_their_parents(delivered, odd.where("NOT orphan"))
-    yield counted("semantic", answers)
+    return judged.withColumn("had", F.coalesce(F.col("had_at") <= F.col("place"), F.lit(False)))
 
 
-def _wrong_parents(trace: Trace, delivered: DataFrame) -> Iterator[DataFrame]:
+def _wrong_parents(trace: Trace, delivered: DataFrame) -> DataFrame:
     """What is delivered as an answer to something that it does not answer."""
     parent = F.struct("parent_sender", "parent_number")
-    of_message = trace.among(trace.placed, "semantic").groupBy(*MESSAGE)
-    summed = of_message.agg(
-        F.max(F.when(F.col("what") == "send", parent)).alias("meant"),
-        F.min(F.xxhash64(parent)).alias("least"),
-        F.max(F.xxhash64(parent)).alias("most"),
-    )
-    mixed = trace.rare(summed.where("least <> most AND meant IS NOT NULL").select(*MESSAGE, "meant"))
-    if mixed is not None:
-        other = delivered.join(mixed, list(MESSAGE)).where(~parent.eqNullSafe(F.col("meant")))
-        yield breach("semantic", other, "delivered as an answer to what it is no answer to")
+    meant = trace.sends.groupBy(*MESSAGE).agg(F.max(parent).alias("meant"))
+    other = delivered.join(meant, list(MESSAGE)).where(~parent.eqNullSafe(F.col("meant")))
+    return breach("semantic", other, "delivered as an answer to what it is no answer to")
 
 
 def _before_their_parents(delivered: DataFrame, alone: DataFrame) -> DataFrame:
@@ -101,26 +126,21 @@ def _before_their_parents(delivered: DataFrame, alone: DataFrame) -> DataFrame:
     return breach("semantic", early, F.concat(F.lit("delivered before its parent "), text_of(*keys[2:])))
 
 
-def _after_their_orphans(trace: Trace, delivered: DataFrame) -> Iterator[DataFrame]:
+def _after_their_orphans(delivered: DataFrame) -> DataFrame:
     """What is delivered in a view after an answer to it was marked there as an orphan."""
-    view = F.struct("vnumber", "vleader", "stay")
-    keys = ["run", "member", "group", "here", "sender", "number"]
+    keys = [*STAY, "sender", "number"]
     orphans = delivered.where("orphan").select(
-        "run",
-        "member",
-        "group",
-        view.alias("here"),
+        *STAY,
         F.col("parent_sender").alias("sender"),
         F.col("parent_number").alias("number"),
         F.col("place").alias("marked"),
     )
-    marked = trace.rare(orphans.groupBy(*keys).agg(F.min("marked").alias("marked")))
-    if marked is not None:
-        late = delivered.withColumn("here", view).join(marked, keys).where("place > marked")
-        yield breach("semantic", late, "delivered after an answer to it, marked as an orphan")
+    marked = orphans.groupBy(*keys).agg(F.min("marked").alias("marked"))
+    late = delivered.join(marked, keys).where("place > marked")
+    return breach("semantic", late, "delivered after an answer to it, marked as an orphan")
 
 
-def total(trace: Trace) -> Iterator[DataFrame]:
+def total(trace: Trace) -> Findings:
     """Members that leave a view of the bus together delivered what both delivered, of all groups, in the same order."""
     delivered, stays = _bus_stays(trace)
     passage = ["run", "view", "next"]
@@ -132,7 +152,7 @@ def total(trace: Trace) -> Iterator[DataFrame]:
     differ = [F.min(column) != F.max(column) for column in columns]
     doubtful = passed.groupBy(*passage).agg(reduce(or_, differ).alias("differ")).where("differ").select(*passage)
     suspects = passed.join(doubtful, passage, "left_semi").select(*passage, "member", "bus_stay", "nth")
-    rare = trace.rare(suspects)
+    (rare,) = yield Doubt(suspects)
     if rare is not None:
         rows = delivered.join(rare, ["run", "member", "bus_stay"])
         theirs = rows.where("nth = 1").select(*passage, "group", "sender", "number", F.col("place").alias("theirs"))
@@ -148,42 +168,28 @@ def total(trace: Trace) -> Iterator[DataFrame]:
 
 
 def _bus_stays(trace: Trace) -> tuple[DataFrame, DataFrame]:
-    """Deliveries of totally ordered groups with their rank in a view of the bus; and those views, member by member,
-    each summed up."""
-    bus = trace.others.where("what = 'bus'").withColumn("view", F.struct("sender", "number", "members"))
-    numbered = bus.withColumns(
-        {
-            "bus_stay": F.row_number().over(in_order("run", "member")),
-            "next": F.lead("view").over(in_order("run", "member")),
-        }
-    )
-    entered = bus.select(
-        "run",
-        "member",
-        "place",
-        F.lit(True).alias("enters"),
-        F.lit("").alias("group"),
-        F.lit(0).cast("bigint").alias("sender"),
-        F.lit(0).cast("bigint").alias("number"),
-        F.lit(0.0).alias("at"),
-    )
-    columns = ("run", "member", "place", "enters", "group", "sender", "number", "at")
-    ordered = trace.among(trace.deliveries, "total").withColumn("enters", F.lit(False)).select(*columns)
+    """Deliveries of totally ordered groups with the member's stay in a view of the bus; and those stays, each summed
+    up."""
     so_far = in_order("run", "member")
-    both = ordered.unionByName(entered).withColumns(
+    bus = trace.others.where("what = 'bus'").withColumn("view", F.struct("sender", "number", "members"))
+    entered = bus.withColumns({"bus_stay": F.col("place"), "next": F.lead("view").over(so_far)})
+    columns = ("run", "member", "place", "group", "sender", "number")
+    ordered = trace.among(trace.delivered, "total")
+    ordered = ordered.select(*columns, F.xxhash64("group", "sender", "number").alias("name"))
+    marks = bus.select(*columns, F.lit(0).cast("bigint").alias("name"), F.lit(True).alias("enters"))
+    both = ordered.withColumn("enters", F.lit(False)).unionByName(marks)
+    both = both.withColumns(
         {
-            "bus_stay": F.count(F.when(F.col("enters"), 1)).over(so_far),
-            "count": F.count(F.when(~F.col("enters"), 1)).over(so_far),
+            "bus_stay": F.max(F.when(F.col("enters"), F.col("place"))).over(so_far),
+            "after": F.lag("name").over(so_far),
         }
     )
-    before = F.last(F.when(F.col("enters"), F.col("count")), ignorenulls=True).over(so_far)
-    both = both.withColumn("rank", F.col("count") - F.coalesce(before, F.lit(0)))
-    delivered = both.where("NOT enters AND bus_stay > 0").drop("count")
-    low, high = fingerprint("sum", "rank", "group", "sender", "number")
+    delivered = both.where("NOT enters AND bus_stay IS NOT NULL")
+    low, high = fingerprint("sum", "after", "name")
     summed = delivered.groupBy("run", "member", "bus_stay").agg(
         F.count("*").alias("count"), low.alias("low"), high.alias("high")
     )
-    stays = numbered.join(summed, ["run", "member", "bus_stay"], "left").fillna(0, ["count", "low", "high"])
+    stays = entered.join(summed, ["run", "member", "bus_stay"], "left").fillna(0, ["count", "low", "high"])
     return delivered, stays
 
 

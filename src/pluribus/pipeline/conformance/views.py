@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from .events import MESSAGE, STAY, VIEW, Trace, breach, counted, differing, in_order, text_of
+from .events import MESSAGE, STAY, VIEW, Doubt, Findings, Trace, breach, counted, differing, in_order, text_of
 
 PASSAGE = ("run", "group", "vnumber", "vleader", "next")
 
 
-def view_agreement(trace: Trace) -> Iterator[DataFrame]:
+def view_agreement(trace: Trace) -> Findings:
     """Every view of the bus and of a group is entered once a member, in the order of numbers; everybody who is shown a
     view of a group is shown the same members."""
     bus, shown = trace.others.where("what = 'bus'"), trace.others.where("what = 'view'")
@@ -31,29 +29,31 @@ def view_agreement(trace: Trace) -> Iterator[DataFrame]:
     yield counted("view_agreement", trace.others.where("what IN ('bus', 'view')"))
 
 
-def view_synchrony(trace: Trace) -> Iterator[DataFrame]:
+def view_synchrony(trace: Trace) -> Findings:
     """Members that pass from a view of a group to the next together delivered the same messages in it."""
-    passed = trace.stays.where("next IS NOT NULL").groupBy(*PASSAGE)
+    passing = trace.stays.where("inside AND next IS NOT NULL")
+    passed = passing.groupBy(*PASSAGE)
     together = passed.agg(F.count("*").alias("of"), differing("set").alias("differ"))
     yield counted("view_synchrony", together, "of - 1")
-    doubtful = trace.rare(trace.stays.join(together.where("differ"), list(PASSAGE)).select(*STAY, "next", "of"))
+    (doubtful,) = yield Doubt(passing.join(together.where("differ"), list(PASSAGE)).select(*STAY, "next", "of"))
     if doubtful is None:
         return
     delivered = trace.deliveries.where("inside").join(doubtful, list(STAY))
     by = delivered.groupBy(*PASSAGE, "sender", "number", "of")
     counted_by = by.agg(
-        F.count_distinct("member").alias("by"), F.min_by(F.struct("place", "at", "member"), "place").alias("e")
+        F.count_distinct("member").alias("by"), F.min_by(F.struct("place", "member"), "place").alias("e")
     )
     partial = counted_by.where("by < of").select("*", "e.*")
     said = F.concat(F.lit("delivered by "), F.col("by"), F.lit(" of "), F.col("of"), F.lit(" that left view "))
     yield breach("view_synchrony", partial, F.concat(said, text_of("vnumber"), F.lit(" together")))
 
 
-def sent_by_members(trace: Trace) -> Iterator[DataFrame]:
+def sent_by_members(trace: Trace) -> Findings:
     """What is delivered in a view of a group was sent by a member of it."""
     strangers = F.array_except("senders", "members")
-    yield counted("sent_by_members", trace.stays, "count")
-    doubtful = trace.rare(trace.stays.where(F.size(strangers) > 0).select(*STAY, strangers.alias("strangers")))
+    stays = trace.stays.where("inside")
+    yield counted("sent_by_members", stays, "count")
+    (doubtful,) = yield Doubt(stays.where(F.size(strangers) > 0).select(*STAY, strangers.alias("strangers")))
     if doubtful is None:
         return
     delivered = trace.deliveries.where("inside").join(doubtful, list(STAY))
@@ -61,18 +61,23 @@ def sent_by_members(trace: Trace) -> Iterator[DataFrame]:
     yield breach("sent_by_members", alien, F.concat(F.lit("its sender is not in view "), text_of("vnumber")))
 
 
-def safe(trace: Trace) -> Iterator[DataFrame]:
+def safe(trace: Trace) -> Findings:
     """Uniform: of two members of a group's view, whether they survived it or not, one delivered a beginning of what the
     other did."""
-    stays = trace.among(trace.stays, "safe")
+    stays = trace.among(trace.stays.where("inside"), "safe")
     yield counted("safe", stays, "count")
     differing_views = stays.groupBy(*VIEW).agg(differing("sequence").alias("differ")).where("differ").select(*VIEW)
-    late = trace.rare(_late(trace))
-    with_late = differing_views if late is None else differing_views.union(late.select(*VIEW)).distinct()
-    doubtful = trace.rare(with_late)
+    some_late = trace.among(trace.parts.where("deliveries > count"), "safe").select("run", "group").distinct()
+    doubtful, has_late = yield Doubt(differing_views, some_late)
+    late = None
+    if has_late is not None:
+        (late,) = yield Doubt(_late(trace, has_late))
+        if late is not None:
+            more = late.select(*VIEW)
+            doubtful = (more if doubtful is None else doubtful.union(more)).distinct()
     if doubtful is None:
         return
-    columns = (*VIEW, "member", "stay", "place", "at", "late", "sender", "number")
+    columns = (*VIEW, "member", "stay", "place", "late", "sender", "number")
     delivered = trace.deliveries.where("inside").select(*columns)
     if late is not None:
         delivered = delivered.unionByName(late.select(*columns))
@@ -87,13 +92,13 @@ def safe(trace: Trace) -> Iterator[DataFrame]:
     yield breach("safe", first, said)
 
 
-def _late(trace: Trace) -> DataFrame:
-    """What came late in safe groups, as part of the stay it belongs to: its member's last one in a primary."""
-    late = trace.among(trace.deliveries.where("late"), "safe").drop("vnumber", "vleader")
+def _late(trace: Trace, groups: DataFrame) -> DataFrame:
+    """What came late in these groups, as part of the stay it belongs to: its member's last one in a primary."""
+    late = trace.delivered.where("late").join(F.broadcast(groups), ["run", "group"], "left_semi")
     chain = F.last(F.when(F.col("what") == "bus", (F.col("lineage") != 0) | (F.col("epoch") != 0)), ignorenulls=True)
     shown = trace.others.where("what IN ('bus', 'view')").withColumn("primary", chain.over(in_order("run", "member")))
     in_group = in_order("run", "member", "group")
-    shown = shown.where("what = 'view'").withColumn("stay", F.row_number().over(in_group))
+    shown = shown.where("what = 'view'").withColumn("stay", F.col("place"))
     inside = F.array_contains("members", F.col("member"))
     name = F.struct("stay", F.col("sender").alias("vnumber"), F.col("number").alias("vleader"))
     last = F.last(F.when(F.col("primary") & inside, name), ignorenulls=True).over(in_group)
@@ -101,7 +106,7 @@ def _late(trace: Trace) -> DataFrame:
     return late.join(known, list(STAY)).drop("stay").select("*", "last.*").drop("last")
 
 
-def one_primary(trace: Trace) -> Iterator[DataFrame]:
+def one_primary(trace: Trace) -> Findings:
     """Primaries of one lineage form a chain: one view an epoch, each shares a majority with the one before."""
     primary = trace.others.where("what = 'bus' AND (lineage <> 0 OR epoch <> 0)")
     whole = F.struct("sender", "number", "members")
@@ -120,7 +125,7 @@ def one_primary(trace: Trace) -> Iterator[DataFrame]:
     yield counted("one_primary", chain, "seen + if(before IS NULL, 0, 1)")
 
 
-def excluded(trace: Trace) -> Iterator[DataFrame]:
+def excluded(trace: Trace) -> Findings:
     """A member that enters a primary is told that it was excluded if another member of it comes from a later primary of
     the same chain than it does itself, and only then."""
     bus = trace.others.where("what = 'bus'").withColumn("view", F.struct("sender", "number"))
@@ -147,7 +152,7 @@ def excluded(trace: Trace) -> Iterator[DataFrame]:
     yield counted("excluded", judged)
 
 
-def converged(trace: Trace) -> Iterator[DataFrame]:
+def converged(trace: Trace) -> Findings:
     """After the last fault, all members that are up are in one view, and it holds nobody else."""
     settled = trace.settled()
     up = settled.select("run", "upto", F.sort_array("survivors").alias("up"), F.explode("survivors").alias("member"))
