@@ -163,27 +163,32 @@ def _offending(trace: Trace, found: DataFrame, shown: int) -> tuple[dict[str, An
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    breaches = trace.keep(found.where("said IS NOT NULL").coalesce(1))
+    from .events import cut
+
+    breaches = cut(found.where("said IS NOT NULL").coalesce(1))
     named = F.slice(F.sort_array(F.collect_set("run")), 1, RUNS_NAMED_MAX).alias("runs")
     runs = {row["check"]: list(row["runs"]) for row in breaches.groupBy("check").agg(named).collect()}
     first = Window.partitionBy("check").orderBy("run", "place")
     events = breaches.withColumn("nth", F.row_number().over(first)).where(F.col("nth") <= shown)
+    events = cut(events.orderBy("check", "nth"))
     # Times are not carried along with deliveries; those few are looked up.
-    times = trace.rows.select("run", "place", F.col("at").alias("time"))
-    timed = times.join(F.broadcast(events), ["run", "place"], "right").orderBy("check", "nth")
+    places = events.select("run", "place").distinct()
+    timed = trace.rows.select("run", "place", F.col("at").alias("time")).join(F.broadcast(places), ["run", "place"])
+    times = {(row["run"], row["place"]): row["time"] for row in timed.collect()}
     offending: dict[str, list[dict[str, Any]]] = {}
-    for row in timed.collect():
-        offending.setdefault(row["check"], []).append(_event(row))
+    for row in events.collect():
+        time = times.get((row["run"], row["place"]))
+        offending.setdefault(row["check"], []).append(_event(row, time))
     return runs, offending
 
 
 RUNS_NAMED_MAX = 20
 
 
-def _event(row: Any) -> dict[str, Any]:
+def _event(row: Any, time: float | None) -> dict[str, Any]:
     told = {name: row[name] for name in ("run", "place", "at", "group", "said") if row[name] is not None}
-    if row["at"] is None and row["time"] is not None:
-        told["at"] = row["time"]
+    if row["at"] is None and time is not None:
+        told["at"] = time
     if row["member"] is not None:
         told["member"] = str(MemberId(row["member"]))
     if row["sender"] is not None:

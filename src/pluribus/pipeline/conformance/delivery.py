@@ -17,13 +17,15 @@ def integrity(trace: Trace) -> Findings:
     odd, twice = yield Doubt(trace.unlike.select(*STREAM).distinct(), uneven)
     if odd is not None:
         sent = trace.sends.groupBy(*MESSAGE).agg(F.max("digest").alias("meant"))
-        suspects = trace.delivered.join(odd, list(STREAM), "left_semi").join(sent, list(MESSAGE), "left")
+        suspects = trace.delivered.join(F.broadcast(odd), list(STREAM), "left_semi").join(sent, list(MESSAGE), "left")
         yield breach("integrity", suspects.where("meant IS NULL"), "delivered, but nobody sent it")
         other = suspects.where("meant <> digest")
         yield breach("integrity", other, "delivered with another body than it was sent with")
     if twice is not None:
         nth = F.row_number().over(in_order(*STREAM, "number"))
-        again = trace.delivered.join(twice, list(STREAM), "left_semi").withColumn("nth", nth).where("nth > 1")
+        again = (
+            trace.delivered.join(F.broadcast(twice), list(STREAM), "left_semi").withColumn("nth", nth).where("nth > 1")
+        )
         yield breach("integrity", again, "delivered a second time")
     yield counted("integrity", trace.parts, "deliveries")
 
@@ -32,7 +34,7 @@ def fifo(trace: Trace) -> Findings:
     """No member delivers a sender's message after a later one of that sender in the same group."""
     some = trace.promised.select("run", "group").distinct()
     promised = trace.promised.where(F.col("word").isin("fifo", "causal", "total")).select("run", "group").distinct()
-    unordered = F.broadcast(some.join(promised, ["run", "group"], "left_anti"))
+    unordered = some.join(promised, ["run", "group"], "left_anti")
     ordered = trace.parts.join(unordered, ["run", "group"], "left_anti")
     yield counted("fifo", ordered, "deliveries")
     (uneven,) = yield Doubt(ordered.where("backward > 0").select("run", "group").distinct())
@@ -71,38 +73,39 @@ def agreement(trace: Trace) -> Findings:
 def validity(trace: Trace) -> Findings:
     """What a member sent to a group without one order, it delivers itself, if it is up in the end."""
     words = ("fifo", "causal", "semantic")
-    due = _of_survivors(trace, trace.sent, *words)
+    due = _of_survivors(trace, trace.few_among(trace.sent, *words))
     yield counted("validity", due, "messages")
     (shy,) = yield Doubt(_not_their_own(trace, due))
     if shy is not None:
-        sends = _of_survivors(trace, trace.sends, *words).join(shy, list(SENT), "left_semi")
+        sends = _of_survivors(trace, trace.among(trace.sends, *words))
+        sends = sends.join(F.broadcast(shy), list(SENT), "left_semi")
         yield breach("validity", _with_own(trace, sends).where("own IS NULL"), "never delivered by its own sender")
 
 
 def reported(trace: Trace) -> Findings:
     """What a survivor sent to a totally ordered group it delivers itself, or it is told that it is uncertain; both
     only if it came late."""
-    due = _of_survivors(trace, trace.sent, "total")
+    due = _of_survivors(trace, trace.few_among(trace.sent, "total"))
     yield counted("reported", due, "messages")
     told = trace.others.where("what = 'uncertain'").select(*MESSAGE).distinct()
     shy, uncertain = yield Doubt(_not_their_own(trace, due), told)
-    sends = _of_survivors(trace, trace.sends, "total")
+    sends = _of_survivors(trace, trace.among(trace.sends, "total"))
     if shy is not None:
         outside = ~F.array_contains("members", F.col("member"))
         left = trace.others.where("what = 'view'").where(outside).groupBy("run", "member", "group")
         went = left.agg(F.max_by("at", "place").alias("went"))
-        lost = _with_own(trace, sends.join(shy, list(SENT), "left_semi")).where("own IS NULL")
+        lost = _with_own(trace, sends.join(F.broadcast(shy), list(SENT), "left_semi")).where("own IS NULL")
         lost = lost.join(told, list(MESSAGE), "left_anti").join(went, ["run", "member", "group"], "left")
         silent = lost.where("at > coalesce(went, -1.0)")
         yield breach("reported", silent, "its sender never learned what became of it")
     if uncertain is not None:
-        had = _with_own(trace, sends.join(uncertain, list(MESSAGE), "left_semi")).where("own AND NOT late")
+        had = _with_own(trace, sends.join(F.broadcast(uncertain), list(MESSAGE), "left_semi")).where("own AND NOT late")
         yield breach("reported", had, "delivered by its sender, who was told it is uncertain")
 
 
-def _of_survivors(trace: Trace, sent: DataFrame, *words: str) -> DataFrame:
-    """What those sent who were up in the end, to groups that were promised one of these."""
-    return trace.among(sent, *words).join(F.broadcast(trace.survivors()), ["run", "member"], "left_semi")
+def _of_survivors(trace: Trace, sent: DataFrame) -> DataFrame:
+    """What those sent who were up in the end."""
+    return sent.join(F.broadcast(trace.survivors()), ["run", "member"], "left_semi")
 
 
 def _not_their_own(trace: Trace, due: DataFrame) -> DataFrame:

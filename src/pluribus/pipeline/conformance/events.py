@@ -17,7 +17,8 @@ over what its sender sent is just what was sent between the two, but for a chanc
 and only there, the deliveries themselves are compared. So a fingerprint never accuses: it only spares.
 
 All other tables (views, stays, parts) are small. They lie by run, as every question is about one run, and are joined
-and grouped without being shuffled.
+and grouped without being shuffled. They are *cut off* from what they were made of: plans that hold the whole descent of
+every table they mention take longer to be read than to be carried out.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ class Trace:
     def __init__(self, rows: DataFrame, partitions: int) -> None:
         self._kept: list[DataFrame] = []
         self.rows = rows
-        self.others = self.keep(rows.where(~F.col("what").isin("deliver", "send")).repartition("run"))
-        self.promised = self.keep(_promised(self.others))
-        self.wanted = self.keep(_wanted(self.others))
+        self.others = cut(rows.where(~F.col("what").isin("deliver", "send")).repartition("run"))
+        self.promised = cut(_promised(self.others))
+        self.wanted = cut(_wanted(self.others))
         self.placed = self.keep(_placed(rows, SLICES * partitions))
-        self.parts = self.keep(_parts(self.placed).repartition("run"))
-        self.stays = self.keep(_stays(self.others, self.parts))
+        self.parts = cut(_parts(self.placed).repartition("run"))
+        self.stays = cut(_stays(self.others, self.parts))
 
     def keep(self, table: DataFrame) -> DataFrame:
         kept = table.persist()
@@ -76,13 +77,13 @@ class Trace:
         return kept
 
     def rare(self, tables: Sequence[DataFrame]) -> list[DataFrame | None]:
-        """Of tables that are empty if all is well: those that are not, kept. One question for all."""
-        kept = [self.keep(table) for table in tables]
-        if not kept:
+        """Of tables that are empty if all is well: those that are not, cut off. One question for all."""
+        if not tables:
             return []
+        kept = [self.keep(table) for table in tables]
         marked = (table.select(F.lit(number).alias("number")) for number, table in enumerate(kept))
         there = {row["number"] for row in reduce(DataFrame.unionAll, marked).distinct().collect()}
-        return [table if number in there else None for number, table in enumerate(kept)]
+        return [cut(table) if number in there else None for number, table in enumerate(kept)]
 
     def close(self) -> None:
         for table in self._kept:
@@ -93,7 +94,7 @@ class Trace:
         """Every delivery, with the view that its member was in and whether it was a member of it (``inside``). What
         came late is no part of this view; the check of safe order puts it where it belongs."""
         views = self.stays.select(*STAY, "vnumber", "vleader", F.col("inside").alias("in"), "era")
-        known = self.delivered.join(views, list(STAY), "left")
+        known = self.delivered.join(F.broadcast(views), list(STAY), "left")
         inside = F.coalesce("in", F.lit(False)) & ~F.col("late")
         return known.withColumns({"inside": inside, "era": F.coalesce("era", F.lit(0))}).drop("in")
 
@@ -111,12 +112,12 @@ class Trace:
     def sent(self) -> DataFrame:
         """How many messages each sent to each group."""
         sent = self.sends.groupBy("run", "group", "member", "sender").agg(F.count("*").alias("messages"))
-        return self.keep(sent.repartition("run"))
+        return cut(sent.repartition("run"))
 
     @cached_property
     def unlike(self) -> DataFrame:
         """Parts that are not exactly what was sent between their first number and their last."""
-        return self.keep(_unlike(self.parts, self.sends).repartition("run"))
+        return cut(_unlike(self.parts, self.sends).repartition("run"))
 
     @cached_property
     def volumes(self) -> DataFrame:
@@ -137,9 +138,20 @@ class Trace:
         return self.settled().select("run", F.explode("survivors").alias("member")).distinct()
 
     def among(self, table: DataFrame, *words: str) -> DataFrame:
-        """The rows of groups that were promised one of these."""
-        groups = self.promised.where(F.col("word").isin(*words)).select("run", "group").distinct()
-        return table.join(F.broadcast(groups), ["run", "group"], "left_semi")
+        """The rows of groups that were promised one of these, of a large table."""
+        return table.join(F.broadcast(self._groups(*words)), ["run", "group"], "left_semi")
+
+    def few_among(self, table: DataFrame, *words: str) -> DataFrame:
+        """The same of a small table, which lies by run."""
+        return table.join(self._groups(*words), ["run", "group"], "left_semi")
+
+    def _groups(self, *words: str) -> DataFrame:
+        return self.promised.where(F.col("word").isin(*words)).select("run", "group").distinct()
+
+
+def cut(table: DataFrame) -> DataFrame:
+    """A table computed now, which has forgotten how. Spark drops it when nobody knows it any more."""
+    return table.localCheckpoint(eager=True)
 
 
 def _placed(rows: DataFrame, partitions: int) -> DataFrame:
@@ -153,7 +165,7 @@ def _placed(rows: DataFrame, partitions: int) -> DataFrame:
         F.when(is_view, 0).when(is_delivery & ~F.col("late"), F.xxhash64("sender", "number")).alias("name"),
     )
     divided = happened.repartition(partitions, "run", "member", "group")
-    so_far = in_order("run", "member", "group")
+    so_far = in_order("run", "member", "group").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     earlier = so_far.rowsBetween(Window.unboundedPreceding, -1)
     known = divided.withColumns(
         {

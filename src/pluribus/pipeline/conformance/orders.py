@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import reduce
-from operator import or_
+from operator import add, or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ...core.errors import TooLarge
-from .events import MESSAGE, STAY, Doubt, Findings, Trace, breach, counted, fingerprint, in_order, text_of
+from .events import MESSAGE, STAY, Doubt, Findings, Trace, breach, counted, cut, fingerprint, in_order, text_of
 
 CAUSAL_MEMBERS_MAX = 128
 """A causal check carries a number for each member of the view in every row."""
@@ -22,32 +22,25 @@ def causal(trace: Trace) -> Findings:
     Each row gets the vector of the last numbers that its member had delivered in this view; a delivery is held against
     the vector of its send.
     """
-    views = trace.among(trace.stays, "causal").select(*STAY, "vnumber", "vleader", "members")
+    views = trace.few_among(trace.stays, "causal").select(*STAY, "vnumber", "vleader", "members")
     width = views.agg(F.max(F.size("members"))).first()[0] or 0  # type: ignore[index]
     if width > CAUSAL_MEMBERS_MAX:
         raise TooLarge(f"causal order of {width} members is over {CAUSAL_MEMBERS_MAX}: leave out the check 'causal'")
     if not width:
         return
-    held, asked, lacks = _held(trace, views, width)
-    early = reduce(or_, lacks)
-    summed = held.groupBy("run").agg(
-        F.sum(sum((F.when(a, 1).otherwise(0) for a in asked), F.lit(0))).alias("made"),
-        F.count(F.when(early, 1)).alias("early"),
-    )
-    judged = trace.keep(summed)
+    rows = _with_vectors(trace, views, width)
+    judged = cut(_least(rows, width).groupBy("run").agg(F.sum("made").alias("made"), F.sum("early").alias("early")))
     (broken,) = yield Doubt(judged.where("early > 0").select("run"))
     if broken is not None:
-        lacking = F.coalesce(*(F.when(lacks[seat], F.col(f"need{seat}")) for seat in range(width)))
-        said = F.concat(F.lit("delivered before number "), lacking, F.lit(" of another, which its sender had"))
-        yield breach("causal", held.join(F.broadcast(broken), "run", "left_semi").where(early), said)
+        yield _early(rows.join(F.broadcast(broken), "run", "left_semi"), width)
     yield counted("causal", judged, "made")
 
 
-def _held(trace: Trace, views: DataFrame, width: int) -> tuple[DataFrame, list[Column], list[Column]]:
-    """Deliveries beside their sends in the same view; by member of the view, whether its number is asked for, and
-    whether it is lacking."""
+def _with_vectors(trace: Trace, views: DataFrame, width: int) -> DataFrame:
+    """What was sent and delivered in views, with the place of its sender in the view (``seat``), and the numbers that
+    its member had delivered last of each seat."""
     columns = ("place", "sender", "number", "sent")
-    rows = trace.among(trace.placed, "causal").select(*STAY, *columns).join(views, list(STAY))
+    rows = trace.among(trace.placed, "causal").select(*STAY, *columns).join(F.broadcast(views), list(STAY))
     seat = F.array_position("members", F.col("sender")) - 1
     rows = rows.select(*STAY, *columns, "vnumber", "vleader", seat.alias("seat"))
     earlier = in_order(*STAY).rowsBetween(Window.unboundedPreceding, -1)
@@ -55,13 +48,42 @@ def _held(trace: Trace, views: DataFrame, width: int) -> tuple[DataFrame, list[C
         f"had{seat}": F.last(F.when(~F.col("sent") & (F.col("seat") == seat), F.col("number")), True).over(earlier)
         for seat in range(width)
     }
-    rows = rows.withColumns(had)
+    return rows.withColumns(had)
+
+
+def _least(rows: DataFrame, width: int) -> DataFrame:
+    """By message and view: how many numbers were asked for, and whether one was lacking anywhere: if the least that any
+    member had was enough, all had enough."""
+    delivered = F.when(~F.col("sent"), F.lit(1))
+    whole = rows.groupBy(*MESSAGE, "vnumber", "vleader", "seat").agg(
+        F.count(delivered).alias("deliveries"),
+        *(F.max(F.when(F.col("sent"), F.col(f"had{seat}"))).alias(f"need{seat}") for seat in range(width)),
+        *(
+            F.min(F.when(delivered == 1, F.coalesce(f"had{seat}", F.lit(-1)))).alias(f"had{seat}")
+            for seat in range(width)
+        ),
+    )
+    asked, lacks = _asked(width)
+    made = reduce(add, (F.when(each, F.col("deliveries")).otherwise(0) for each in asked))
+    return whole.select("run", made.alias("made"), F.when(reduce(or_, lacks), 1).otherwise(0).alias("early"))
+
+
+def _early(rows: DataFrame, width: int) -> DataFrame:
+    """The deliveries that came too early."""
     needs = [F.col(f"had{seat}").alias(f"need{seat}") for seat in range(width)]
     sends = rows.where("sent").select(*MESSAGE, "vnumber", "vleader", *needs)
     held = rows.where("NOT sent").join(sends, [*MESSAGE, "vnumber", "vleader"])
+    _, lacks = _asked(width)
+    lacking = F.coalesce(*(F.when(lacks[seat], F.col(f"need{seat}")) for seat in range(width)))
+    said = F.concat(F.lit("delivered before number "), lacking, F.lit(" of another, which its sender had"))
+    return breach("causal", held.where(reduce(or_, lacks)), said)
+
+
+def _asked(width: int) -> tuple[list[Column], list[Column]]:
+    """By seat: whether its number is asked for, and whether it is lacking."""
     asked = [F.col(f"need{seat}").isNotNull() & (F.col("seat") != seat) for seat in range(width)]
     lacks = [asked[seat] & (F.coalesce(f"had{seat}", F.lit(-1)) < F.col(f"need{seat}")) for seat in range(width)]
-    return held, asked, lacks
+    return asked, lacks
 
 
 def semantic(trace: Trace) -> Findings:
@@ -74,8 +96,8 @@ def semantic(trace: Trace) -> Findings:
         F.count(F.when(F.col("orphan"), 1)).alias("orphans"),
         F.count(F.when(F.col("orphan") == F.col("had"), 1)).alias("odd"),
     )
-    told = trace.keep(summed)
-    unlike = trace.among(trace.unlike, "semantic").select("run").distinct()
+    told = cut(summed)
+    unlike = trace.few_among(trace.unlike, "semantic").select("run").distinct()
     odd, orphans, mixed = yield Doubt(
         told.where("odd > 0").select("run"), told.where("orphans > 0").select("run"), unlike
     )
@@ -154,7 +176,7 @@ def total(trace: Trace) -> Findings:
     suspects = passed.join(doubtful, passage, "left_semi").select(*passage, "member", "bus_stay", "nth")
     (rare,) = yield Doubt(suspects)
     if rare is not None:
-        rows = delivered.join(rare, ["run", "member", "bus_stay"])
+        rows = delivered.join(F.broadcast(rare), ["run", "member", "bus_stay"])
         theirs = rows.where("nth = 1").select(*passage, "group", "sender", "number", F.col("place").alias("theirs"))
         shared = rows.where("nth > 1").join(theirs, [*passage, "group", "sender", "number"])
         before = F.lag("theirs").over(Window.partitionBy(*passage, "member").orderBy("place"))

@@ -38,7 +38,7 @@ def view_synchrony(trace: Trace) -> Findings:
     (doubtful,) = yield Doubt(passing.join(together.where("differ"), list(PASSAGE)).select(*STAY, "next", "of"))
     if doubtful is None:
         return
-    delivered = trace.deliveries.where("inside").join(doubtful, list(STAY))
+    delivered = trace.deliveries.where("inside").join(F.broadcast(doubtful), list(STAY))
     by = delivered.groupBy(*PASSAGE, "sender", "number", "of")
     counted_by = by.agg(
         F.count_distinct("member").alias("by"), F.min_by(F.struct("place", "member"), "place").alias("e")
@@ -56,7 +56,7 @@ def sent_by_members(trace: Trace) -> Findings:
     (doubtful,) = yield Doubt(stays.where(F.size(strangers) > 0).select(*STAY, strangers.alias("strangers")))
     if doubtful is None:
         return
-    delivered = trace.deliveries.where("inside").join(doubtful, list(STAY))
+    delivered = trace.deliveries.where("inside").join(F.broadcast(doubtful), list(STAY))
     alien = delivered.where(F.array_contains("strangers", F.col("sender")))
     yield breach("sent_by_members", alien, F.concat(F.lit("its sender is not in view "), text_of("vnumber")))
 
@@ -64,10 +64,10 @@ def sent_by_members(trace: Trace) -> Findings:
 def safe(trace: Trace) -> Findings:
     """Uniform: of two members of a group's view, whether they survived it or not, one delivered a beginning of what the
     other did."""
-    stays = trace.among(trace.stays.where("inside"), "safe")
+    stays = trace.few_among(trace.stays.where("inside"), "safe")
     yield counted("safe", stays, "count")
     differing_views = stays.groupBy(*VIEW).agg(differing("sequence").alias("differ")).where("differ").select(*VIEW)
-    some_late = trace.among(trace.parts.where("deliveries > count"), "safe").select("run", "group").distinct()
+    some_late = trace.few_among(trace.parts.where("deliveries > count"), "safe").select("run", "group").distinct()
     doubtful, has_late = yield Doubt(differing_views, some_late)
     late = None
     if has_late is not None:
@@ -81,7 +81,7 @@ def safe(trace: Trace) -> Findings:
     delivered = trace.deliveries.where("inside").select(*columns)
     if late is not None:
         delivered = delivered.unionByName(late.select(*columns))
-    delivered = delivered.join(doubtful, list(VIEW), "left_semi")
+    delivered = delivered.join(F.broadcast(doubtful), list(VIEW), "left_semi")
     in_stay = Window.partitionBy(*STAY).orderBy("late", "place")
     delivered = delivered.withColumn("rank", F.row_number().over(in_stay))
     message = F.struct("sender", "number")
@@ -103,7 +103,7 @@ def _late(trace: Trace, groups: DataFrame) -> DataFrame:
     name = F.struct("stay", F.col("sender").alias("vnumber"), F.col("number").alias("vleader"))
     last = F.last(F.when(F.col("primary") & inside, name), ignorenulls=True).over(in_group)
     known = shown.withColumn("last", last).select(*STAY, "last").where("last IS NOT NULL")
-    return late.join(known, list(STAY)).drop("stay").select("*", "last.*").drop("last")
+    return late.join(F.broadcast(known), list(STAY)).drop("stay").select("*", "last.*").drop("last")
 
 
 def one_primary(trace: Trace) -> Findings:
