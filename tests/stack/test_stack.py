@@ -14,7 +14,7 @@ from pluribus.layers import CATALOGUE
 from pluribus.layers.presence import Presence
 from pluribus.layers.transport import Transport
 from pluribus.layers.window import Sent, Window
-from pluribus.stack.events import Event, LeaveGroup
+from pluribus.stack.events import Event, JoinGroup, LeaveGroup
 from pluribus.stack.layer import Layer, Node
 from pluribus.stack.specification import build
 from pluribus.stack.stack import Stack, fingerprint
@@ -325,3 +325,27 @@ def test_a_selective_layer_is_asked_only_for_its_own_headers():
     asked.clear()
     bottom.pass_up(Frame(sender=1, headers=[]))
     assert asked == ["top"]
+
+
+def test_a_layer_is_not_asked_about_events_that_it_is_deaf_to():
+    asked: list[str] = []
+
+    class Busy(Layer):
+        def event_down(self, event: Event) -> None:
+            asked.append(self.name)
+            self.tell_down(event)
+
+    class Deaf(Busy):
+        name = "deaf"
+        deaf_to = frozenset({LeaveGroup})
+
+    class Hearing(Busy):
+        name = "hearing"
+
+    bottom, top = Bottom(), Watcher()
+    stack_of(bottom, Deaf(), Hearing(), Deaf(), top)
+    top.tell_down(LeaveGroup(7))
+    assert asked == ["hearing"] and bottom.story == ["LeaveGroup"]
+    asked.clear()
+    top.tell_down(JoinGroup(7, "seven"))
+    assert asked == ["deaf", "hearing", "deaf"] and bottom.story == ["LeaveGroup", "JoinGroup"]

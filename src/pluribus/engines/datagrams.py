@@ -36,6 +36,7 @@ from ..core.limits import (
     SOCKET_BUFFER_BYTES,
 )
 from ..core.ports import Address, Datagram, EngineStats
+from .courtesy import FLOW_BYTES_MIN, Courtesy
 from .trains import Cutter, Joiner
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class DatagramSocket:
         self._queue: deque[tuple[bytes, Address]] = deque()
         self._queued_bytes = 0
         self._woken_at = 0.0
+        self._courtesy = Courtesy()
         self._loop = asyncio.get_running_loop()
         teach_allocator()
         self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
@@ -254,8 +256,11 @@ class DatagramSocket:
                 got = [(data, source[:2]) for data, source in got]
             stats = self._stats
             stats.datagrams_in += len(got)
-            stats.bytes_in += len(got[0][0]) if len(got) == 1 else sum([len(data) for data, _ in got])
+            size = len(got[0][0]) if len(got) == 1 else sum([len(data) for data, _ in got])
+            stats.bytes_in += size
             self._receive(got)
+            if size >= FLOW_BYTES_MIN:
+                self._courtesy.give_way()
 
     def _read_joined(self) -> None:
         got: list[Datagram] = []
@@ -281,8 +286,11 @@ class DatagramSocket:
             self._stats.errors += 1
         if got:
             self._stats.datagrams_in += len(got)
-            self._stats.bytes_in += sum([len(data) for data, _ in got])
+            size = sum([len(data) for data, _ in got])
+            self._stats.bytes_in += size
             self._receive(got)
+            if size >= FLOW_BYTES_MIN:
+                self._courtesy.give_way()
 
 
 class PlainDriver(asyncio.DatagramProtocol):

@@ -26,7 +26,7 @@ from .seal import Seal
 from .state import Transfer
 from .state.line import Mark
 
-REPORT_BUSY_BYTES = 128 << 10
+REPORT_BUSY_BYTES = 256 << 10
 """A reader that never pauses still reports what it took, so that senders go on while it works."""
 REPORT_IDLE_BYTES = 4 << 10
 """A reader that has caught up keeps less than this to itself: far below the smallest window, so nobody waits for it."""

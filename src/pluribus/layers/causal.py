@@ -40,7 +40,7 @@ import msgspec
 from ..core.frame import Frame, Header, Number
 from ..core.ids import ALL
 from ..core.limits import VIEW_MEMBERS_MAX
-from ..stack.events import Consumed, Event, Members, ViewChanged
+from ..stack.events import Consumed, Credit, Event, Members, ViewChanged
 from ..stack.layer import Layer
 
 
@@ -113,6 +113,7 @@ class Causal(Layer):
     provides = frozenset({"causal"})
     headers = (Known,)
     selective = True
+    deaf_to = frozenset({Credit})
 
     def __init__(self) -> None:
         self._groups: dict[int, CausalGroup] = {}

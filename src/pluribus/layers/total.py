@@ -48,6 +48,7 @@ from ..stack.events import (
     CollectDelivered,
     CollectHeld,
     Consumed,
+    Credit,
     Dropped,
     Event,
     GroupBlocked,
@@ -113,6 +114,7 @@ class Total(Layer):
     provides = frozenset({"total"})
     headers = (Order, OrderPlease)
     selective = True
+    deaf_to = frozenset({Credit})
 
     def __init__(self) -> None:
         self._groups: dict[int, frozenset[int]] = {}

@@ -50,6 +50,9 @@ class Layer:
     """Whether ``up`` passes on untouched what neither ends with one of its own headers nor is of a group that
     ``concerns`` it; then it need not be asked."""
 
+    deaf_to: ClassVar[frozenset[type[Event]]] = frozenset()
+    """Events that come often and that it passes on untouched, in both directions; it need not be asked."""
+
     unsettled: bool = True
     ports: Ports
     node: Node

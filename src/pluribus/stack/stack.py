@@ -97,9 +97,9 @@ class Stack:
             layer.node = self.node
             layer.stimulus = self.run
             layer.pass_up = _up_through(above)
-            layer.tell_up = _first(above, "event_up", _lost_event)
+            layer.tell_up = _telling(above, "event_up")
             layer.pass_down = _first(below, "down", _lost_frame)
-            layer.tell_down = _first(below, "event_down", _lost_event)
+            layer.tell_down = _telling(below, "event_down")
 
     def __str__(self) -> str:
         rows = [(str(layer), (layer.__doc__ or "").strip().split("\n")[0]) for layer in reversed(self.layers)]
@@ -173,6 +173,23 @@ def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
         after(frame)
 
     return way
+
+
+def _telling(layers: Sequence[Layer], method: str) -> Callable[[Event], None]:
+    """The way of events through these layers. Those that are deaf to a kind are passed by."""
+    first = _first(layers, method, _lost_event)
+    asked = [layer for layer in layers if overrides(layer, method)]
+    direct: dict[type[Event], Callable[[Event], None]] = {}
+    for kind in {kind for layer in asked for kind in layer.deaf_to}:
+        direct[kind] = _first([layer for layer in asked if kind not in layer.deaf_to], method, _lost_event)
+    if all(way == first for way in direct.values()):
+        return first
+    find = direct.get
+
+    def tell(event: Event) -> None:
+        (find(type(event)) or first)(event)
+
+    return tell
 
 
 def _lost_frame(frame: Frame) -> None:

@@ -40,6 +40,8 @@ from ...stack.events import (
     CollectDigest,
     CollectHeld,
     Confirmed,
+    Consumed,
+    Credit,
     Event,
     ForcePrimary,
     Found,
@@ -95,6 +97,7 @@ class Membership(Leading):
     provides = frozenset({"members", "views"})
     headers = (Invite, Joined, Busy, Propose, Agree, Enter, Entered, GroupWishes, NewRosters, Ends, Otherwise)
     selective = True
+    deaf_to = frozenset({Consumed, Credit})
 
     # Starting
 

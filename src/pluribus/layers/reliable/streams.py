@@ -28,6 +28,9 @@ from .summing import SUM_ABOVE, Summing
 FRAME_CHARGE_BYTES = 768
 INITIAL_BYTES = 128 << 10
 ROOM_TOLD_BYTES_MAX = 64 << 10
+GRANT_PART = 2
+"""A limit is told again when it has moved by the window divided by this: the sender still has the other half to go on
+with, and hears half as often as if it were a quarter."""
 STATUS_S = 0.03
 STATUS_S_MAX = 0.5
 WANT_S = 0.004
@@ -512,7 +515,7 @@ class Streams(Layer):
         return max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
 
     def _acknowledge(self) -> None:
-        """Grant what moved by a quarter of the window; a status or a duplicate is answered in any case."""
+        """Grant what moved by a half of the window; a status or a duplicate is answered in any case."""
         window = self._window_bytes()
         granted: dict[int, list[Granted]] = {}
         for key, forced in self._moved.items():
@@ -520,7 +523,7 @@ class Streams(Layer):
             if stream is None or (self._frozen and key[2] == ALL):
                 continue  # frozen: what the membership was told must remain all that anybody believes to be here
             limit = stream.end - stream.unread + window
-            if forced or limit - stream.granted >= window // 4:
+            if forced or limit - stream.granted >= window // GRANT_PART:
                 stream.granted = max(limit, stream.granted)
                 if key[2] == ALL and key[0] != self.node.me and self._summing.applies(key[0], key[1], self.node.me):
                     self._sum_up(key, stream, forced=forced)

@@ -51,7 +51,7 @@ from ...core.frame import Frame, Header, Parents
 from ...core.ids import ALL, MessageId
 from ...core.limits import BATCH_MESSAGES_MAX
 from ...core.ports import Timer
-from ...stack.events import Consumed, Event, JoinGroup, LeaveGroup, Members, ViewChanged
+from ...stack.events import Consumed, Credit, Event, JoinGroup, LeaveGroup, Members, ViewChanged
 from ...stack.layer import Layer
 from ...wire.codec import DECODE_ERRORS
 from .batch import Batch, parents_of
@@ -80,6 +80,7 @@ class Semantic(Layer):
     provides = frozenset({"semantic"})
     headers = (Older,)
     selective = True
+    deaf_to = frozenset({Credit})
 
     def __init__(self) -> None:
         self._groups: dict[int, Forest] = {}
