@@ -72,3 +72,15 @@ async def test_who_gives_up_is_forgotten_and_nobody_is_woken_twice():
     arrivals.wake()
     await asyncio.sleep(0)
     assert woken == ["stays"]
+
+
+@on_a_loop
+async def test_who_waits_only_so_long_is_told_and_forgotten():
+    line, counts = Line(), []
+    arrivals = Arrivals(line)
+    with pytest.raises(TimeoutError):
+        await arrivals.wait(0)
+    assert arrivals._waiters == []
+    asyncio.get_running_loop().call_soon(received, line, arrivals, [], counts)
+    await arrivals.wait(60)
+    assert counts == [0], "what comes in time is no time-out, and is heard within the call-back"

@@ -11,6 +11,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadBody, BadInput, Closed, Overflow, TooLarge
+from pluribus.runtime.bus import BEST_EFFORT, VIEWS
 from tests.harness import eventually, new_bus, on_a_loop, two_in_a_group
 
 BODY = bytes(10_000)
@@ -301,3 +302,23 @@ async def test_what_was_sent_before_closing_arrives():
         await one.close()
         assert [(await other.receive(5)).body for _ in range(50)] == [b"%d" % number for number in range(50)]
         await eventually(lambda: len(other.view) == 1, "it left")
+
+
+@pytest.mark.parametrize("stack", [BEST_EFFORT, VIEWS])
+def test_the_first_message_of_a_turn_goes_at_once_and_the_others_wait_for_each_other(stack):
+    async def main() -> None:
+        async with pluribus.sim.world(members=2, seed=1, stack=stack) as world:
+            asks, answers = [await bus.group("g", own=False) for bus in world.buses]
+            await asks.wait_for(2)
+            await answers.wait_for(2)
+            for _ in range(3):
+                for body in (b"?", b"more", b"and more"):
+                    await asks.send(body)
+                assert len(asks._out.pending) == 2, "the first is on its way, the others make a batch"
+                assert [(await answers.receive(timeout=5)).body for _ in range(3)] == [b"?", b"more", b"and more"]
+                await answers.send(b"!")
+                assert not answers._out.pending
+                assert (await asks.receive(timeout=5)).body == b"!"
+                asks._out.batched = 1  # as if nobody had joined the last batch: it asks and answers again
+
+    pluribus.sim.run(main())

@@ -203,8 +203,9 @@ class Channel:
 
     def pass_over(self, frame: Frame) -> None:
         """A frame that is not taken from the inbox is done with."""
-        frames, size = self._taken.get(frame.stream, (0, 0))
-        self._taken[frame.stream] = (frames + 1, size + frame.size)
+        stream = frame.stream
+        frames, size = self._taken.get(stream, (0, 0))
+        self._taken[stream] = (frames + 1, size + frame.size)
         self._taken_bytes += frame.size + REPORT_FRAME_BYTES
 
     def take(self) -> Iterator[Message]:

@@ -47,6 +47,9 @@ from .state.words import Have, Need
 CHUNK_BYTES_MIN = 512
 LONE_BYTES_MAX = 4_096
 """Longer messages gain little by going out alone, and lose much: a few of them fill a frame."""
+LONE_S = 0.0005
+"""After such a pause, or when something has come in, a message is the first of its turn. Asking the loop to say when a
+turn ends would cost a turn of its own, in every round trip."""
 HEARD: tuple[type[Header], ...] = (PleaseLeave, *WORDS)
 """What channels say to each other besides messages."""
 
@@ -86,6 +89,9 @@ class Dispatch(Layer):
         self._numbers = Numbers()
         self._stalled = StalledMembers()
         self._scheduled = False
+        self._first = True
+        """Something came in since the last message that went out alone."""
+        self._alone_at = 0.0
         self._merging = False
         """The bus's view is one of several put together: who was in the old one may have been elsewhere meanwhile."""
         self.unwanted = 0
@@ -267,7 +273,7 @@ class Dispatch(Layer):
         if not self._scheduled:
             self._scheduled = True
             out = channel.out
-            if out.pending and out.batched <= 1 and len(out.pending[0]) < LONE_BYTES_MAX:
+            if out.pending and out.batched <= 1 and len(out.pending[0]) < LONE_BYTES_MAX and self._begins_turn():
                 self.flush(channel)
             self.ports.clock.call_soon(self._turn_ended)
 
@@ -279,12 +285,17 @@ class Dispatch(Layer):
             return False
         if channel.closed or channel.paused or channel.blocked or out.abandoned or not self.ports.engine.writable:
             return False
-        if self._scheduled:
+        if self._scheduled or not self._begins_turn():
             return False
-        self._scheduled = True
-        self.stimulus(partial(out.send_alone, body))
-        self.ports.clock.call_soon(self._turn_ended)  # when it is on its way: others wait for that
+        self.stimulus(out.send_alone, body)
         return True
+
+    def _begins_turn(self) -> bool:
+        now = self.clock.now()
+        if self._first or now - self._alone_at > LONE_S:
+            self._first, self._alone_at = False, now
+            return True
+        return False
 
     def flush(self, channel: Channel) -> None:
         """A batch is full: send it now."""
@@ -329,6 +340,7 @@ class Dispatch(Layer):
     def up(self, frame: Frame) -> None:
         if self.observe is not None:
             self.observe(frame)
+        self._first = True
         channel = self.channels.get(frame.group)
         if channel is None or not frame.count:
             word = frame.headers[-1] if frame.headers else None

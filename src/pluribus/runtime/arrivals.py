@@ -26,11 +26,12 @@ class Line:
         """Inside the engine's call-back: no task runs, and a task may be run after it."""
         self._waiters: list[Waiter] = []
 
-    def join(self, waiter: Waiter) -> None:
+    def join(self, waiters: list[Waiter]) -> None:
         if self.receiving:
-            self._waiters.append(waiter)
+            self._waiters += waiters
         else:
-            waiter.run_soon()
+            for waiter in waiters:
+                waiter.run_soon()
 
     def run(self) -> None:
         """Let those go on who waited for what was received, and those who waited for them in turn."""
@@ -41,18 +42,28 @@ class Line:
 
 
 class Waiter:
-    """One task that waits; awaited once."""
+    """One task that waits; awaited once. After ``timeout`` seconds it waits no longer, and gets ``TimeoutError``."""
 
-    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_context", "_done", "_loop", "_waiters")
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_callback",
+        "_context",
+        "_done",
+        "_given_up",
+        "_loop",
+        "_timer",
+        "_waiters",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, waiters: list[Waiter]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, waiters: list[Waiter], timeout: float | None = None) -> None:
         self._loop = loop
         self._waiters = waiters
         self._asyncio_future_blocking = False
         self._callback: Callable[[Any], object] | None = None
         self._context: Context | None = None
-        self._cancelled = False
+        self._given_up: type[BaseException] | None = None
         self._done = False
+        self._timer = None if timeout is None else loop.call_later(timeout, self._give_up, TimeoutError)
 
     def __await__(self) -> Generator[Any, None, None]:
         if not self._done:
@@ -68,17 +79,22 @@ class Waiter:
         self._callback, self._context = callback, context
 
     def cancel(self, msg: object = None) -> bool:
+        return self._give_up(asyncio.CancelledError)
+
+    def _give_up(self, why: type[BaseException]) -> bool:
         if self._done:
             return False
-        self._cancelled = True
+        self._given_up = why
         if self in self._waiters:
             self._waiters.remove(self)
         self.run_soon()
         return True
 
     def result(self) -> None:
-        if self._cancelled:
-            raise asyncio.CancelledError
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._given_up is not None:
+            raise self._given_up
 
     # How it goes on
 
@@ -109,9 +125,9 @@ class Arrivals:
         self._line = line
         self._waiters: list[Waiter] = []
 
-    def wait(self) -> Waiter:
+    def wait(self, timeout: float | None = None) -> Waiter:
         """To be awaited at once."""
-        waiter = Waiter(asyncio.get_running_loop(), self._waiters)
+        waiter = Waiter(asyncio.get_running_loop(), self._waiters, timeout)
         self._waiters.append(waiter)
         return waiter
 
@@ -119,5 +135,4 @@ class Arrivals:
         if self._waiters:
             waiters = self._waiters.copy()
             self._waiters.clear()
-            for waiter in waiters:
-                self._line.join(waiter)
+            self._line.join(waiters)

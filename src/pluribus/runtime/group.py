@@ -367,13 +367,8 @@ class Group:
         """
         for message in self._current:
             return message
-        if timeout is None:
-            return await self._next()
-        async with asyncio.timeout(timeout):
-            return await self._next()
-
-    async def _next(self) -> Message:
         channel = self._channel
+        deadline = None if timeout is None else self._now() + timeout
         while True:
             for message in self._current:
                 return message
@@ -382,7 +377,7 @@ class Group:
             while not channel.inbox:
                 if channel.closed:
                     raise self._closed()
-                await self._arrivals.wait()
+                await self._arrivals.wait(None if deadline is None else deadline - self._now())
             self._readers.note()
             self._current = channel.take()
 

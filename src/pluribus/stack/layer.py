@@ -60,7 +60,7 @@ class Layer:
     pass_down: Callable[[Frame], None]
     tell_up: Callable[[Event], None]
     tell_down: Callable[[Event], None]
-    stimulus: Callable[[Callable[[], None]], None]
+    stimulus: Callable[..., None]
 
     def start(self) -> None:
         """The stack is linked and the engine open."""
