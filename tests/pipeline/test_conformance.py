@@ -6,6 +6,7 @@ All runs go into one trace, which is checked once.
 import asyncio
 import json
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -15,18 +16,19 @@ from pluribus.cli.app import run
 from pluribus.core.errors import BadInput, Violation
 from pluribus.pipeline import conformance as room
 from pluribus.pipeline.conformance import checks, conformance
-from pluribus.pipeline.traces import write_history
+from pluribus.pipeline.traces import gather, write_history, written_by_members
 from pluribus.sim.campaign import play_seed
 from pluribus.sim.history import Happening, History
 from pluribus.sim.observer import Observer
 from pluribus.sim.scenarios import scenario
-from tests.mutants import orders, regrouping, spread, views
+from tests.mutants import limbo, orders, regrouping, spread, views
 from tests.mutants.hunt import released
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 MUTANTS = [
     *(("groups", mutant, seed) for module in (orders, views, regrouping) for mutant, (seed, _) in module.FOUND.items()),
+    *(("shatter", mutant, seed) for mutant, (seed, _) in limbo.FOUND.items()),
     *(("spread", mutant, seed) for mutant, (seed, _) in spread.FOUND.items()),
     *(("crowd", mutant, seed) for mutant, (seed, _) in spread.CROWD_FOUND.items()),
 ]
@@ -69,14 +71,14 @@ def swapped() -> History:
     return history
 
 
-async def real_run(happenings: list[Happening]) -> None:
-    """Three members in this process, on the runtime that applications use."""
+async def real_run(happenings: list[Happening], traces: Path) -> None:
+    """Three members in this process, on the runtime that applications use; each also writes a trace of its own."""
     seen: list[Happening] = []
     promises = {"causes": {"order": "causal"}, "ledger": {"safe": True}, "talk": {"order": "semantic"}}
     async with (
-        pluribus.connect("inproc://conformance", name="a", stack="views") as a,
-        pluribus.connect("inproc://conformance", name="b", stack="views") as b,
-        pluribus.connect("inproc://conformance", name="c", stack="views") as c,
+        pluribus.connect("inproc://conformance", name="a", trace=traces / "a.trace") as a,
+        pluribus.connect("inproc://conformance", name="b", trace=traces / "b.trace") as b,
+        pluribus.connect("inproc://conformance", name="c", trace=traces / "c.trace") as c,
     ):
         for bus in (a, b, c):
             Observer(bus, promises, time.monotonic, seen.append)
@@ -116,8 +118,10 @@ def verdicts(spark, tmp_path_factory):
         play_seed(name, seed, keep=keep(f"shipped-{name}-{seed}"))
     keep("made-swapped")("groups", 0, swapped(), scenario("groups").checkers)
     happenings: list[Happening] = []
-    asyncio.run(real_run(happenings))
+    traces = tmp_path_factory.mktemp("traced")
+    asyncio.run(real_run(happenings, traces))
     write_history(folder, "real", happenings)
+    gather(folder, "traced", written_by_members(traces))
     patch = pytest.MonkeyPatch()
     patch.setattr(room, "RUNS_NAMED_MAX", 1000)
     found = conformance(spark, folder)
@@ -134,13 +138,21 @@ def test_the_same_promises_are_broken_in_every_mutant(verdicts):
     }
     assert {(run, check) for check, part in verdicts.by_spark["checks"].items() for run in part["runs"]} == broken
     assert len({run for run, _ in broken}) >= FOUND_MIN
-    assert {check for _, check in broken} >= {"integrity", "agreement", "causal", "semantic", "total", "safe"}
+    assert {check for _, check in broken} >= {
+        "integrity",
+        "agreement",
+        "causal",
+        "semantic",
+        "total",
+        "safe",
+        "survives",
+    }
 
 
 def test_what_is_shipped_and_a_real_run_break_nothing(verdicts):
     accused = {run for part in verdicts.by_spark["checks"].values() for run in part["runs"]}
-    assert not [run for run in accused if run == "real" or run.startswith("shipped")]
-    assert verdicts.by_spark["runs"] == len(verdicts.by_process) + 1
+    assert not [run for run in accused if run in ("real", "traced") or run.startswith("shipped")]
+    assert verdicts.by_spark["runs"] == len(verdicts.by_process) + 2
 
 
 def test_as_many_checks_are_made_where_nothing_is_broken(verdicts):

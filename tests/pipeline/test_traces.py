@@ -1,14 +1,27 @@
 """Histories as tables."""
 
+import asyncio
+
 import msgspec
 import pyarrow.parquet as parquet
 import pytest
 
+import pluribus
 from pluribus.core.errors import BadInput
 from pluribus.pipeline import traces
-from pluribus.pipeline.traces import KeepHistories, gather, read_lines, write_history
+from pluribus.pipeline.traces import (
+    KeepHistories,
+    _until_somebody_left,
+    gather,
+    history_in,
+    read_lines,
+    write_history,
+    written_by_members,
+)
 from pluribus.sim.campaign import campaign
-from pluribus.sim.history import Happening
+from pluribus.sim.checkers import fifo, integrity
+from pluribus.sim.history import Happening, History
+from pluribus.sim.scenarios import scenario
 
 SENT = Happening(0.5, 7, "send", "red", (7, 0), b"fire", parent=(8, 3))
 SEEN = Happening(0.6, 8, "deliver", "red", (7, 0), b"fire", orphan=True)
@@ -54,3 +67,59 @@ def test_a_campaign_keeps_the_history_of_every_seed(tmp_path):
     assert list(tables) == ["flood-0.parquet", "flood-1.parquet"]
     delivered = sum(table["what"].to_pylist().count("deliver") for table in tables.values())
     assert delivered == found["checkers"]["integrity"] > 0
+
+
+async def traced(folder) -> list:
+    """Two members of three groups, each with a trace; what they delivered."""
+    got = []
+    async with (
+        pluribus.connect("inproc://traced", name="a", trace=folder / "a.trace") as a,
+        pluribus.connect("inproc://traced", name="b", trace=folder / "b.trace") as b,
+    ):
+        for name, promise in {"red": {"order": "total"}, "blue": {"order": "fifo"}, "green": {"safe": True}}.items():
+            groups = [await bus.group(name, **promise) for bus in (a, b)]
+            for group in groups:
+                await group.wait_for(2)
+            for number in range(10):
+                await groups[0].send({"n": number})
+                await groups[1].send(b"x" * (30_000 if number == 5 else 3))
+            got += [await group.receive(timeout=10) for group in groups for _ in range(20)]
+    return got
+
+
+def test_a_trace_of_a_member_is_a_history(tmp_path):
+    got = asyncio.run(traced(tmp_path))
+    histories = {path.stem: history_in(path) for path in written_by_members(tmp_path)}
+    assert list(histories) == ["a", "b"]
+    assert all(history[-1].what == "left" for history in histories.values())
+    history = History()
+    together = sorted((h for one in _until_somebody_left(list(histories.values())) for h in one), key=lambda h: h.at)
+    history.happenings = together
+    assert sum(h.what == "send" for h in together) == 60
+    assert sorted(h.id for h in history.of("deliver")) == sorted(message.id for message in got)
+    history.sends_first()
+    for check in scenario("groups").checkers.values():
+        check(history)
+    assert integrity(history) == fifo(history) == len(got)
+
+
+def test_a_trace_is_a_table_whoever_wrote_it(tmp_path):
+    pytest.importorskip("pyspark.sql")
+    from pluribus.pipeline.source import Settings
+    from pluribus.pipeline.trace_source import TraceReader
+
+    write_history(tmp_path, "made", [VIEW, SENT, SEEN], ["fifo"])
+    (tmp_path / "x.history").write_bytes(msgspec.json.encode(SENT) + b"\n")
+    gather(tmp_path, "real", [tmp_path / "x.history"])  # made of the other one, and not to be read twice
+    columns = Settings({"trace": str(tmp_path), "columns": "run,what,sender"}).schema().names
+    reader = TraceReader(str(tmp_path), columns)
+    rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert [(row["run"], row["what"]) for row in rows] == [
+        ("made", "checks"),
+        ("made", "view"),
+        ("made", "send"),
+        ("made", "deliver"),
+        ("real", "send"),
+    ]
+    with pytest.raises(BadInput, match="holds no trace"):
+        TraceReader(str(tmp_path / "none"), columns).partitions()

@@ -169,8 +169,9 @@ class Bench:
 
     def stream(self) -> float:
         options = {"url": self.url, "topic": "raw", "start": "earliest", "rows": "1000000"}
-        events = self.spark.readStream.format("pluribus").options(**options).load()
-        return self._until_done(events.groupBy("topic").count(), self.events, availableNow=True)
+        events = self.spark.readStream.format("pluribus").options(**options, columns="topic,time,body").load()
+        sums = events.groupBy("topic").agg({"time": "max", "body": "count"})
+        return self._until_done(sums, self.events, availableNow=True)
 
     def _until_done(self, table: Any, wanted: int, **trigger: Any) -> float:
         """Events a second of the micro-batches that had any."""
@@ -251,30 +252,33 @@ class Bench:
         return count / took_s
 
     def alerts(self, seconds: float, rate: int) -> dict[str, float]:
-        """Delays from publishing to the answer's arrival, at so many events a second."""
+        """Delays from publishing to the answer's arrival, at so many events a second; half as long before that, Spark
+        warms up at the same rate."""
         fields, where = "n bigint, at double", f"n % {ALERT_EVERY} = 0"
-        source = {"url": self.url, "topic": "live", "start": "earliest", "fields": fields}
+        source = {"url": self.url, "topic": "live", "start": "earliest", "fields": fields, "columns": "n,at"}
         with LogReader(self.url) as keepers:
             _put(keepers, 1, [{"n": 1, "at": time()}])  # the topic must be there
         events = self.spark.readStream.format("pluribus").options(**source).load().where(where).select("n", "at")
         writer = events.writeStream.format("pluribus").options(url=self.url, topic="alerts", writer="bench alerts")
         query = writer.option("checkpointLocation", str(self.folder / "alerts")).start()
+        warm = int(rate * seconds / 2)
         try:
             arrived = _Arrivals(self.url)
-            feeder = threading.Thread(target=self._feed, args=(seconds, rate))
+            feeder = threading.Thread(target=self._feed, args=(warm + int(seconds * rate), rate))
             feeder.start()
-            delays = arrived.collect(int(seconds * rate) // ALERT_EVERY, until=time() + 3 * seconds + 60)
+            wanted = (warm + int(seconds * rate)) // ALERT_EVERY
+            found = arrived.collect(wanted, until=time() + 4 * seconds + 60)
             feeder.join()
         finally:
             query.stop()
-        delays = sorted(delays[len(delays) // 10 :])  # the first to arrive waited for Spark to warm up
+        delays = sorted(delay for number, delay in found if number > warm)
         return {"p50": statistics.median(delays), "p99": delays[min(int(len(delays) * 0.99), len(delays) - 1)]}
 
-    def _feed(self, seconds: float, rate: int) -> None:
+    def _feed(self, events: int, rate: int) -> None:
         each = max(rate // 20, 1)
         begun, number = time(), 2
         with LogReader(self.url) as keepers:
-            while number < seconds * rate:
+            while number < events:
                 _put(keepers, number, [{"n": number + n, "at": time()} for n in range(each)])
                 number += each
                 early_s = begun + number / rate - time()
@@ -288,15 +292,16 @@ class _Arrivals:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def collect(self, wanted: int, until: float) -> list[float]:
-        delays: list[float] = []
+    def collect(self, wanted: int, until: float) -> list[tuple[int, float]]:
+        """The number of each event that was answered, and how long that took."""
+        delays: list[tuple[int, float]] = []
         at = 0
         with LogReader(self._url) as keepers:
             while len(delays) < wanted - 1 and time() < until:
                 _, end = keepers.offsets("alerts")
                 now = time()
                 for batch in keepers.read("alerts", at, end) if end > at else ():
-                    delays += [now - body["at"] for body in batch.plain()]
+                    delays += [(body["n"], now - body["at"]) for body in batch.plain()]
                 at = max(at, end)
                 threading.Event().wait(0.01)
         return delays

@@ -26,6 +26,7 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     # Short queries on a machine that has other things to do: what compiles and replans them costs more than it saves.
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.log.level": "ERROR",
 }

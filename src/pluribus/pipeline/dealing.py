@@ -65,7 +65,5 @@ def job(spark: SparkSession, options: Mapping[str, str]) -> dict[str, Any]:
             ),
         }
     )
-    return {
-        "averages": answers(moving.where("mean > 0"), "averages", topic="averages"),
-        "alerts": answers(alerts, "alerts"),
-    }
+    averages = answers(moving.where("mean > 0"), "averages", topic="averages")
+    return {"alerts": answers(alerts, "alerts"), "averages": averages}

@@ -96,6 +96,8 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
+        # Workers are forked with Pluribus loaded: several start with every micro-batch.
+        "spark.python.daemon.module": "pluribus.pipeline.daemon",
     }
     if master.startswith("local"):
         found["spark.driver.memory"] = os.environ.get("PLURIBUS_SPARK_MEMORY", LOCAL_MEMORY)

@@ -3,6 +3,7 @@
 Options:
 
     url          where the keepers are, as ``client://HOST:PORT,HOST:PORT``
+    trace        instead of topics: the path of a trace of runs (``trace_source.py``), in batches
     topic        a topic, or a pattern of topics as ``stocks/#``
     type         ``module:Class`` of the bodies: one column a field; or
     fields       the fields by name, as ``price double, symbol string``; without both, the body is bytes
@@ -51,15 +52,16 @@ from .columns import ENVELOPE_NAMES, POISON, envelope_fields, import_type, named
 from .pushdown import condition
 from .sink import BatchWriter, StreamWriter
 from .tables import Shape
+from .trace_source import TraceReader, trace_fields
 
-FETCH_BYTES = 4 << 20
+FETCH_BYTES = 1 << 20
 ROWS_A_TASK_MIN = 20_000
 """A range is not split into smaller ones: a task costs more than it saves."""
 ROWS_A_BATCH = 10_000
 """Packed batches of a topic are put together to about this before they go to Spark."""
 EVERYTHING = 1 << 62
 OPTIONS = (
-    *("url", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
+    *("url", "trace", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
     *("poison", "writer", "lease"),
 )
 OF_SPARK = ("path", "checkpointlocation", "queryname")
@@ -80,10 +82,14 @@ class PluribusSource(DataSource):
     def schema(self) -> StructType:
         return self._settings.schema()
 
-    def reader(self, schema: StructType) -> TopicReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
+        if self._settings.trace:
+            return TraceReader(self._settings.trace, schema.names)
         return TopicReader(self._settings, schema)
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:
+        if self._settings.trace:
+            raise BadInput("a trace is no stream: read it in batches, with spark.read")
         return TopicStreamReader(self._settings, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
@@ -103,6 +109,7 @@ class Settings:
             raise BadInput(f"there is no option {unknown[0]!r}: use one of {', '.join(OPTIONS)}")
         self.url = self.given.get("url") or os.environ.get("PLURIBUS_URL", "")
         self.topic = self.given.get("topic", "")
+        self.trace = self.given.get("trace", "")
         self.where = self.given.get("where", "")
         self.gaps = self._choice("gaps", ("fail", "skip"))
         self.poison = self._choice("poison", POISON)
@@ -133,6 +140,9 @@ class Settings:
         return named_fields(self.given["fields"]) if "fields" in self.given else StructType()
 
     def schema(self) -> StructType:
+        return self._chosen(trace_fields() if self.trace else self._of_events())
+
+    def _of_events(self) -> StructType:
         fields = self.body_fields()
         taken = [name for name in fields.names if name in (*ENVELOPE_NAMES, "kind", "body", "reason")]
         if taken:
@@ -142,6 +152,9 @@ class Settings:
             whole = whole.add("kind", StringType()).add("body", BinaryType())
         elif self.poison == "aside":
             whole = whole.add("reason", StringType()).add("body", BinaryType())
+        return whole
+
+    def _chosen(self, whole: StructType) -> StructType:
         wanted = [name.strip() for name in self.given.get("columns", "").split(",") if name.strip()]
         unknown = [name for name in wanted if name not in whole.names]
         if unknown:

@@ -24,7 +24,9 @@ from ..core.errors import BadInput, MissingExtra
 from ..sim.history import Happening, History
 
 ROWS_A_GROUP = 250_000
-HISTORY_SUFFIX = ".history"
+HISTORY_SUFFIX, TRACE_SUFFIX = ".history", ".trace"
+REAL = "real"
+"""The name of a run that members wrote down themselves."""
 
 
 def arrow() -> Any:
@@ -83,12 +85,13 @@ def write_history(
         place = -len(first)
         source = iter([*first, *happenings])
         while rows := list(islice(source, ROWS_A_GROUP)):
-            writer.write_table(_table(run, place, rows))
+            writer.write_table(rows_table(run, place, rows))
             place += len(rows)
     return path
 
 
-def _table(run: str, place: int, rows: Sequence[Happening]) -> Any:
+def rows_table(run: str, place: int, rows: Sequence[Happening]) -> Any:
+    """Happenings of a run as an Arrow table, the first of them at this place."""
     pa = arrow()
     parents = [h.parent or (None, None) for h in rows]
     columns = [
@@ -127,11 +130,47 @@ def read_lines(path: str | PathLike[str]) -> list[Happening]:
         raise BadInput(f"{path} is no history ({error}): an observer writes one line of JSON a happening") from None
 
 
+def written_by_members(path: Path) -> list[Path]:
+    """The files in a folder that members of a run wrote, or the one file that it is: histories, or traces."""
+    found = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [one for one in found if one.suffix in (HISTORY_SUFFIX, TRACE_SUFFIX) and one.is_file()]
+
+
+def history_in(path: str | PathLike[str]) -> list[Happening]:
+    """What one member wrote down: lines of an observer, or a trace, which is run again."""
+    if Path(path).suffix == TRACE_SUFFIX:
+        from .traced import history_of_trace
+
+        return history_of_trace(path)
+    return read_lines(path)
+
+
 def gather(folder: str | PathLike[str], run: str, paths: Iterable[str | PathLike[str]]) -> Path:
-    """Make one run of what several processes of one machine wrote down, by the machine's one clock."""
+    """Make one run of what several processes of one machine wrote down, by the machine's one clock; up to where
+    somebody leaves."""
     merged = History()
-    merged.happenings = sorted((h for path in paths for h in read_lines(path)), key=lambda h: h.at)
+    histories = _until_somebody_left([history_in(path) for path in paths])
+    merged.happenings = sorted((h for history in histories for h in history), key=lambda h: h.at)
+    merged.sends_first()
     return write_history(folder, run, merged.happenings)
+
+
+def _until_somebody_left(histories: list[list[Happening]]) -> list[list[Happening]]:
+    """Each member's history, to the first view of the bus that somebody is missing in who left by himself. Primaries
+    are promised a majority of the one before as long as members crash; who leaves may take it along."""
+    left = {h.member for history in histories for h in history if h.what == "left"}
+    found: list[list[Happening]] = []
+    for history in histories:
+        members: set[int] = set()
+        kept: list[Happening] = []
+        for h in history:
+            if h.what == "bus":
+                if (members - set(h.members)) & left:
+                    break
+                members = set(h.members)
+            kept.append(h)
+        found.append(kept)
+    return found
 
 
 class KeepHistories:

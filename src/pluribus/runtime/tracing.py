@@ -7,6 +7,7 @@ it, feeds it the rest, and compares everything that it sends with what was sent 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,7 @@ from ..core.errors import BadInput, PluribusError
 from ..core.ports import Address
 from ..group.dispatch import Dispatch
 from ..layers.transport import Transport
-from ..stack.layer import Node
+from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Replay, ReplayTop, file_writer, read_records
@@ -84,8 +85,18 @@ class TraceFile:
             self._file.close()
 
 
-def replay(path: str | Path) -> dict[str, Any]:
+Top = Callable[[Replay, type[Layer], int], ReplayTop]
+
+
+def replay(path: str | PathLike[str]) -> dict[str, Any]:
     """Run a trace file again; ``BadInput`` says where the run leaves the trace."""
+    beginning, matched = run_again(path, lambda story, stands_for, _: ReplayTop(story, stands_for))
+    return {"trace": str(path), "stack": beginning.stack, "records": matched, "same": True}
+
+
+def run_again(path: str | PathLike[str], top: Top) -> tuple[Beginning, int]:
+    """Run a trace file again below what ``top`` makes, of the story, the layer that it stands for and the member's id;
+    how it began, and how many records matched. ``BadInput`` says where the run leaves the trace."""
     try:
         records = list(read_records(Path(path).read_bytes()))
         beginning = msgspec.msgpack.decode(records[0], type=Beginning)
@@ -96,20 +107,19 @@ def replay(path: str | Path) -> dict[str, Any]:
     except (OSError, IndexError, ValueError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path} is no trace ({error}): connect(url, trace=PATH) writes one") from None
     try:
-        matched = _had_again(beginning, records[1:])
+        return beginning, _had_again(beginning, records[1:], top)
     except PluribusError:
         raise
     except Exception as error:  # noqa: BLE001 - records that were changed make layers do what no run makes them do
         raise BadInput(f"{path} was changed after it was written ({error}): record the run again") from None
-    return {"trace": str(path), "stack": beginning.stack, "records": matched, "same": True}
 
 
-def _had_again(beginning: Beginning, records: list[bytes]) -> int:
+def _had_again(beginning: Beginning, records: list[bytes], make_top: Top) -> int:
     story = Replay(records, beginning.address, beginning.path_bytes, beginning.buffer_bytes)
     known = catalogue(secret_from(None))
     layers = [layer for layer in build(beginning.stack, known) if layer.name != Dispatch.name]
     transport = next(layer for layer in layers if isinstance(layer, Transport))
-    top = ReplayTop(story, Dispatch)
+    top = make_top(story, Dispatch, beginning.me)
     stack = Stack([*layers, top], story.ports, Node(beginning.me, beginning.name, beginning.bus))
     stack.start()
     return story.run(stack, transport.receive, top)

@@ -6,7 +6,7 @@ use it, and so can real processes: what they write down is a history too, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ..core.frame import Frame, Parents, Relayed, Standing
 from ..core.ids import number_of
@@ -17,14 +17,14 @@ from ..wire.bodies import decode_bodies
 from .history import Happening
 
 
-class Observer:
-    """Watches the named groups of a bus, and its views. ``add`` is told of everything that happens."""
+class Watch:
+    """Makes happenings of what comes up to the groups of a member that have a name."""
 
     def __init__(
-        self, bus: Bus, groups: Iterable[str], now: Callable[[], float], add: Callable[[Happening], None]
+        self, me: int, names: Mapping[int, str], now: Callable[[], float], add: Callable[[Happening], None]
     ) -> None:
-        self._me = self._leader = int(bus.me)
-        self._names = {number_of(name): name for name in groups}
+        self._me = self._leader = me
+        self._names = names
         self._now = now
         self._add = add
         self._pieces: dict[int, Pieces] = {}
@@ -32,7 +32,6 @@ class Observer:
         self._merging = False
         self._primary = False
         self._promises: dict[int, str] = {}
-        bus._dispatch.observe = self.see
 
     def see(self, what: Frame | Event) -> None:
         match what:
@@ -93,3 +92,13 @@ class Observer:
         self._add(Happening(self._now(), self._me, "bus", "", number, members=view.members, chain=chain))
         if view.excluded:
             self._add(Happening(self._now(), self._me, "excluded", "", number))
+
+
+class Observer(Watch):
+    """Watches the named groups of a bus, and its views. ``add`` is told of everything that happens."""
+
+    def __init__(
+        self, bus: Bus, groups: Iterable[str], now: Callable[[], float], add: Callable[[Happening], None]
+    ) -> None:
+        super().__init__(int(bus.me), {number_of(name): name for name in groups}, now, add)
+        bus._dispatch.observe = self.see

@@ -229,6 +229,8 @@ class Replay:
         self._timers: list[Callable[[], None]] = []
         self._parted: BadInput | None = None
         self._at = 0
+        self.time = 0.0
+        """What the clock said last."""
         self.name = "replay"
         self.broadcasts = True
         self.address = address
@@ -257,7 +259,7 @@ class Replay:
                 if frame.headers:  # layers below look at them
                     said: Any = functools.reduce(operator.or_, top.headers)
                     frame.headers = msgspec.convert(frame.headers, list[said])
-                top.pass_down(frame)
+                top.down(frame)
             else:
                 name, values = record.value
                 fields = [tuple(value) if isinstance(value, list) else value for value in values]
@@ -295,7 +297,8 @@ class Replay:
     # The clock
 
     def now(self) -> float:
-        return float(self.expect(NOW))
+        self.time = float(self.expect(NOW))
+        return self.time
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         self._timers.append(callback)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
 from ...core.ids import MemberId
-from ..traces import HISTORY_SUFFIX, gather
+from ..traces import REAL, gather, written_by_members
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,15 +38,18 @@ SETTINGS = {
 
 def checks() -> dict[str, Check]:
     """Every check by its name."""
-    from . import delivery, orders, views
+    from . import delivery, orders, survival, views
 
-    return {check.__name__: check for check in (*delivery.CHECKS, *orders.CHECKS, *views.CHECKS)}
+    rooms = (delivery, orders, views, survival)
+    return {check.__name__: check for room in rooms for check in room.CHECKS}
 
 
 def conformance(
     spark: SparkSession, trace: str | PathLike[str] | DataFrame, only: Sequence[str] = (), shown: int = SHOWN_MAX
 ) -> dict[str, Any]:
-    """Check a trace: a folder of Parquet files, one such file, or a table of the same columns.
+    """Check a trace: a folder of Parquet files, one such file, or a table of the same columns. Files that the members
+    of a run wrote themselves (``connect(trace="NAME.trace")``, or an observer's ``NAME.history``) become such a file
+    first, beside them.
 
     The report counts, for each check, the checks that were made and the breaches that were found, says in which runs,
     and shows the first ``shown`` offending events of each, in the order of their runs and places.
@@ -85,8 +88,11 @@ def _settings(spark: SparkSession) -> Iterator[int]:
 
 def _read(spark: SparkSession, trace: str | PathLike[str]) -> DataFrame:
     path = Path(trace)
-    if path.is_dir() and any(path.glob(f"*{HISTORY_SUFFIX}")):
-        path = gather(path, "real", sorted(path.glob(f"*{HISTORY_SUFFIX}"))).parent
+    written = written_by_members(path)
+    if written and path.is_dir():
+        gather(path, REAL, written)
+    elif written:
+        path = gather(path.parent, path.stem, written)
     if not path.exists() or (path.is_dir() and not any(path.glob("*.parquet"))):
         raise BadInput(f"{trace} holds no trace: 'pluribus sim SCENARIO --history DIR' writes one")
     rows = spark.read.parquet(str(path.resolve()))

@@ -1,0 +1,22 @@
+"""What Spark forks its Python workers from: its own daemon, with Pluribus loaded before the first fork.
+
+A standing query starts several workers for every micro-batch (one plans the write, one commits it), each a fork of a
+daemon. Loaded here once, the imports cost them nothing. ``session.py`` names this module to Spark
+(``spark.python.daemon.module``); it is run as ``python -m pluribus.pipeline.daemon WORKER``, where WORKER is the module
+of Spark that workers run.
+"""
+
+import sys
+
+import pyarrow  # noqa: F401 - for those who are forked
+from pyspark import daemon
+
+from . import source  # noqa: F401
+
+WITH_PANDAS = "pyspark.worker"
+"""The workers that run functions over rows; patterns are such functions."""
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [WITH_PANDAS]:
+        import pandas  # noqa: F401
+    daemon.manager()
