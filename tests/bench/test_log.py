@@ -34,6 +34,14 @@ def test_a_peer_that_is_not_there_is_said_and_left_out(monkeypatch):
         program_of("no-such-server")
 
 
+@pytest.mark.parametrize("rival", KEPT)
+def test_what_is_under_way_is_acknowledged_by_every_peer(rival):
+    try:
+        assert KEPT[rival](100, 10, 0.05) > 0
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
 def test_names_of_peers():
     assert kept_names("") == [] and kept_names("all") == list(KEPT)
     assert kept_names("redis,sqlite") == ["redis", "sqlite"]

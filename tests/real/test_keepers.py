@@ -1,91 +1,18 @@
 """Keepers, publishers and subscribers as processes, killed without warning: nothing acknowledged is lost or doubled."""
 
-import json
-import os
-import subprocess
 import sys
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from pluribus.runtime.reader import LogReader
-from tests.features import ROOT
 from tests.real.cluster import eventually
-from tests.real.kept import TOPIC
+from tests.real.processes import processes
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Loopback multicast and signals are tested on Linux."),
     pytest.mark.xdist_group("real"),
 ]
-
-
-class Processes:
-    """Everything that a test starts; what is left is killed at its end."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bus = f"kept-{os.getpid()}-{folder.name}"
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
-        self.addresses: dict[str, str] = {}
-
-    def keep(self, *names: str) -> None:
-        """Start keepers, or start them again at their addresses."""
-        for name in names:
-            self._keep(name)
-        for name in names:
-            out = self.folder / f"{name}.out"
-            eventually(lambda: out.read_bytes().count(b"\n") >= 1, f"keeper {name} is there")  # noqa: B023
-            self.addresses[name] = json.loads(out.read_text().splitlines()[0])["serves"][0]
-
-    def _keep(self, name: str) -> None:
-        out = self.folder / f"{name}.out"
-        serve = self.addresses.get(name, "127.0.0.1:0")
-        command = [sys.executable, "-m", "pluribus", "keep", "--store", str(self.folder / f"{name}.db")]
-        command += ["--url", f"multicast://{self.bus}", "--serve", serve, "--name", name, "--json"]
-        with out.open("wb") as file:
-            self.running[name] = subprocess.Popen(command, stdout=file, cwd=ROOT)
-
-    def start(self, what: str, name: str, file: str) -> None:
-        path = self.folder / file
-        path.touch()
-        command = [sys.executable, "-m", "tests.real.kept", what, self.url, name, str(path)]
-        self.running[name] = subprocess.Popen(command, cwd=ROOT)
-
-    @property
-    def url(self) -> str:
-        return f"client://{','.join(self.addresses.values())}/{self.bus}"
-
-    def kill(self, *names: str) -> None:
-        for name in names:
-            self.running[name].kill()
-        for name in names:
-            self.running.pop(name).wait()
-
-    def lines(self, file: str) -> list[str]:
-        """Without a last line that its writer was killed in."""
-        text = (self.folder / file).read_text()
-        return text[: text.rfind("\n") + 1].splitlines()
-
-    def more(self, file: str, count: int = 200) -> None:
-        wanted = len(self.lines(file)) + count
-        eventually(lambda: len(self.lines(file)) >= wanted, f"{file} goes on")
-
-    def log(self) -> list[str]:
-        with LogReader(self.url) as reader:
-            first, end = reader.offsets(TOPIC)
-            assert first == 0
-            return [body for batch in reader.read(TOPIC, 0, end) for body in batch.decoded()]
-
-
-@contextmanager
-def processes(folder: Path):
-    found = Processes(folder)
-    try:
-        yield found
-    finally:
-        found.kill(*found.running)
 
 
 def check_publishers(log: list[str], acknowledged: list[str]) -> None:
@@ -146,3 +73,23 @@ def test_keepers_are_killed_one_by_one_and_all_at_once(tmp_path: Path):
         eventually(lambda: int(found.lines("handled")[-1].split()[0]) == len(log) - 1, "everything is handled")
         check_publishers(log, found.lines("acknowledged"))
         check_subscriber(log, found.lines("handled"), 1)
+
+
+def test_founders_are_killed_while_they_begin_a_log(tmp_path: Path):
+    with processes(tmp_path) as found:
+        options = ["--founders", "3"]
+        for name in "abc":
+            found.begin(name, *options)
+        for name in "ab":  # the eldest, and who may have become that
+            eventually(lambda: (tmp_path / f"{name}.db-mark").exists(), f"{name} has a store")  # noqa: B023
+            found.kill(name)
+            found.begin(name, *options)
+        found.wait(*"abc")
+        found.start("publish", "writer", "acknowledged")
+        found.more("acknowledged")
+        found.kill("a")
+        found.more("acknowledged")
+        found.kill("writer")
+        found.keep("a")
+        check_publishers(found.log(), found.lines("acknowledged"))
+        assert found.stop(*"abc") == dict.fromkeys("abc", (3, 0)), "three voters, and no second log"

@@ -239,3 +239,14 @@ def test_without_await(tmp_path):
         assert client.log("t").offsets() == (0, 10)
         with client.subscribe("t", durable="desk", start="earliest") as events:
             assert [events.receive(5).body for _ in range(10)] == list(range(10))
+
+
+def test_what_is_for_members_is_refused_in_words():
+    async def main():
+        async with served("members-only") as bus, pluribus.connect(url_of(bus)) as client:
+            with pytest.raises(AttributeError, match=r"bus.group is for members.*multicast://members-only"):
+                await client.group("alarms")
+            with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+                client.nonsense  # noqa: B018
+
+    asyncio.run(main())

@@ -9,6 +9,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, Gap, Overflow
 from pluribus.events import Merged, Missed
+from pluribus.pubsub.batch import Arrived, decode_batch
 from tests.harness import eventually, new_bus, on_a_loop, two
 
 
@@ -82,6 +83,8 @@ async def test_what_is_wrong_is_refused_where_it_is_written():
                 await a.publish(topic, b"")
         with pytest.raises(BadTopic):
             a.subscribe("a/#/b")
+        with pytest.raises(BadTopic, match="it is empty"):
+            a.subscribe("")
         with pytest.raises(BadFilter):
             a.subscribe("a", where="price > 'x' AND price < 3")
         for wrong in ({"guarantee": "sure"}, {"slow": "hurry"}, {"backlog": 0}, {"deadline": 0}):
@@ -279,3 +282,21 @@ async def test_what_was_retained_apart_is_known_everywhere_when_two_sides_meet()
             bus.pubsub.neighbours.on_event(Merged(((a.me,), (b.me,))))
         assert await taken(at_a, 1) == ["t/b"]
         assert await taken(at_b, 1) == ["t/a"]
+
+
+@on_a_loop
+async def test_a_last_value_that_others_told_of_does_not_come_again_when_it_arrives():
+    async with pluribus.connect(new_bus(), name="a") as a, pluribus.connect(new_bus(), name="b") as b:
+        await a.publish("t/a", "first", retain=True)
+        (value,) = a.pubsub.neighbours.retained.snapshot()
+        await b.publish("t/b", "here")
+        topics = b.pubsub
+        async with b.subscribe("t/#") as early, b.subscribe("t/#", retain=False) as plain:
+            topics.renewed(topics.neighbours.retained.merge([value]))
+            async with b.subscribe("t/a") as late:
+                assert [event.retained for event in [await early.receive(5), await late.receive(5)]] == [True, True]
+                topics.joined._deliver(Arrived(decode_batch(value)), None)  # by itself, after it was told of
+                await b.publish("t/a", "last")
+                for subscription in (early, late):
+                    assert await taken(subscription, 1) == ["last"] and not subscription.given
+                assert await taken(plain, 2) == ["first", "last"]

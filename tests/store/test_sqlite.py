@@ -9,6 +9,7 @@ import pytest
 
 from pluribus.core.errors import Damaged, Unavailable
 from pluribus.core.ports import Append, Bounds, Put, Repair
+from pluribus.store.ahead import AFTER_COMMITS, CHECKPOINT_BYTES, PAGE_BYTES, make_room, room_bytes
 from pluribus.store.sqlite import APPLICATION_ID, POSITION_BITS, SqliteBackend
 from pluribus.store.tables import MAJOR, MINOR, VERSION
 
@@ -128,12 +129,12 @@ def copied(path, to):
 
 def test_commits_that_sqlite_drops_in_silence_are_missed(path, tmp_path):
     with closing(SqliteBackend(path)) as backend:
-        for number in range(5, 50):
+        for number in range(5, 35):
             backend.write([Append("log", [b"row %d" % number])])
             backend.commit()
         whole, flipped, gone = (copied(path, tmp_path / name) for name in ("whole", "flipped", "gone"))
     with closing(SqliteBackend(whole)) as backend:
-        assert backend.bounds("log") == Bounds(0, 50)
+        assert backend.bounds("log") == Bounds(0, 35)
     wal = flipped.with_name("store.db-wal")
     content = bytearray(wal.read_bytes())
     content[len(content) // 2] ^= 1
@@ -142,7 +143,7 @@ def test_commits_that_sqlite_drops_in_silence_are_missed(path, tmp_path):
     for shortened, least in ((flipped, 5), (gone, 5)):
         with closing(SqliteBackend(shortened)) as backend:
             bounds = backend.bounds("log")
-            assert least <= bounds.end < 50
+            assert least <= bounds.end < 35
             assert not bounds.sure
             assert not backend.bounds("a log that may have been there").sure
 
@@ -170,7 +171,7 @@ def test_a_page_that_is_damaged_takes_only_its_own_rows(path):
     with closing(sqlite3.connect(path)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(path.read_bytes())
-    page = content.index(b"0050" * 900) // 4096 * 4096
+    page = content.index(b"0050" * 900) // PAGE_BYTES * PAGE_BYTES
     content[page : page + 8] = b"\xff" * 8
     path.write_bytes(content)
     with closing(SqliteBackend(path)) as backend:
@@ -271,3 +272,63 @@ def test_the_file_says_whose_it_is(path):
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
         assert database.execute("PRAGMA user_version").fetchone()[0] == VERSION
+
+
+def test_a_store_that_is_written_to_has_room_in_its_log_before_it_needs_it(tmp_path):
+    backend = SqliteBackend(tmp_path / "roomy.db")
+    log = tmp_path / "roomy.db-wal"
+    rows = [bytes([number]) * 3_000 for number in range(2 * AFTER_COMMITS)]
+    for row in rows:
+        backend.write([Append("log", (row,))])
+        backend.commit()
+    assert log.stat().st_size == room_bytes(PAGE_BYTES)
+    for name in ("roomy.db", "roomy.db-wal", "roomy.db-mark"):  # as a crash would leave it
+        (tmp_path / name.replace("roomy", "crashed")).write_bytes((tmp_path / name).read_bytes())
+    backend.close()
+    crashed = SqliteBackend(tmp_path / "crashed.db")
+    assert list(crashed.read("log", 0, len(rows))) == rows and crashed.bounds("log").sure
+    crashed.close()
+
+
+def test_no_room_is_no_error(tmp_path):
+    make_room(str(tmp_path / "nowhere.db"), PAGE_BYTES)
+    assert not list(tmp_path.iterdir())
+
+
+def appended(path, rows):
+    """Written by commits that only append, and left as a crash would."""
+    backend = SqliteBackend(path)
+    for row in rows:
+        backend.write([Append("log", (row,))])
+        backend.commit()
+    crashed = path.with_name("crashed.db")
+    for name in ("", "-wal", "-mark"):
+        shutil.copy(f"{path}{name}", f"{crashed}{name}")
+    backend.close()
+    return crashed
+
+
+def test_appended_rows_tell_where_their_log_ends_and_how_many_commits_there_were(path):
+    crashed = appended(path, [b"more"] * 9)
+    with closing(SqliteBackend(crashed)) as backend:
+        assert backend.bounds("log") == Bounds(0, 14, sure=True)
+    tamper(crashed, f"UPDATE rows SET row = x'00' WHERE at = {at(13)}")
+    with closing(SqliteBackend(crashed)) as backend:
+        assert backend.bounds("log").end == 14 and list(backend.read("log", 12, 14)) == [b"more", None]
+
+
+def test_a_last_row_that_is_gone_is_missed_by_the_mark(path):
+    crashed = appended(path, [b"more"] * 9)
+    tamper(crashed, f"DELETE FROM rows WHERE at >= {at(12)}")
+    with closing(SqliteBackend(crashed)) as backend:
+        assert not backend.bounds("log").sure
+
+
+def test_what_is_copied_into_the_database_is_written_down(path):
+    crashed = appended(path, [bytes(400_000)] * (CHECKPOINT_BYTES // 400_000 + 2))
+    with closing(sqlite3.connect(crashed)) as database:
+        (stop,) = database.execute("SELECT stop FROM logs").fetchone()
+        rows, last = database.execute("SELECT COUNT(*), MAX(at) FROM rows").fetchone()
+    assert rows - 5 <= stop <= rows and last == at(rows - 1)
+    with closing(SqliteBackend(crashed)) as backend:
+        assert backend.bounds("log") == Bounds(0, rows, sure=True)

@@ -30,6 +30,8 @@ class Retained:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Rank, bytes]] = {}
         self.refused = 0
+        self.ahead: set[tuple[int, int]] = set()
+        """Identities of values that others told of, and that may still arrive by themselves."""
         self.digest = 0
         """The same for the same values, in whatever order they came; 0 for none."""
 
@@ -47,6 +49,7 @@ class Retained:
             for place, extra in section.part.extras.items():
                 if extra.retain and place < section.part.count:
                     batch = section.single(place)
+                    self.ahead.discard((batch.sender, batch.first))
                     self._keep((batch.time, batch.sender, batch.first), batch.topics[0], encode_batch(batch))
 
     def _keep(self, rank: Rank, topic: str, data: bytes) -> bool:
@@ -57,6 +60,7 @@ class Retained:
         if known is not None and known[0] >= rank:
             return False
         if known is not None:
+            self.ahead.discard(known[0][1:])
             self.digest ^= _digest(topic, known[0])
         self._kept[topic] = (rank, data)
         self.digest ^= _digest(topic, rank)
@@ -65,6 +69,7 @@ class Retained:
     def forget(self, topic: str) -> None:
         """As if it had never been heard of."""
         rank, _ = self._kept.pop(topic)
+        self.ahead.discard(rank[1:])
         self.digest ^= _digest(topic, rank)
 
     def snapshot(self) -> list[bytes]:
@@ -77,6 +82,7 @@ class Retained:
             batch = decode_batch(data)
             if self._keep((batch.time, batch.sender, batch.first), batch.topics[0], data):
                 later.append(batch.topics[0])
+                self.ahead.add((batch.sender, batch.first))
         return later
 
     def topics(self) -> list[str]:

@@ -58,6 +58,17 @@ class ClientBus:
         self._restoring: asyncio.Task[None] | None = None
         self.closed = False
 
+    def __getattr__(self, name: str) -> Any:
+        """What a bus has and a client has not is refused in words."""
+        from .bus import Bus
+
+        if name.startswith("_") or not hasattr(Bus, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            f"bus.{name} is for members, and client:// is none, it has topics, logs and mailboxes: connect to the bus "
+            f"itself, for instance multicast://{self.url.bus}"
+        )
+
     async def open(self) -> None:
         """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
         await self._line.connected()

@@ -327,7 +327,8 @@ class Log:
     ) -> Fetched:
         """One answer of a keeper: packed batches, and where to go on."""
         if not 0 <= start <= stop:
-            raise BadInput(f"offsets from {start} to {stop}: start with 0 or more, and not behind the stop")
+            upto = "the end" if stop == FOR_EVER else stop
+            raise BadInput(f"offsets from {start} to {upto}: start with 0 or more, and not behind the stop")
         found: Fetched = await self._durable.ask(Fetch(self.topic, start, stop, max_bytes, wait, where or "", bodies))
         return found
 

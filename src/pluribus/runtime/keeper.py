@@ -4,8 +4,11 @@ Everybody who uses durable topics is in one group of the bus. Keepers tell in it
 now is new with every start, the keeper is the same as long as its store. Words between keepers, and questions to a
 keeper with their answers, go from member to member in that group.
 
-**Who begins the log.** A store that never held one is fresh. If it is the eldest of the group, in the primary view, and
-nobody has a log, it begins one, alone. Others then follow it, and vote if they were asked to, one after another.
+**Who begins the log.** A store that never held one is fresh. When every member of the group has said what it keeps, and
+nobody has a log, the eldest of the fresh keepers begins one: alone, in the primary view, or, if anybody asked for more
+*founders*, with that many voters at once, as soon as they are there. Others then follow, and vote if they were asked
+to, one after another. With several founders nothing is acknowledged that only one of them has, so whoever dies during
+the founding, the log that the others agree on is the only one with acknowledged events in it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +46,9 @@ SERVED_MAX = 4_096
 TEND_S = 1.0
 """How often a leader looks at retention and leases."""
 FRESH_S = 0.02
-"""How often a keeper without a log looks whether it may begin one."""
+"""How often a keeper without a log, or without a name on disk, looks whether it may begin."""
 ADMIT_S = 0.2
+FOUNDERS_MAX = 7
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
 
@@ -52,11 +56,30 @@ log = logging.getLogger("pluribus")
 
 
 class Here(msgspec.Struct, array_like=True, frozen=True):
-    """A keeper says who it is, whenever the view changes."""
+    """What a member keeps, said whenever the view or that changes."""
 
     keeper: int
+    """0: nothing."""
     logged: bool
     """Whether it belongs to a log already."""
+    votes: bool = False
+    founders: int = 1
+    """How many voters must be there before a log is begun."""
+
+
+NOTHING = Here(0, False)
+
+
+def founders_of(members: Sequence[int], heard: Mapping[int, Here]) -> list[int]:
+    """The keepers that begin a log, the one who does it first; none if it is not time, or there is a log. ``members``
+    are all in the group, the eldest first."""
+    if any(member not in heard or heard[member].logged for member in members):
+        return []
+    fresh = [heard[member] for member in members if heard[member].keeper]
+    wanted = max((here.founders for here in fresh), default=1)
+    if wanted > 1:
+        fresh = [here for here in fresh if here.votes]
+    return [here.keeper for here in fresh[:wanted]] if len(fresh) >= wanted else []
 
 
 _here = msgspec.msgpack.Decoder(Here)
@@ -79,6 +102,10 @@ class Meeting:
         self.group = group
         self.keepers: dict[int, Here] = {}
         """By member."""
+        self.heard: dict[int, Here] = {}
+        """The same, and those who keep nothing."""
+        self.here: Here | None = None
+        """What this member keeps; None before that is known."""
         self.on_words: Callable[[bytes], None] = lambda words: None
         self.serve: Callable[[Request], Awaitable[Any]] | None = None
         self.on_change: Callable[[], None] = lambda: None
@@ -86,15 +113,20 @@ class Meeting:
         self._numbers = 0
         self._outboxes: dict[int, _Outbox] = {}
         self._serving: set[asyncio.Task[None]] = set()
+        self.dropped = 0
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._read()), loop.create_task(self._watch())]
-        self.dropped = 0
 
-    def tell(self, here: Here) -> None:
-        """Everybody, now; whoever comes later asks by coming."""
-        for member in self.group.view.members:
-            if member != self.group.me:
-                self.send(member, HERE + _encode(here))
+    def say(self, here: Here) -> None:
+        """What this member keeps; who comes later is told when it comes."""
+        if here != self.here:
+            self.here = self.heard[self.group.me] = here
+            self._tell(self.group.view.members)
+
+    def _tell(self, members: Iterable[int]) -> None:
+        for member in members:
+            if member != self.group.me and self.here is not None:
+                self.send(member, HERE + _encode(self.here))
 
     def send(self, member: int, data: bytes) -> None:
         """Sooner or later, in order, unless it goes or too much waits."""
@@ -149,11 +181,12 @@ class Meeting:
             log.warning("a member of %r sent %s", self.group.name, error)
 
     def _here(self, sender: int, here: Here) -> None:
-        if self.keepers.get(sender) != here:
+        self.heard[sender] = here
+        if here.keeper and self.keepers.get(sender) != here:
             for old in [member for member, known in self.keepers.items() if known.keeper == here.keeper]:
                 del self.keepers[old]
             self.keepers[sender] = here
-            self.on_change()
+        self.on_change()
 
     def _word(self, sender: int, word: requests.Word) -> None:
         if isinstance(word, Asked):
@@ -187,9 +220,10 @@ class Meeting:
 
     async def _watch(self) -> None:
         async for view in self.group.views():
-            gone = self.keepers.keys() - set(view.members)
-            for member in gone:
-                del self.keepers[member]
+            for known in (self.keepers, self.heard):
+                for member in known.keys() - set(view.members):
+                    del known[member]
+            self._tell(view.members)
             for member in self._outboxes.keys() - set(view.members):
                 self._outboxes.pop(member).close()
             self._fail(lambda member, members=view.members: member not in members, "the keeper is gone")  # type: ignore[misc]
@@ -236,11 +270,23 @@ class BusKeeper:
     """The keeper of this process. ``votes``: ask to be counted; else it learns, unless it began the log."""
 
     def __init__(
-        self, bus: Bus, meeting: Meeting, store: Store, *, votes: bool = False, settings: Settings = SETTINGS
+        self,
+        bus: Bus,
+        meeting: Meeting,
+        store: Store,
+        *,
+        votes: bool = False,
+        founders: int = 1,
+        settings: Settings = SETTINGS,
     ) -> None:
+        if not 1 <= founders <= FOUNDERS_MAX:
+            raise BadInput(
+                f"founders={founders} are no voters to begin with: use 1 to {FOUNDERS_MAX}, best an odd number"
+            )
         self._bus = bus
         self._meeting = meeting
         self._votes = votes
+        self._founders = founders
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings)
         self.desk = Desk(self.keeper)
         self._tasks: list[asyncio.Task[None]] = []
@@ -268,15 +314,17 @@ class BusKeeper:
         return [here.keeper for here in self._meeting.keepers.values()]
 
     def _changed(self) -> None:
-        """Somebody came or went."""
+        """Somebody came, went, or said something; or there is a log now."""
         meeting, keeper = self._meeting, self.keeper
-        meeting.tell(Here(keeper.id, self._logged))
-        members = meeting.group.view.members
-        if not keeper.ledger.fresh or not members or members[0] != meeting.group.me or not self._bus.primary:
+        if not keeper.seat.may_speak:  # its name is not on disk yet, and might be another one after a crash
             return
-        if not any(here.logged for here in meeting.keepers.values()):
-            keeper.found([keeper.id])
-            meeting.tell(Here(keeper.id, True))
+        meeting.say(Here(keeper.id, self._logged, self._votes, self._founders))
+        if keeper.ledger.fresh:
+            founders = founders_of(meeting.group.view.members, meeting.heard)
+            alone = len(founders) == 1  # several have a majority of their own, which no other side of a partition has
+            if founders and founders[0] == keeper.id and (self._bus.primary or not alone):
+                keeper.found(founders)
+                meeting.say(Here(keeper.id, True, self._votes, self._founders))
 
     @property
     def _logged(self) -> bool:
@@ -297,9 +345,9 @@ class BusKeeper:
     async def _tend(self) -> None:
         """While this keeper leads: retention, and the end of leases."""
         while not self._bus.closed:
-            await asyncio.sleep(FRESH_S if self.keeper.ledger.fresh else TEND_S)
-            if self.keeper.ledger.fresh:
-                self._changed()
+            unknown = self.keeper.ledger.fresh or self._meeting.here is None
+            await asyncio.sleep(FRESH_S if unknown else TEND_S)
+            self._changed()
             due = self.desk.topics.due(int(self._bus._wall() * 1e6)) if self.keeper.leads else []
             if due:
                 with suppress(PluribusError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import BadInput, NoMembers
 from ..pubsub.durable.requests import Put, Request
 from .durable import Durable
-from .keeper import BusKeeper, Meeting, opened_store
+from .keeper import NOTHING, BusKeeper, Meeting, opened_store
 from .writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -33,15 +33,17 @@ class Keeping:
         self._bus = bus
         self._meeting: asyncio.Future[Meeting] | None = None
         self._asked: int | None = None
+        self._keeps = False
         self._store: StoreWriter | None = None
         self.keeper: BusKeeper | None = None
         self.durable = Durable(self, int(bus.me), lambda: bus._random.getrandbits(62) + 1, bus._wall)
 
-    async def keep(self, path: str | os.PathLike[str], *, votes: bool = False) -> BusKeeper:
+    async def keep(self, path: str | os.PathLike[str], *, votes: bool = False, founders: int = 1) -> BusKeeper:
         """Be a keeper, with this store."""
+        self._keeps = True
         meeting = await self.meeting()
         store = self._store = opened_store(os.fspath(path))
-        return await self.keep_in(meeting, store, votes=votes)
+        return await self.keep_in(meeting, store, votes=votes, founders=founders)
 
     async def keep_in(self, meeting: Meeting, store: Any, **options: Any) -> BusKeeper:
         self.keeper = BusKeeper(self._bus, meeting, store, **options)
@@ -63,7 +65,10 @@ class Keeping:
             self._meeting = None
 
     async def _join(self) -> Meeting:
-        return Meeting(await self._bus.group(GROUP, own=False))
+        meeting = Meeting(await self._bus.group(GROUP, own=False))
+        if not self._keeps:
+            meeting.say(NOTHING)
+        return meeting
 
     async def ask(self, request: Request) -> Any:
         """Of the own keeper, else of one that was asked before, else of any."""

@@ -12,6 +12,7 @@ one may have a hole, behind which nothing would be taken.
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import repeat
@@ -212,7 +213,7 @@ class Publisher:
             first,
             self._sender,
             self._kind,
-            [time_us] * len(bodies),
+            array("q", (time_us,)) * len(bodies),
             bodies,
             self._headers,
             self._parents,

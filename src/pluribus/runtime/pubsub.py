@@ -146,8 +146,14 @@ class Topics:
         """Two sides have met, and the other had later values of these: who subscribes is given them."""
         for subscription in list(self.subscriptions):
             if subscription.retain and topics:
-                subscription.backlog.put_events(self.neighbours.retained.of(subscription.interest, topics))
+                self._give(subscription, self.neighbours.retained.of(subscription.interest, topics))
                 subscription.arrived()
+
+    def _give(self, subscription: Subscription, values: list[Event[Any]]) -> None:
+        """Last values; one that may still arrive by itself does not come a second time."""
+        ahead = self.neighbours.retained.ahead
+        subscription.given.update(value.id for value in values if subscription.order or value.id in ahead)
+        subscription.backlog.put_events(values)
 
     def routed(self, several: bool) -> None:
         """Whether events may have to go through several carriers: then each of them is looked at."""
@@ -330,7 +336,7 @@ class Topics:
             if isinstance(where, Filter):
                 raise BadInput("near= goes with a condition that is a text: write it as one")
             where = near.condition(where)
-        interest = Interest(pattern or "#", where, type, now=self.wall, translate=translate)
+        interest = Interest("#" if pattern is None else pattern, where, type, now=self.wall, translate=translate)
         if shared is not None:
             checked_name(shared, "the shared subscription")
             guarantee, retain = "total", False
@@ -381,7 +387,7 @@ class Topics:
         if not subscription.shared:
             carrier.table.add(subscription)
         if subscription.retain:
-            subscription.backlog.put_events(self.neighbours.retained.of(subscription.interest))
+            self._give(subscription, self.neighbours.retained.of(subscription.interest))
         self.subscriptions[subscription] = None
         if order:
             await self.neighbours.want(base, Want(order, subscription.pattern))

@@ -62,6 +62,8 @@ class Subscription:
         self.shared = shared or ""
         self.share = ("", 0)
         """The set that it is of, and its number in it."""
+        self.given: set[MessageId] = set()
+        """Last values that it has, and that may still arrive by themselves."""
         self._unfinished: MessageId | None = None
         self.late = 0
         """Events that came after the deadline, and were dropped."""
@@ -192,11 +194,19 @@ class Subscription:
             self._topics.sharing.finished(self, self._unfinished)
             self._unfinished = None
         events = self.backlog.take()
+        if self.given:
+            events = self._new(events)
         if self.shared and events:
             self._unfinished = events[-1].id
         if self._carrier is not None and self._carrier.crowd:
             self._relieved()
         return iter(events) if self.deadline is None else self._in_time(events, self.deadline)
+
+    def _new(self, events: list[Event[Any]]) -> list[Event[Any]]:
+        """Without those that it was given as last values."""
+        again = {event.id for event in events if event.id in self.given and not event.retained}
+        self.given -= again
+        return [event for event in events if event.retained or event.id not in again] if again else events
 
     def _in_time(self, events: list[Event[Any]], deadline: float) -> Iterator[Event[Any]]:
         """Asked event by event, when the reader comes to it: one that was in time when it arrived may be late now."""

@@ -90,7 +90,9 @@ class Topical:
         """
         if "durable" in options or "start" in options:
             name = options.pop("durable", None)
-            return self.durable.subscribe(pattern or "#", where=where, type=type, name=name, **options)
+            return self.durable.subscribe(
+                "#" if pattern is None else pattern, where=where, type=type, name=name, **options
+            )
         return self.pubsub.subscribe(pattern, where, type, **options)
 
     def matches(

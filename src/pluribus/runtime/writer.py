@@ -33,28 +33,28 @@ class StoreWriter:
         self._backend = backend
         self._reader = backend.reader()
         self._loop = loop
-        self._work: queue.Queue[_Work | None] = queue.Queue(STORE_SUBMISSIONS_MAX)
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._using = threading.Lock()
+        self._ended = threading.Condition()
         self._committed: dict[str, Bounds] = {}
         self._rewriting: Counter[str] = Counter()
         self._closed = False
         self.commits = 0
         self.submissions = 0
+        self.finished = 0
+        """Submissions that are on disk, or have failed."""
         self._thread = threading.Thread(target=self._write, name="pluribus-store", daemon=True)
         self._thread.start()
 
     def write(self, changes: Sequence[Change], done: Done) -> None:
-        if self._closed:
-            raise Closed("the store is closed: connect again")
+        self._check_open()
+        if self.submissions - self.finished >= STORE_SUBMISSIONS_MAX:
+            raise Overflow(f"{STORE_SUBMISSIONS_MAX} writes wait for the disk: wait for completions")
         for change in changes:
             if isinstance(change, _REWRITES):
                 self._rewriting[change.log] += 1
-        try:
-            self._work.put_nowait((changes, done))
-        except queue.Full:
-            self._rewritten(changes)
-            raise Overflow(f"{STORE_SUBMISSIONS_MAX} writes wait for the disk: wait for completions") from None
         self.submissions += 1
+        self._work.put((changes, done))
 
     def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
         self.write((Append(log, tuple(rows)),), done)
@@ -97,7 +97,8 @@ class StoreWriter:
     def _drained(self) -> Iterator[None]:
         """The backend to oneself, after everything that was submitted."""
         self._check_open()
-        self._work.join()
+        with self._ended:
+            self._ended.wait_for(lambda: self.finished == self.submissions)
         with self._using:
             yield
 
@@ -114,8 +115,9 @@ class StoreWriter:
             works = [work for work in batch if work is not None]
             with self._using:
                 errors = self._commit(works)
-            for _ in batch:
-                self._work.task_done()
+            with self._ended:
+                self.finished += len(works)
+                self._ended.notify_all()
             if works:
                 with suppress(RuntimeError):  # the loop was closed before its store; nobody waits any more
                     self._loop.call_soon_threadsafe(self._complete, works, errors)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from random import Random
 from types import TracebackType
@@ -32,6 +33,7 @@ from .loop import VirtualTime
 from .network import Link, Medium, Network
 
 T = TypeVar("T")
+CANCELS_MAX = 100
 SIMULATED = BusUrl("sim", "world", (), {}, "sim://world")
 
 
@@ -205,7 +207,23 @@ def world(
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that opens worlds: ``asyncio.run`` on the standard loop, which worlds need."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        return runner.run(main)
+        try:
+            return runner.run(main)
+        finally:
+            _end_tasks(runner.get_loop())
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what a world that failed has left behind, more than once: a task that gets its answer in the same moment
+    goes on as if nothing had been, and may then wait for a virtual time that does not come any more."""
+    for _ in range(CANCELS_MAX):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        with suppress(Exception):  # the world may fail once more while it is left
+            loop.run_until_complete(asyncio.wait(tasks, timeout=0.0))
 
 
 def split(members: Sequence[int], random: Random) -> tuple[list[int], list[int]]:

@@ -43,8 +43,11 @@ class Mark:
 
     def write(self, commits: int) -> None:
         data = commits.to_bytes(8, "big")
-        os.lseek(self._file, 0, os.SEEK_SET)
-        os.write(self._file, data + crc32(data).to_bytes(4, "big"))
+        if hasattr(os, "pwrite"):
+            os.pwrite(self._file, data + crc32(data).to_bytes(4, "big"), 0)
+        else:
+            os.lseek(self._file, 0, os.SEEK_SET)
+            os.write(self._file, data + crc32(data).to_bytes(4, "big"))
 
     def close(self) -> None:
         if self._file >= 0:

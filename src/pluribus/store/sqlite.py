@@ -8,6 +8,11 @@ therefore a *mark*: how many commits were acknowledged. It is written after each
 be old, but never ahead of the truth; a file with fewer commits than its mark has lost some, and says so in ``Bounds``.
 The mark is also the lock that keeps a second process out.
 
+A commit that only appends writes nothing but its rows, which carry the number of the commit above their checksum: the
+last row tells where its log ends and how many commits there were. Both are written down with every other commit, and
+before SQLite copies its log into the database, so that a page of the database that went bad is missed as well as one
+of the log.
+
 The file says whose it is (``application_id``) and in which version (``user_version``, major * 1,000 + minor): a minor
 adds what older releases may ignore; an older major is brought up to date when it is opened; a later one is refused, and
 so is a database of another program.
@@ -17,12 +22,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from zlib import crc32
 
 from ..core.errors import Unavailable
 from ..core.ports import Change
+from .ahead import AFTER_COMMITS, CHECKPOINT_BYTES, PAGE_BYTES, make_room
 from .backend import Reader, bounds_sum, row_sum, value_sum
 from .mark import Mark
 from .tables import MAJOR, MINOR, VERSION, Stored, Tables, checked
@@ -39,6 +45,11 @@ _SCHEMA = (
     "CREATE TABLE state (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
     "INSERT INTO state VALUES ('commits', 0)",
 )
+_SUM_BITS = 32
+_SUM_MASK = (1 << _SUM_BITS) - 1
+_COMMIT_MASK = (1 << 31) - 1
+_PAGES_MORE = 2
+"""Pages that an append touches besides those that are full of its rows."""
 _SELECT = "SELECT at, sum, row FROM rows WHERE at >= ? AND at < ?"
 
 
@@ -49,6 +60,13 @@ class SqliteBackend(Tables):
         super().__init__()
         self._path = path
         self._mark: Mark | None = None
+        self._room_at = -1
+        self._unsaved: set[str] = set()
+        """Logs that end behind what is written down of them."""
+        self._recorded = 0
+        """How many commits are written down."""
+        self._ahead_bytes = 0
+        """What SQLite's log has in its pages, about."""
         with self._told("be opened"):
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -73,13 +91,25 @@ class SqliteBackend(Tables):
     def commit(self) -> None:
         with self._told("be written"):
             super().commit()
+            if self._ahead_bytes >= CHECKPOINT_BYTES:
+                self._checkpoint()
         if self._mark is not None:
             self._mark.write(self._commits)
+        if self._commits == self._room_at:
+            make_room(str(self._path), self._page_bytes)
 
     def reader(self) -> Reader | None:
         return None if str(self._path) == ":memory:" else SqliteReader(self._path)
 
     def close(self) -> None:
+        if self._unsaved:
+            with suppress(Unavailable), self._told("be closed"):
+                self.rollback()
+                self._begin()
+                self._changed, self._open = self._unsaved.copy(), True
+                super().commit()
+                if self._mark is not None:
+                    self._mark.write(self._commits)
         self._db.close()
         if self._mark is not None:
             self._mark.close()
@@ -100,15 +130,21 @@ class SqliteBackend(Tables):
             )
         if str(self._path) != ":memory:":
             self._mark = Mark(f"{self._path}-mark")
+        if empty:
+            self._db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("PRAGMA wal_autocheckpoint = 0")  # see _checkpoint
         if empty or version // 1_000 < MAJOR:
             self._migrate(0 if empty else version // 1_000)
-        self._commits = self._db.execute("SELECT number FROM state WHERE name = 'commits'").fetchone()[0]
+        self._page_bytes = int(self._db.execute("PRAGMA page_size").fetchone()[0])
+        self._commits = self._counted()
         marked = self._mark.read() if self._mark is not None else None
         if self._mark is not None and self._commits and (marked is None or marked > self._commits):
             self.unsure = True
             self._commits = max(self._commits, marked or 0)
+        if self._mark is not None:
+            self._room_at = self._commits + AFTER_COMMITS
 
     def _migrate(self, major: int) -> None:
         """From nothing or from an older major to this one, all of it or nothing."""
@@ -127,10 +163,50 @@ class SqliteBackend(Tables):
     def _begin(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
 
+    def _due(self) -> set[str]:
+        """An append alone says by its last row where the log ends; but not for longer than SQLite's log holds it."""
+        if self._appended and not self._changed and self._ahead_bytes < CHECKPOINT_BYTES:
+            return set()
+        return self._changed | self._appended | self._unsaved
+
     def _commit(self) -> None:
-        self._db.execute("UPDATE state SET number = ? WHERE name = 'commits'", (self._commits + 1,))
+        light = self._appended and not self._changed and self._ahead_bytes < CHECKPOINT_BYTES
+        if not light:
+            self._db.execute("UPDATE state SET number = ? WHERE name = 'commits'", (self._commits + 1,))
         self._db.execute("COMMIT")
         self._commits += 1
+        if light:
+            self._unsaved |= self._appended
+        else:
+            self._unsaved.clear()
+            self._recorded = self._commits
+
+    def _checkpoint(self) -> None:
+        """Copy SQLite's log into the database. Readers may keep it from copying all; then the rest comes next time."""
+        _, logged, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._ahead_bytes = (logged - copied) * self._page_bytes
+
+    def _counted(self) -> int:
+        """Commits that are here: as it is written down, or as the last row of a log says."""
+        self._recorded = int(self._db.execute("SELECT number FROM state WHERE name = 'commits'").fetchone()[0])
+        logs = self._db.execute("SELECT id FROM logs").fetchall()
+        return self._recorded + max((self._last(number)[1] for (number,) in logs), default=0)
+
+    def _last(self, number: int) -> tuple[int, int]:
+        """The position of the last row of a log, and by how many commits it is later than what is written down; 0: it
+        is not, so what is written down holds."""
+        base = number << POSITION_BITS
+        statement = "SELECT at, sum FROM rows WHERE at >= ? AND at <= ? ORDER BY at DESC LIMIT 1"
+        try:
+            found = self._db.execute(statement, (base, base | _MASK)).fetchone()
+        except sqlite3.OperationalError:  # a disk that does not answer damages nothing
+            raise
+        except sqlite3.DatabaseError:  # its page is damaged
+            return 0, 0
+        if found is None or not isinstance(found[1], int):
+            return 0, 0
+        later = ((found[1] >> _SUM_BITS) - self._recorded) & _COMMIT_MASK
+        return found[0] & _MASK, later if later <= _COMMIT_MASK // 2 else 0
 
     def _rollback(self) -> None:
         if self._db.in_transaction:
@@ -139,7 +215,10 @@ class SqliteBackend(Tables):
 
     def _insert(self, number: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
         base = number << POSITION_BITS
-        self._db.executemany("INSERT INTO rows VALUES (?, ?, ?)", [(base | at, sum_, row) for at, sum_, row in rows])
+        commit = ((self._commits + 1) & _COMMIT_MASK) << _SUM_BITS
+        statement = "INSERT INTO rows VALUES (?, ?, ?)"
+        self._db.executemany(statement, [(base | at, commit | sum_, row) for at, sum_, row in rows])
+        self._ahead_bytes += sum(len(row) for _, _, row in rows) + (len(rows) + _PAGES_MORE) * self._page_bytes
 
     def _remove(self, number: int, start: int, stop: int) -> None:
         base = number << POSITION_BITS
@@ -162,6 +241,11 @@ class SqliteBackend(Tables):
     def _load(self, log: str) -> tuple[int, int, int, int] | None:
         found: tuple[int, int, int, int] | None
         found = self._db.execute("SELECT id, start, stop, sum FROM logs WHERE log = ?", (log,)).fetchone()
+        if found is not None and found[3] == bounds_sum(log, found[1], found[2]):
+            number, start, stop, _ = found
+            last, later = self._last(number)
+            if later and last >= stop:
+                return number, start, last + 1, bounds_sum(log, start, last + 1)
         return found
 
     def _span(self, number: int) -> tuple[int | None, int | None]:
@@ -177,7 +261,9 @@ class SqliteBackend(Tables):
         return number
 
     def _save(self, number: int, log: str, start: int, stop: int, checksum: int) -> None:
-        self._db.execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?, ?)", (number, log, start, stop, checksum))
+        statement = "UPDATE logs SET start = ?, stop = ?, sum = ? WHERE id = ?"  # its index is not touched by this
+        if not self._db.execute(statement, (start, stop, checksum, number)).rowcount:
+            self._db.execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?, ?)", (number, log, start, stop, checksum))
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -221,7 +307,11 @@ def selected(db: sqlite3.Connection, number: int, start: int, stop: int) -> Iter
             return []
         middle = (start + stop) // 2
         return [*selected(db, number, start, middle), *selected(db, number, middle, stop)]
-    return [(at & _MASK, checksum, row) for at, checksum, row in found]
+    return [(at & _MASK, _sum_of(checksum), row) for at, checksum, row in found]
+
+
+def _sum_of(stored: object) -> int:
+    return stored & _SUM_MASK if isinstance(stored, int) else -1
 
 
 def _copy_from_1(db: sqlite3.Connection) -> None:

@@ -1,7 +1,8 @@
 """A store in the tables of a database: what is the same for SQLite and PostgreSQL.
 
 Three tables hold rows, keys and, for each log, where it starts and stops; a fourth counts commits. The bounds of a log
-are loaded once, changed in memory, and saved by the commit that they belong to, in the same transaction as its rows.
+are loaded once, changed in memory, and saved by the commit that they belong to, in the same transaction as its rows;
+a database that can tell them from the rows may save those of an append later.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Tables(ABC):
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
         self._changed: set[str] = set()
+        self._appended: set[str] = set()
+        """Logs that got rows, and nothing else."""
         self._open = False
         self.unsure = False
         """Whether commits that this store once acknowledged are gone."""
@@ -55,7 +58,7 @@ class Tables(ABC):
         known = self._log(log)
         now = known.bounds
         known.bounds = bounds_after(change, now)
-        self._changed.add(log)
+        (self._appended if isinstance(change, Append) else self._changed).add(log)
         if isinstance(change, Append):
             rows = [(at, row_sum(log, at, row), row) for at, row in enumerate(change.rows, now.end)]
             self._insert(known.id, rows)
@@ -71,17 +74,26 @@ class Tables(ABC):
 
     def commit(self) -> None:
         if self._open:
-            for log in self._changed:
-                known = self._known[log]
-                start, end = known.bounds.start, known.bounds.end
-                self._save(known.id, log, start, end, bounds_sum(log, start, end))
+            for log in self._due():
+                self._save_bounds(log)
             self._commit()
             self._changed.clear()
+            self._appended.clear()
             self._open = False
+
+    def _due(self) -> set[str]:
+        """Logs whose bounds this commit saves."""
+        return self._changed | self._appended
+
+    def _save_bounds(self, log: str) -> None:
+        known = self._log(log)
+        start, end = known.bounds.start, known.bounds.end
+        self._save(known.id, log, start, end, bounds_sum(log, start, end))
 
     def rollback(self) -> None:
         self._known.clear()
         self._changed.clear()
+        self._appended.clear()
         if self._open:
             self._open = False
             self._rollback()

@@ -28,6 +28,8 @@ HEARD_S = 30.0
 LOST_S = 5.0
 """Nothing came for so long: what is missing is lost."""
 WARM_ROUNDS = 100
+STILL_LOOKS = 25
+"""Looks in a row that find nothing before round trips begin: a late answer would be taken for the next one's."""
 
 PLANNED = 0
 """The board's first number: how many messages there will be in this part; 0 until it is known. The others are how many
@@ -143,6 +145,13 @@ def _until(condition: Callable[[], Any], step: Callable[[], Any]) -> None:
         step()
 
 
+def _still(receiver: Receiver) -> None:
+    """Return when nothing has come for a while."""
+    looks = 0
+    while looks < STILL_LOOKS:
+        looks = 0 if receiver.take(BLOCK) else looks + 1
+
+
 def _echo(together: Together, name: str, there: str, back: str, over: Any, size: int) -> None:
     made = peer(name)
     sender, receiver, payload = made.sender(back), made.receiver(there), b"x" * size
@@ -166,8 +175,7 @@ def _ping(
         return receiver.take(1)
 
     _until(answered, lambda: None)
-    while receiver.take(BLOCK):
-        pass
+    _still(receiver)
     found = []
     for _ in range(WARM_ROUNDS + rounds):
         started = perf_counter()
@@ -175,7 +183,10 @@ def _ping(
         _until(lambda: receiver.take(1), lambda: None)
         found.append((perf_counter() - started) * 1e6)
         sleep(max(0.0, pace_s - (perf_counter() - started)))
+    late = receiver.take(BLOCK)
     over.value = 1
+    if late:
+        raise PluribusError(f"{late} answers came after the last round trip: others were taken for theirs")
     together.answer(found[WARM_ROUNDS:])
     sender.close()
     receiver.close()

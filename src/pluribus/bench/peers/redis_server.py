@@ -13,6 +13,8 @@ from . import IDLE_S
 from .servers import server
 
 PIPELINED = 64
+REST_S = 0.001
+"""For the rest of a message of which a part has come: without it the client may give up in the middle."""
 
 
 class Redis:
@@ -87,7 +89,7 @@ class Subscriber:
     def take(self, most: int) -> int:
         get, got = self._pubsub.get_message, 0
         while got < most:
-            if get(timeout=IDLE_S if not got else 0.0) is None:
+            if get(timeout=IDLE_S if not got else REST_S) is None:
                 break
             got += 1
         return got

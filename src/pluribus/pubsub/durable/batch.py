@@ -92,11 +92,19 @@ def pack(
     parents: Sequence[MessageId | None] = (),
 ) -> bytes:
     """A batch of these events, whose bodies are encoded and of one kind."""
-    ends = array("i", accumulate(map(len, bodies), initial=0))
+    sizes = set(map(len, bodies))
+    if len(sizes) == 1 and (size := sizes.pop()):
+        ends = array("i", range(0, size * len(bodies) + 1, size))
+    else:
+        ends = array("i", accumulate(map(len, bodies), initial=0))
     extra = b""
     if any(headers) or any(parents):
         extra = _encode(Extra(list(headers) if any(headers) else [], list(parents) if any(parents) else []))
-    return _join(topic, session, first, sender, kind, array("q", times), ends, None, b"".join(bodies), extra)
+    return _join(topic, session, first, sender, kind, _times(times), ends, None, b"".join(bodies), extra)
+
+
+def _times(times: Sequence[int]) -> array[int]:
+    return times if isinstance(times, array) else array("q", times)
 
 
 def pack_columns(

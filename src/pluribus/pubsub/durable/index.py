@@ -1,8 +1,8 @@
 """Where the events of one topic are in the keepers' log: a sparse index that is part of the replicated state.
 
 An entry says: the events from this offset on begin in this row of the log. Between two entries the rows are read one
-after another. There is an entry for every thousand events or so, or where much of the log belongs to other topics, so
-ten million events need some ten thousand entries, and a reader never looks at more than it wants by much.
+after another. There is an entry for every five hundred events or so, or where much of the log belongs to other topics,
+so ten million events need some ten or twenty thousand entries, and a reader never looks at much more than it wants.
 
 Events that a transaction made visible later than they were written (``stages``) are where they were written. Each such
 batch has an entry of its own, which names its place in the row, and the next ordinary batch starts a new entry.
@@ -16,7 +16,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 
-SPAN_EVENTS = 1_024
+SPAN_EVENTS = 512
 SPAN_BYTES = 256 << 10
 """Of the whole log."""
 SPAN_US = 10_000_000

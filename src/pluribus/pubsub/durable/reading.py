@@ -21,6 +21,8 @@ Piece = tuple[int, bytes]
 """The offset of a packed batch's first event, and the batch."""
 CURSORS_MAX = 1_024
 READ_BYTES = 256 << 10
+LOOK_BYTES = 16 << 10
+"""What is read at first of a span; the more is wanted, the more at a time, up to ``READ_BYTES``."""
 READ_BYTES_MAX = 16 << 20
 
 
@@ -93,11 +95,12 @@ class Reading:
         named, passed = name.encode(), self._topics.passed_over
         row = where[0]
         pieces: list[Piece] = []
-        size = 0
+        size, look = 0, LOOK_BYTES
         while offset < stop and size < bytes_max:
-            rows = self._rows(row, READ_BYTES)
+            rows = self._rows(row, look)
             if not rows:
                 break
+            look = min(2 * look, READ_BYTES)
             for position, held in rows:
                 row = position + 1
                 for place, command in enumerate(held):

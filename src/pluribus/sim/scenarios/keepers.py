@@ -340,8 +340,7 @@ async def play(world: World, history: History) -> None:
     playing = Play(world, history)
     for number in range(len(world.hosts)):
         await playing.begin(number)
-    await asyncio.sleep(0.1)
-    playing.lives[0].keeper.found([playing.lives[number].keeper.id for number in range(playing.voters)])
+    await found(playing)
     await playing.write(CLIENTS + 2, range(1, 2))
     await settle(playing)
     acting: list[Coroutine[Any, Any, None]] = [playing.client(session) for session in range(1, CLIENTS + 1)]
@@ -362,6 +361,31 @@ async def play(world: World, history: History) -> None:
         state = life.machine.machine.snapshot()
         playing.add(number, "final", (life.keeper.applied, life.life), state)
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
+
+
+async def found(playing: Play) -> None:
+    """The voters begin a log together. In half of the runs founders crash meanwhile, the first among them most of all:
+    when all are there again and nobody has a log, it is begun anew, as members of a bus do (``runtime/keeper.py``)."""
+    world, random = playing.world, playing.world.random
+    voters = range(playing.voters)
+    left = random.randrange(1, 4) if random.random() < 0.5 else 0
+    until = world.now + CALM_S
+    while left or playing._leader() is None or not all(world.hosts[number].up for number in voters):
+        if world.now > until:
+            raise Violation(f"no log was begun in {CALM_S:g} s: {_standing(playing)}")
+        await asyncio.sleep(0.02)
+        for number in voters:
+            if not world.hosts[number].up and (random.random() < 0.1 or not left):
+                await playing.begin(number, await world.restart(number))
+        keepers = [playing.lives[number].keeper for number in voters]
+        there = all(playing.lives[number].up for number in voters) and all(one.seat.may_speak for one in keepers)
+        if there and all(keeper.ledger.fresh for keeper in keepers):
+            keepers[0].found([keeper.id for keeper in keepers])
+        if left and random.random() < 0.2 and any(not keeper.ledger.fresh for keeper in keepers):
+            left, until = left - 1, world.now + CALM_S
+            number = random.choice((0, 0, *voters))
+            if world.hosts[number].up:
+                world.crash(number)
 
 
 async def settle(playing: Play) -> None:

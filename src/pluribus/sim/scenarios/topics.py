@@ -26,7 +26,7 @@ from ..history import Happening, History
 from ..logs import agreement, one_leader
 from ..world import World
 from . import Scenario
-from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, settle
+from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, found, settle
 from .keepers import Life as KeeperLife
 from .keepers import Play as KeepersPlay
 
@@ -276,8 +276,7 @@ async def play(world: World, history: History) -> None:
     playing.keeps_all = False
     for number in range(len(world.hosts)):
         await playing.begin(number)
-    await asyncio.sleep(0.1)
-    playing.lives[0].keeper.found([playing.lives[number].keeper.id for number in range(playing.voters)])
+    await found(playing)
     first = playing.durable()
     (body,) = playing.bodies(0, "a", 1)
     await first.publish("a", body)

@@ -1,0 +1,43 @@
+"""Room in SQLite's write-ahead log before it is needed.
+
+A commit that makes a file longer costs the file system a journal entry of its own, besides the bytes: on ext4 about as
+much again as the bytes themselves. SQLite writes its write-ahead log again from the beginning after each checkpoint,
+so it grows only at first; a store that is written to is therefore given all of it at once, as zeros. To SQLite they
+are frames that were never written: reading a log ends at the first frame whose salt and checksum are not right
+(https://www.sqlite.org/fileformat2.html, section 4.4), and a page number of 0 is never right.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+PAGE_BYTES = 16_384
+"""Of a new database. A row is a batch of events: in larger pages it is written and read with fewer calls."""
+CHECKPOINT_BYTES = 8 << 20
+"""SQLite's log is copied into the database when it has so much in its pages."""
+SLACK_BYTES = 1 << 20
+"""The commit that makes it so much may be a large one."""
+FRAME_HEAD_BYTES, LOG_HEAD_BYTES = 24, 32
+AFTER_COMMITS = 32
+"""A store that is opened and hardly written to need not be given 9 MB."""
+ZEROS = bytes(1 << 20)
+
+
+def room_bytes(page_bytes: int) -> int:
+    return LOG_HEAD_BYTES + (CHECKPOINT_BYTES + SLACK_BYTES) // page_bytes * (FRAME_HEAD_BYTES + page_bytes)
+
+
+def make_room(path: str, page_bytes: int) -> None:
+    """Lengthen the log of the database at ``path``. It is a matter of speed only: a disk without the room says so to
+    whoever writes next."""
+    with suppress(OSError):
+        log = os.open(f"{path}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
+        try:
+            at, wanted = os.fstat(log).st_size, room_bytes(page_bytes)
+            os.lseek(log, at, os.SEEK_SET)
+            while at < wanted:
+                at += os.write(log, ZEROS[: wanted - at])
+            os.fsync(log)
+        finally:
+            os.close(log)
