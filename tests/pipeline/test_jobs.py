@@ -1,35 +1,78 @@
 """Jobs: progress, stop, checkpoint and resume; and one file on the local engine, a cluster and a Connect server."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import contextmanager
 
 import pytest
 
+import pluribus
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput, JobFailed
 from pluribus.pipeline.jobs import Job
 from tests.pipeline import engines
+from tests.pipeline.test_source import url_of
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 JOB = """
+    import os
+    import signal
+    import time
+    from pathlib import Path
+
     from pyspark.sql import functions as F
 
     from pluribus.pipeline.functions import windows
+    from pluribus.pipeline.source import register
 
 
     def job(spark, options):
         numbers = spark.readStream.schema("time timestamp, key string, n bigint").json(options["in"])
         sums = windows(numbers, "10 seconds", by=["key"], late="0 seconds", sum=F.sum("n"))
-        written = sums.writeStream.format("json").option("path", options["out"])
-        return {"sums": written}
+        queries = {"sums": sums.writeStream.format("json").option("path", options["out"])}
+        if "url" in options:
+            queries["copies"] = copies(spark, options["url"], options.get("faults"))
+        return queries
+
+
+    def copies(spark, url, faults):
+        register(spark)
+        source = spark.readStream.format("pluribus").options(url=url, topic="numbers", start="earliest", rows="500")
+        copied = source.options(fields="n bigint", columns="n").load()
+        if faults:
+            copied = copied.mapInArrow(suffering(faults), copied.schema)
+        return copied.writeStream.format("pluribus").options(url=url, topic="copies", writer="copies")
+
+
+    def suffering(folder):
+        def suffer(batches):
+            for batch in batches:
+                yield batch
+                seen = batch.column(0).to_pylist()
+                if 700 in seen and not os.path.exists(f"{folder}/executor"):
+                    Path(folder, "executor").touch()
+                    os.kill(executor(), signal.SIGKILL)
+                if 1200 in seen and not os.path.exists(f"{folder}/driver"):
+                    Path(folder, "driver").touch()
+                    time.sleep(100)  # the test kills the driver now, and Spark this task
+
+        return suffer
+
+
+    def executor():
+        # This process was forked by a daemon of Spark, which the executor's Java machine has started.
+        return int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 """
 FIRST = [("00:00", "a", 1), ("00:05", "a", 2), ("00:07", "b", 5), ("00:12", "a", 4)]
 SECOND = [("00:13", "b", 8), ("00:31", "a", 1)]
 THIRD = [("01:00", "a", 1)]
+COUNT = 2_000
 
 
 def write(folder, name, rows):
@@ -109,26 +152,69 @@ def test_what_is_no_job_is_said(spark, tmp_path, capsys):
     assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--master", "yarn"]) == 2
 
 
-def run_on(master, job, tmp_path, environment):
+@contextmanager
+def bus_of_numbers(folder):
+    """A keeper with numbers in its log; the address at which it serves."""
+    with pluribus.sync.connect(f"inproc://{folder.name}", store=folder / "keeper.db", serve="127.0.0.1:0") as bus:
+        bus.durable.publish_many([("numbers", {"n": n}) for n in range(COUNT)])
+        yield bus, url_of(bus)
+
+
+def copies_of(bus):
+    found = [event.body["n"] for event in bus.log("copies").read(max_bytes=1 << 30).events()]
+    return len(found), sum(found), len(set(found))
+
+
+ALL = (COUNT, sum(range(COUNT)), COUNT)
+
+
+def command_for(master, job, tmp_path, **more):
     write(tmp_path / "in", "2.json", SECOND)
     write(tmp_path / "in", "3.json", THIRD)
     command = [sys.executable, "-m", "pluribus", "pipeline", "run", str(job), "--master", master, "--once", "--json"]
-    for name, value in options(tmp_path).items():
+    command += ["--checkpoint", str(tmp_path / "checkpoint")]
+    for name, value in {**options(tmp_path), **more}.items():
         command += ["--set", f"{name}={value}"]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    return command
+
+
+def run_to_the_end(command):
+    answer = subprocess.run(command, env=engines.environment(), capture_output=True, text=True, timeout=240)
     assert answer.returncode == 0, answer.stderr[-3000:]
     return json.loads(answer.stdout)
 
 
-def test_the_same_job_on_a_standalone_cluster(spark, job, tmp_path):
-    with engines.cluster(tmp_path / "cluster") as master:
-        found = run_on(master, job, tmp_path, engines.environment())
-    assert found["queries"]["sums"]["rows"] == 7
+def killed_when(mark, command):
+    """Run it until the mark is there, then kill -9 its Python and its Java."""
+    process = subprocess.Popen(
+        command, env=engines.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        while not mark.exists():
+            assert process.poll() is None, process.stderr.read()[-3000:]
+            threading.Event().wait(0.05)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stderr.close()
+
+
+def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_mid_batch(spark, job, tmp_path):
+    faults = tmp_path / "faults"
+    faults.mkdir()
+    with engines.cluster(tmp_path / "cluster") as master, bus_of_numbers(tmp_path) as (bus, url):
+        command = command_for(master, job, tmp_path, url=url, faults=faults)
+        killed_when(faults / "driver", command)
+        assert (faults / "executor").exists()
+        assert 0 < copies_of(bus)[0] < COUNT
+        run_to_the_end(command)
+        assert copies_of(bus) == ALL
     assert sums(tmp_path / "out")[:3] == [("00:00", "a", 3), ("00:00", "b", 5), ("00:10", "a", 4)]
 
 
 def test_the_same_job_through_a_connect_server(spark, job, tmp_path):
-    with engines.connect_server(tmp_path / "server") as master:
-        found = run_on(master, job, tmp_path, engines.environment())
-    assert found["queries"]["sums"]["rows"] == 7
+    with engines.connect_server(tmp_path / "server") as master, bus_of_numbers(tmp_path) as (bus, url):
+        found = run_to_the_end(command_for(master, job, tmp_path, url=url))
+        assert copies_of(bus) == ALL
+    assert (found["queries"]["sums"]["rows"], found["queries"]["copies"]["rows"]) == (7, COUNT)
     assert sums(tmp_path / "out")[:3] == [("00:00", "a", 3), ("00:00", "b", 5), ("00:10", "a", 4)]

@@ -37,9 +37,9 @@ BODY = b"x" * 100
 KEYS = 100
 PUBLISH_MANY = 20_000
 ALERT_EVERY = 500
-TYPED_PART = 2
+TYPED_PART = 4
 """Of the events, one in so many has fields: they take longer to make."""
-LOOP_PART = 30
+LOOP_PART = 40
 CHUNK = 1_000
 START_S = 120.0
 Progress = Callable[[str], None]
@@ -87,7 +87,7 @@ def keeper(folder: Path, events: int) -> Iterator[str]:
 
 
 def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any) -> dict[str, Any]:
-    events, runs, deliveries = (120_000, 1, 200_000) if quick else (3_000_000, 2, 10_000_000)
+    events, runs, deliveries = (120_000, 1, 200_000) if quick else (4_000_000, 2, 10_000_000)
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as name, session("local[2]", "bench") as spark:
         folder = Path(name)
@@ -168,7 +168,7 @@ class Bench:
         return self._timed(lambda: int(table.first()[0]), self.events // TYPED_PART)
 
     def stream(self) -> float:
-        options = {"url": self.url, "topic": "raw", "start": "earliest", "rows": "1000000"}
+        options = {"url": self.url, "topic": "raw", "start": "earliest", "rows": "2000000"}
         events = self.spark.readStream.format("pluribus").options(**options, columns="topic,time,body").load()
         sums = events.groupBy("topic").agg({"time": "max", "body": "count"})
         return self._until_done(sums, self.events, availableNow=True)
