@@ -4,9 +4,9 @@ from collections import deque
 
 from pluribus.layers.membership import Membership
 from pluribus.layers.membership.regrouping import Change
-from pluribus.layers.membership.words import Ends, Proposal, Roster
+from pluribus.layers.membership.words import Ends, Invite, NewRosters, Proposal, Roster
 from pluribus.layers.reliable import Reliable
-from pluribus.stack.events import CollectEnds, Event, GroupBlocked, GroupReached, ReachGroup, Regroup
+from pluribus.stack.events import CollectEnds, Event, GroupBlocked, GroupReached, Install, ReachGroup, Regroup
 from tests.layers.alone import GROUP, Alone
 
 ME = 12
@@ -78,3 +78,22 @@ def test_two_groups_that_close_each_other_are_closed_once():
     assert sorted(told) == [1, 2, 3]
     alone.layer.event_down(ReachGroup(4, {}))
     assert sorted(told) == [1, 2, 3, 4]
+
+
+def test_a_change_that_the_eldest_ordered_while_this_member_was_entering_begins_when_it_has():
+    """The eldest was in the view first, and its word came with the frames that waited for the view."""
+    eldest = 11
+    alone = Alone(Membership(), ME)
+    alone.layer.start()
+    next_view = Proposal((9, eldest), [eldest, ME], ["eldest", "me"], None, [roster(ME)], [])
+
+    def early(event: Event) -> None:
+        answer(alone, event)
+        if isinstance(event, Install) and event.members == (eldest, ME):
+            alone.layer._new_rosters(eldest, NewRosters(1, [roster(ME, eldest)]))
+
+    alone.layer.tell_down = early
+    alone.layer._invited(eldest, Invite(next_view.ballot))
+    alone.layer._proposal, alone.layer._agreed = next_view, True
+    alone.layer._enter()
+    assert ends(alone) == [1] and alone.layer._changing[GROUP][0].told

@@ -430,6 +430,7 @@ class Total(Layer):
             if frame is None:
                 continue
             if places <= upto and self.node.me in self._groups.get(frame.group, ()):
+                self._show_before(frame)
                 self.pass_up(frame)
             else:
                 limbo.steps.append((count, frame))
@@ -444,11 +445,15 @@ class Total(Layer):
             for frame in held:
                 left.append((self._stamp_of(frame), age.get(sender, len(age)), sender, group, frame))
         self._held.clear()
-        for stamp, _, _, group, frame in sorted(left, key=lambda found: found[:4]):
-            waiting = self._deferred.get(group)
-            while waiting and waiting[0].stamp <= stamp:
-                self._show(waiting.popleft())
+        for _, _, _, _, frame in sorted(left, key=lambda found: found[:4]):
+            self._show_before(frame)
             self.pass_up(frame)
+
+    def _show_before(self, frame: Frame) -> None:
+        """Views of its group that a message does not come before."""
+        waiting, stamp = self._deferred.get(frame.group), self._stamp_of(frame)
+        while waiting and waiting[0].stamp <= stamp:
+            self._show(waiting.popleft())
 
     def _stamp_of(self, frame: Frame) -> int:
         """The view of its group that a message belongs to."""

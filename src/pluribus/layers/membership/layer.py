@@ -368,6 +368,7 @@ class Membership(Leading):
             self.tell_up(Blocked(False))
             self._ask_s = REPEAT_S
             self._ask_for_groups()
+            self._begin_early()
         self._tell_word()
         attempt = self._attempt
         if attempt is not None and attempt.ballot == proposal.ballot:

@@ -262,6 +262,10 @@ class Regrouping(State):
         for change in begun:
             self._progress(change)
 
+    def _begin_early(self) -> None:
+        """Changes that the eldest, who was faster, ordered in this view while this member was on its way into it."""
+        self._begin([under_way[0] for under_way in self._changing.values() if not under_way[0].told])
+
     def _tell_ends(self, begun: list[Change]) -> None:
         """Stop sending to these groups, and tell where this member's streams end as soon as everybody has them. During
         a change of the view nothing more is told: that will settle it."""
