@@ -250,3 +250,29 @@ def test_what_is_for_members_is_refused_in_words():
                 client.nonsense  # noqa: B018
 
     asyncio.run(main())
+
+
+def test_functions_are_called_with_events_or_bodies():
+    async def main():
+        async with served("called") as bus, pluribus.connect(url_of(bus)) as client:
+            heard: asyncio.Queue = asyncio.Queue()
+
+            @client.on("quotes/#")
+            async def with_body(quote: Quote) -> None:
+                await heard.put(quote.price)
+                if quote.price == 2:
+                    raise RuntimeError("the next one is told all the same")
+
+            @client.on("quotes/sap")
+            async def with_event(event) -> None:
+                await heard.put((event.topic, event.body.price))
+
+            for subscription in (with_body.subscription, with_event.subscription):
+                await subscription.open()
+            for topic, price in (("quotes/ibm", 1.0), ("quotes/ibm", 2.0), ("quotes/sap", 3.0)):
+                await bus.publish(topic, Quote(price))
+            found = [await asyncio.wait_for(heard.get(), 10) for _ in range(4)]
+            assert [price for price in found if isinstance(price, float)] == [1.0, 2.0, 3.0]
+            assert ("quotes/sap", 3.0) in found
+
+    asyncio.run(main())

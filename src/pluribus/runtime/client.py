@@ -9,9 +9,11 @@ being published when the connection broke is ``Uncertain``.
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import time
 from types import MappingProxyType, TracebackType
@@ -31,7 +33,10 @@ from ..wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
 from .durable import Durable, Log
 from .follower import Mailbox
 from .publisher import PAUSE_S, PAUSE_S_MAX
+from .pubsub import F, handled_type
 from .socketline import SocketLine
+
+log = logging.getLogger(__name__)
 
 READ_EVENTS = 1_024
 """Events after which the member hears that they were read."""
@@ -56,6 +61,7 @@ class ClientBus:
         self._told = 0
         self._soon: list[tuple[str, Any, dict[str, Any]]] = []
         self._restoring: asyncio.Task[None] | None = None
+        self._calling: set[asyncio.Task[None]] = set()
         self.closed = False
 
     def __getattr__(self, name: str) -> Any:
@@ -172,6 +178,34 @@ class ClientBus:
         self._subscriptions[self._numbers] = subscription
         return subscription
 
+    def on(self, pattern: str, **options: Any) -> Callable[[F], F]:
+        """See ``Bus.on``: the function is called with every event, or its body if that is what it is annotated with."""
+
+        def decorated(call: F) -> F:
+            wanted, bodies = handled_type(call)
+            subscription = self.subscribe(pattern, **{"type": wanted, **options})
+            task = asyncio.ensure_future(self._run(subscription, call, bodies))
+            self._calling.add(task)
+            task.add_done_callback(self._calling.discard)
+            call.subscription = subscription  # type: ignore[attr-defined]
+            return call
+
+        return decorated
+
+    async def _run(self, subscription: Any, call: Callable[..., Any], bodies: bool) -> None:
+        waits = inspect.iscoroutinefunction(call)
+        while not self.closed:
+            try:
+                event = await subscription.receive()
+                given = event.body if bodies else event
+                await (call(given) if waits else asyncio.to_thread(call, given))
+            except Gap as gap:
+                log.warning("%r: %s", subscription.pattern, gap)
+            except Closed:
+                return
+            except Exception:
+                log.exception("the call-back of %r failed", subscription.pattern)
+
     def log(self, topic: str) -> Log:
         """See ``Bus.log``."""
         return self.durable.log(topic)
@@ -220,8 +254,8 @@ class ClientBus:
             await self.durable.close()
             for subscription in list(self._subscriptions.values()):
                 await subscription.close()
-            if self._restoring is not None:
-                self._restoring.cancel()
+            for task in (*self._calling, *([self._restoring] if self._restoring is not None else [])):
+                task.cancel()
             await self._line.close()
 
     def _check_open(self) -> None:
@@ -261,10 +295,13 @@ class ClientSubscription:
         self._unread = 0
         self._arrival = asyncio.Event()
         self._begun = self.closed = False
+        self._opening: asyncio.Future[None] | None = None
 
     async def open(self) -> ClientSubscription:
-        if not self._begun:
-            await self.listen()
+        while not self._begun:
+            if self._opening is None or self._opening.done():
+                self._opening = asyncio.ensure_future(self.listen())
+            await asyncio.shield(self._opening)  # once, however many read
             self._begun = True
         return self
 

@@ -175,6 +175,9 @@ class _Client:
         if isinstance(request, Listen):
             if len(self._listens) >= LISTENS_MAX:
                 raise Overflow(f"{LISTENS_MAX:,} live subscriptions of one client: close some")
+            before = self._listens.pop(request.number, None)
+            if before is not None:  # it asked twice: what it gets comes once
+                await before.close()
             listening = self._listens[request.number] = _Listening(self, request, self._bus)
             return await listening.start()
         if isinstance(request, Unlisten):

@@ -125,7 +125,7 @@ class Meeting:
 
     def _tell(self, members: Iterable[int]) -> None:
         for member in members:
-            if member != self.group.me and self.here is not None:
+            if member != self.group.me and self.here is not None and self.here.keeper:
                 self.send(member, HERE + _encode(self.here))
 
     def send(self, member: int, data: bytes) -> None:
@@ -182,6 +182,8 @@ class Meeting:
 
     def _here(self, sender: int, here: Here) -> None:
         self.heard[sender] = here
+        if self.here == NOTHING and here.keeper and not here.logged:
+            self.send(sender, HERE + _encode(NOTHING))  # only who might begin a log need know
         if here.keeper and self.keepers.get(sender) != here:
             for old in [member for member, known in self.keepers.items() if known.keeper == here.keeper]:
                 del self.keepers[old]
