@@ -89,10 +89,20 @@ class DatagramSocket:
             self._enqueue(datagrams, to)
         elif self._cutter is not None:
             self._send_cut(datagrams, to, self._cutter)
-        elif len(datagrams) == 1:
-            self._send_one(datagrams, to)
-        else:
+        elif len(datagrams) != 1:
             self._send_whole(datagrams, to)
+        else:
+            try:
+                size = self.sock.sendto(datagrams[0], to)
+            except BlockingIOError:
+                self._enqueue(datagrams, to)
+            except OSError as error:
+                self._failed(error, datagrams, to)
+            else:
+                stats = self._stats
+                stats.bytes_out += size
+                stats.calls_out += 1
+                stats.datagrams_out += 1
 
     def _send_cut(self, datagrams: Sequence[bytes], to: Address, cutter: Cutter) -> None:
         """Those that fit a packet in runs, as ever; the others each as a train."""
@@ -126,19 +136,6 @@ class DatagramSocket:
             self._stats.calls_out += 1
         self._stats.datagrams_out += 1
         self._stats.bytes_out += len(datagram)
-
-    def _send_one(self, datagrams: Sequence[bytes], to: Address) -> None:
-        try:
-            size = self.sock.sendto(datagrams[0], to)
-        except BlockingIOError:
-            self._enqueue(datagrams, to)
-        except OSError as error:
-            self._failed(error, datagrams, to)
-        else:
-            stats = self._stats
-            stats.bytes_out += size
-            stats.calls_out += 1
-            stats.datagrams_out += 1
 
     def _send_whole(self, datagrams: Sequence[bytes], to: Address) -> None:
         sent = 0

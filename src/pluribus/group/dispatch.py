@@ -78,6 +78,7 @@ class Dispatch(Layer):
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._clock: Clock | None = None
+        self._now: Callable[[], float] = lambda: 0.0
         self._desk: Desk | None = None
         self._primaries = ((0, 0), (0, 0))
         """The last two primary views that this member was in."""
@@ -105,6 +106,10 @@ class Dispatch(Layer):
     @clock.setter
     def clock(self, clock: Clock) -> None:
         self._clock = clock
+        self._now = clock.now
+
+    def start(self) -> None:
+        self._now = self.clock.now
 
     @property
     def desk(self) -> Desk:
@@ -273,7 +278,10 @@ class Dispatch(Layer):
         if not self._scheduled:
             self._scheduled = True
             out = channel.out
-            if out.pending and out.batched <= 1 and len(out.pending[0]) < LONE_BYTES_MAX and self._begins_turn():
+            now = self._now()
+            first = self._first or now - self._alone_at > LONE_S
+            if first and out.pending and out.batched <= 1 and len(out.pending[0]) < LONE_BYTES_MAX:
+                self._first, self._alone_at = False, now
                 self.flush(channel)
             self.ports.clock.call_soon(self._turn_ended)
 
@@ -285,17 +293,12 @@ class Dispatch(Layer):
             return False
         if channel.closed or channel.paused or channel.blocked or out.abandoned or not self.ports.engine.writable:
             return False
-        if self._scheduled or not self._begins_turn():
+        now = self._now()
+        if self._scheduled or not (self._first or now - self._alone_at > LONE_S):
             return False
+        self._first, self._alone_at = False, now
         self.stimulus(out.send_alone, body)
         return True
-
-    def _begins_turn(self) -> bool:
-        now = self.clock.now()
-        if self._first or now - self._alone_at > LONE_S:
-            self._first, self._alone_at = False, now
-            return True
-        return False
 
     def flush(self, channel: Channel) -> None:
         """A batch is full: send it now."""
