@@ -239,6 +239,15 @@ class Presuming(Reliable):
         super()._sum_up(key, stream, forced=forced)
 
 
+class Undated(Reliable):
+    """Takes sums of another view of the group for those of its own: they are of another tree."""
+
+    def _summed(self, child, word):
+        for summed in word.streams:
+            summed.stamp = self._stamps.get(summed.group, self._stamp)
+        super()._summed(child, word)
+
+
 FOUND = {
     mutant(tree): found
     for tree, found in {
@@ -274,5 +283,6 @@ CROWD_FOUND = {
 
 SUMS_FOUND = {
     Presuming: (25, "still waits"),
+    Undated: (43, "has room up to"),
 }
 """The same for acknowledgements that are summed, under agreed views."""

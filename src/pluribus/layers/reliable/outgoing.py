@@ -74,9 +74,9 @@ class Outgoing:
         self.settle()
 
     def answered_by(self, members: frozenset[int], me: int, initial_bytes: int) -> None:
-        """Others answer from now on, or for others than before: all that is known is what everybody has, and the least
-        room."""
-        limit = min(self.limits.values(), default=self.offset + initial_bytes)
+        """Others answer from now on, or for others than before: all that is known is what everybody has, and that
+        nobody has less room than the least; who has just come has what everybody begins with."""
+        limit = min([*self.limits.values(), self.offset + initial_bytes])
         self.acked = {member: self.next if member == me else self.stable for member in members}
         self.limits = dict.fromkeys(members, limit)
         self.tightest.clear()

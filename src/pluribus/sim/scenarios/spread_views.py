@@ -5,8 +5,12 @@ from __future__ import annotations
 from random import Random
 
 from ...runtime.bus import VIEWS
+from ..accounts import Accounts, accounts
+from ..history import History
+from ..world import World
 from . import Scenario
-from .groups import GROUPS, play
+from .groups import GROUPS
+from .groups import play as play_groups
 
 WAYS = (
     "by='unicast'",
@@ -29,12 +33,18 @@ def stack(seed: int, members: int) -> str:
     return " | ".join(parts)
 
 
+async def play(world: World, history: History) -> None:
+    watch = Accounts(world, history)
+    await play_groups(world, history)
+    watch.close()
+
+
 SPREAD_VIEWS = Scenario(
     "spread-views",
     "every way to spread under agreed views, with every fault",
     stack,
     play,
-    GROUPS.checkers,
+    {**GROUPS.checkers, "accounts": accounts},
     GROUPS.faults,
     members_min=2,
     members_max=8,
