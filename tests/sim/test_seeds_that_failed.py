@@ -9,8 +9,10 @@ ONCE = [
     ("groups", 103, "a message was delivered out of limbo, and said to be uncertain at the same moment"),
     ("groups", 105, "an order came before the view of the group that it was for"),
     ("groups", 139, "a sequencer left a group, and messages without an order"),
-    ("spread-views", 31, "a promise broke while sums of acknowledgements were built; which of the changes mended it is not known"),
+    ("spread-views", 31, "it failed once while summing was built; which change mended it is not known"),
     ("spread-views", 57, "the order of an ended group's last messages was waited for"),
+    ("spread-views", 129, "who had gone on to a small view of a group was taken to answer for those below it"),
+    ("spread-views", 193, "the same: its own acknowledgement was counted where sums are"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
 ]

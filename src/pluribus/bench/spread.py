@@ -1,7 +1,8 @@
 """``pluribus bench spread``: every way for a message to get to all, in one table.
 
 *On this machine*: one sender and four receivers on the loopback interface, each a process, agreed views and first-in
-first-out order; the rate that every receiver has, and what a message costs the sender.
+first-out order; the rate that every receiver has, and what a message costs the sender. The goals are for messages of
+8 KiB, or of ``--size``; shorter and longer ones are reported beside them.
 
 *Simulated* (``sim.spreading``): from 2 to 100,000 hosts on lines of 100 Mbit/s; the time until all have a message, the
 steps that it took, and the bytes that the busiest host sent. ``--sweep seconds``, ``steps`` or ``bytes`` is that alone,
@@ -44,6 +45,8 @@ SIMULATED: dict[str, Callable[[int, int], Spreading]] = {
 RECEIVERS = 4
 SIZE = 8_192
 """Long enough that getting a message to all is most of what it costs."""
+SIZES = (1_024, 16_384)
+"""Shorter and longer ones, for comparison."""
 SMALL_BYTES, LARGE_BYTES = 20_480, 1 << 20
 HOSTS = (16, 1_000, 100_000)
 HOSTS_MAX = 100_000
@@ -72,26 +75,41 @@ def run(
 
 
 def loopback(size: int, quick: bool, progress: Progress) -> tuple[list[Result], list[Goal]]:
+    """Every way for messages of this size, and the two that are compared for others too."""
+    rows: list[Result] = []
+    goals: list[Goal] = []
+    for bytes_ in dict.fromkeys([size, *(() if quick else SIZES)]):
+        ways = REAL if bytes_ == size else {way: REAL[way] for way in (MULTICAST, ONE_BY_ONE)}
+        found = _in_turns(ways, bytes_, 1 if quick else 4 if bytes_ == size else 2, quick, progress)
+        for way, measured in found.items():
+            what = f"{way}, {RECEIVERS} receivers, {bytes_:,} B"
+            rows.append(result(what, "messages/s", [each.rate for each in measured]))
+            rows.append(result(f"{what}: sender", "µs a message", [each.sender_us for each in measured]))
+        pairs = list(zip(found[MULTICAST], found[ONE_BY_ONE], strict=True))
+        rates = [one.rate / other.rate for one, other in pairs]
+        costs = [one.sender_us / other.sender_us for one, other in pairs]
+        rows.append(result(f"multicast, {bytes_:,} B: rate over one by one", "ratio", rates))
+        rows.append(result(f"multicast, {bytes_:,} B: the sender's time over one by one", "ratio", costs))
+        if bytes_ == size:
+            rate, cost = statistics.median(rates), statistics.median(costs)
+            goals.append(at_least("multicast to four receivers: rate over one by one", rate, 1.0))
+            what = "multicast to four receivers: the sender's time over one by one"
+            goals.append(at_most(what, cost, SENDER_SHARE))
+    return rows, goals
+
+
+def _in_turns(
+    ways: dict[str, str], size: int, attempts: int, quick: bool, progress: Progress
+) -> dict[str, list[Measured]]:
     """Ways take turns, so that each sees the same machine."""
-    found: dict[str, list[Measured]] = {way: [] for way in REAL}
-    for attempt in range(1 if quick else 5):
-        for way, options in REAL.items():
-            progress(f"{way} to {RECEIVERS} receivers, run {attempt + 1}")
+    found: dict[str, list[Measured]] = {way: [] for way in ways}
+    for attempt in range(attempts):
+        for way, options in ways.items():
+            progress(f"{way} to {RECEIVERS} receivers, {size:,} B, run {attempt + 1}")
             seconds = 0.3 if quick else 1.0
             case = Case(size=size, members=RECEIVERS + 1, seconds=seconds, stack=stack_with(options))
             found[way].append(exchange(case))
-    rows: list[Result] = []
-    for way, measured in found.items():
-        what = f"{way}, {RECEIVERS} receivers, {size:,} B"
-        rows.append(result(what, "messages/s", [each.rate for each in measured]))
-        rows.append(result(f"{what}: sender", "µs a message", [each.sender_us for each in measured]))
-    pairs = list(zip(found[MULTICAST], found[ONE_BY_ONE], strict=True))
-    rate = statistics.median(one.rate / other.rate for one, other in pairs)
-    cost = statistics.median(one.sender_us / other.sender_us for one, other in pairs)
-    return rows, [
-        at_least("multicast to four receivers: rate over one by one", rate, 1.0),
-        at_most("multicast to four receivers: the sender's time over one by one", cost, SENDER_SHARE),
-    ]
+    return found
 
 
 def table(hosts: tuple[int, ...], progress: Progress) -> tuple[list[Result], float]:

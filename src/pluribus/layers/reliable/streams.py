@@ -231,7 +231,7 @@ class Streams(Layer):
         if isinstance(header, Data):
             self._receive(frame, header)
         elif isinstance(header, Ack):
-            self._acknowledged(frame.sender, header)
+            self._acknowledged(frame.sender, self._summing.plain(header, self.node.me))
         elif isinstance(header, Status):
             if header.stamp in (0, self._stamp):
                 for sent in header.streams:

@@ -17,8 +17,9 @@ Live: a sender that waits says so again and again to everybody, and everybody wh
 
 from __future__ import annotations
 
+from ...core.ids import ALL
 from ...core.tree import Place, median, place
-from .headers import Summed
+from .headers import Ack, Summed
 
 SUM_ABOVE = 16
 
@@ -72,6 +73,13 @@ class Summing:
             parent = order[found.parent] if found.parent >= 0 else 0
             known = self._places[(owner, group)] = (parent, tuple(order[child] for child in found.children))
         return known
+
+    def plain(self, ack: Ack, me: int) -> Ack:
+        """Without those streams of this member that are answered in sums. Who says there what it has itself is in
+        another view of the group, a small one, and does not answer for those below it here."""
+        if not self._order:
+            return ack
+        return Ack([each for each in ack.streams if each.to != ALL or not self.applies(me, each.group, me)])
 
     def drop(self, owner: int, group: int) -> None:
         self._sums.pop((owner, group), None)
