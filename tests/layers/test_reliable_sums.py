@@ -7,7 +7,7 @@ import pytest
 import pluribus
 from pluribus.core.ids import ALL
 from pluribus.core.tree import place
-from pluribus.layers.reliable.headers import Summed
+from pluribus.layers.reliable.headers import Ack, Granted, Summed
 from pluribus.layers.reliable.outgoing import Outgoing
 from pluribus.layers.reliable.summing import Summing
 from pluribus.runtime.bus import VIEWS
@@ -69,6 +69,25 @@ def test_who_answers_for_others_is_not_believed_for_what_it_said_for_itself():
     out.acknowledged(2, 10, 6_000)
     assert out.stable == 10
     out.validate()
+
+
+def test_where_sums_are_counted_nobody_is_heard_for_itself():
+    """It is in a later view of the group, a small one, and its word would pass for that of all below it."""
+    mine, other = Granted(GROUP, ALL, 9, 9_000), Granted(GROUP + 1, ALL, 9, 9_000)
+    direct = Granted(GROUP, 5, 3, 3_000)
+    assert summing(1).plain(Ack([mine, other, direct]), 1).streams == [other, direct]
+    few = Summing(16)
+    few.set_order(GROUP, MEMBERS[:16])
+    assert few.plain(Ack([mine, other]), 1).streams == [mine, other]
+
+
+def test_who_comes_to_a_large_group_begins_with_the_first_window():
+    out = Outgoing(0)
+    out.receivers(frozenset({1, 2, 3}), 1_000)
+    for member in (1, 2, 3):
+        out.acknowledged(member, 0, 50_000)
+    out.answered_by(frozenset({1, 2}), 1, 1_000)
+    assert set(out.limits.values()) == {1_000}, "somebody below 2 may have granted nothing yet"
 
 
 @pytest.mark.parametrize("members", [12, 40])

@@ -283,6 +283,5 @@ CROWD_FOUND = {
 
 SUMS_FOUND = {
     Presuming: (25, "still waits"),
-    Undated: (43, "has room up to"),
 }
 """The same for acknowledgements that are summed, under agreed views."""

@@ -7,6 +7,7 @@ import pytest
 import pluribus
 from pluribus.runtime.bus import VIEWS
 from pluribus.sim.campaign import campaign, play_seed
+from pluribus.sim.scenarios.boundaries import SEEDS, deaths
 
 ONCE_FAILED = (735, 1_008)
 """A retry that waited so long that memory was not free in time."""
@@ -23,6 +24,14 @@ def test_a_sample_of_deaths_at_boundaries_breaks_no_promise():
     assert found["failures"] == []
     assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
     assert all(found["faults"][fault] > 0 for fault in ("child_before", "child_after", "proxy_before", "proxy_after"))
+
+
+def test_the_enumeration_of_boundaries_is_one_and_a_sample_of_it_breaks_no_promise():
+    assert len({deaths(seed) for seed in range(SEEDS)}) == SEEDS == len({deaths(seed) for seed in range(7, SEEDS + 7)})
+    found = campaign("boundaries", range(3, SEEDS, 150))
+    assert found["failures"] == []
+    assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
+    assert all(found["faults"][fault] > 0 for fault in ("child_before", "child_after", "proxy_after", "several"))
 
 
 def test_a_sample_on_views_breaks_no_promise():

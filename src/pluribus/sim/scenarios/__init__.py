@@ -44,6 +44,7 @@ def scenario(name: str) -> Scenario:
     from . import (
         adhoc,
         asks,
+        boundaries,
         crowd,
         disk,
         flood,
@@ -61,7 +62,7 @@ def scenario(name: str) -> Scenario:
 
     views = (groups.GROUPS, asks.ASKS, relays.RELAYS, replica.REPLICA, shatter.SHATTER, states.STATES, live.LIVE)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
-    shipped = (*plain, *views, spread.SPREAD, spread_views.SPREAD_VIEWS, crowd.CROWD)
+    shipped = (*plain, *views, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())

@@ -101,7 +101,7 @@ class Reaper:
         if not self._due or not host.up or sum(other.up for other in self.world.hosts) <= 2:
             return
         boundary, wanted = self._due[0]
-        failure = _failure(host, word, sends=sends)
+        failure = kind_of(host, word, sends=sends)
         late = self._seen > boundary + LATE
         if self._seen < boundary or self.world.random.random() >= share or not (failure == wanted or late):
             return
@@ -112,7 +112,7 @@ class Reaper:
         self.world.crash(self.world.hosts.index(host))
 
 
-def _failure(host: Host, word: object, *, sends: bool) -> str:
+def kind_of(host: Host, word: object, *, sends: bool) -> str:
     """Which of the source's four failures it is if this host dies now, before or after this word of its."""
     assert host.bus is not None
     roster = roster_of(host.bus)
