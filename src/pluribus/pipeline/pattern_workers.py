@@ -70,8 +70,10 @@ class Crew(NamedTuple):
         watermark_ms = state.getCurrentWatermarkMs()
         reached = watermark_ms / 1_000
         for frame in () if state.hasTimedOut else frames:
-            names = [name for name in frame.columns if name == "event" or name[0] == "v"]
-            rows, newest = self.rows([frame[name].tolist() for name in names], problems)
+            columns = [frame[name].tolist() for name in frame.columns if name[0] == "v"]
+            # Whole rows travel only where they are asked for.
+            columns.append(frame["event"].tolist() if "event" in frame else [None] * len(frame))
+            rows, newest = self.rows(columns, problems)
             found += matcher.feed_rows(rows)
             reached = max(reached, newest - self.lateness_s)
         found += matcher.advance(reached)

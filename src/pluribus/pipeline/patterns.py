@@ -118,8 +118,8 @@ class _Plan:
         if self.all_rows:
             timed = timed.withColumn("pluribus_event", f.to_json(f.struct(*self.df.columns), _JSON))
         inputs = self.inputs()[:-1]
-        event = f.col("pluribus_event") if self.all_rows else f.lit(None).cast("string")
-        rows = timed.select(bucket.alias("bucket"), *inputs, event.alias("event"), never)
+        events = [f.col("pluribus_event").alias("event")] if self.all_rows else []
+        rows = timed.select(bucket.alias("bucket"), *inputs, *events, never)
         crew = self.crew(lateness_s)
         found = rows.groupBy("bucket").applyInPandasWithState(
             crew.stream, crew.schema, "state binary", "append", "EventTimeTimeout"
