@@ -13,11 +13,12 @@ def spark():
         pytest.skip(f"Java is missing. {programs.REMEDIES['java']}")
     from pluribus.pipeline.session import open_session
 
-    # Small tables and many queries: what replans, compiles and optimises while they run costs more than it saves.
+    # Small tables and many queries: what replans, compiles and optimises while they run costs more than it saves. Room
+    # for what Spark compiles is there from the beginning; growing it would collect all garbage each time.
     settings = {
         "spark.sql.shuffle.partitions": 2,
         "spark.sql.adaptive.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=512m",
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
     }
