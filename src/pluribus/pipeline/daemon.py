@@ -19,4 +19,6 @@ WITH_PANDAS = "pyspark.worker"
 if __name__ == "__main__":
     if sys.argv[1:2] == [WITH_PANDAS]:
         import pandas  # noqa: F401
+
+        from . import pattern_workers  # noqa: F401 - a fifth of a second for each that is forked
     daemon.manager()
