@@ -58,6 +58,22 @@ def test_two_members_talk():
         assert set(one.view.names.values()) == {"a", "b"} and one.me in one.view
 
 
+def test_a_group_is_sent_to_from_outside():
+    url = new_bus()
+    with sync.connect(url, name="inside") as inside, sync.connect(url, name="outside") as outside:
+        group = inside.group("news", open=True)
+        outside.group("meet").wait_for(1)
+        relay = outside.relay("news")
+        sent = [relay.send("it rains"), relay.send("it pours", wait="stable", timeout=WITHIN_S)]
+        relay.drain(timeout=WITHIN_S)
+        received = [group.receive(timeout=WITHIN_S) for _ in sent]
+        assert [(m.body, m.id, m.sender) for m in received] == [
+            ("it rains", sent[0], outside.me),
+            ("it pours", sent[1], outside.me),
+        ]
+        assert relay.pending == 0 and relay.name == "news"
+
+
 def test_iteration_gets_everything_in_order_and_may_be_left_and_taken_up():
     with pair() as (one, other):
         bodies = [b"%d" % number for number in range(20_000)]
