@@ -91,9 +91,9 @@ class Eager(DurableSubscription):
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Doubling: (0, "stands behind"),
-    Overlooking: (1, "did not come to offset"),
+    Overlooking: (0, "did not come to offset"),
     Confident: (0, "was acknowledged as"),
     Wasteful: (0, "cannot read what they keep"),
-    Twice: (2, "stands behind"),
-    Eager: (4, "began again at"),
+    Twice: (1, "stands behind"),
+    Eager: (10, "began again at"),
 }
