@@ -5,6 +5,8 @@ import pytest
 from pluribus.sim.campaign import play_seed
 
 ONCE = [
+    ("live", 226, "one of a set died before it was known to be in it, and kept its share of the events"),
+    ("live", 303, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("groups", 30, "who was cut off was shown a group's view that it had not come to"),
     ("groups", 103, "a message was delivered out of limbo, and said to be uncertain at the same moment"),
     ("groups", 105, "an order came before the view of the group that it was for"),

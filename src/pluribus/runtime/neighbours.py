@@ -110,7 +110,7 @@ class Neighbours:
                 self._adverts.pop(member, None)
                 for want in self._wants.pop(member, set()):
                     self._forget(want)
-            self._topics.sharing.members_changed(view.members)
+            self._topics.sharing.members_changed()
             self._meet(base)
 
     def _meet(self, base: Carrier) -> None:

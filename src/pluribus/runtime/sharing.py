@@ -31,6 +31,8 @@ class Sharing:
         self._interests: dict[str, Interest] = {}
         """Of the sets that this member is in, what they are about."""
         self._numbers = 0
+        self._said: set[Left] = set()
+        """Who is gone, on its way to all."""
         self._carrier: Carrier | None = None
 
     def begin(self, carrier: Carrier) -> None:
@@ -69,6 +71,7 @@ class Sharing:
     # In total order
 
     def taken(self, arrived: Arrived) -> None:
+        self._tell_gone()
         for key, interest in self._interests.items():
             wanted = [matches(interest.pattern, topic) for topic in arrived.batch.topics]
             if not any(wanted):
@@ -86,23 +89,45 @@ class Sharing:
         word = message.body
         if isinstance(word, Joined | Left | Finished):
             self.shares.apply(int(message.sender), word)
-            if isinstance(word, Left) and word.member == self._me:
-                self._join_again()  # it was taken for dead, or has gone by itself
+            if isinstance(word, Left):
+                self._said.discard(word)
+                if word.member == self._me:
+                    self._join_again()  # it was taken for dead, or has gone by itself
+            self._tell_gone()
 
     # Who is there
 
-    def members_changed(self, members: tuple[int, ...]) -> None:
-        """Somebody may be gone who shared; the first who is there says so."""
-        there = tuple(map(int, members))
-        if there and there[0] == self._me:
-            for word in self.shares.gone(there):
-                self._say(word)
+    def members_changed(self) -> None:
+        """Somebody may be gone who shared, or with whom it was lost who is."""
+        self._said.clear()
+        self._tell_gone()
+
+    def _tell_gone(self) -> None:
+        """The first who is there says who is gone. Looked at again and again: one who died may only now be in the set,
+        as what it said or the state of the group comes late, and what was said may have failed with the primary."""
+        if self._carrier is None or not self.shares.takers:
+            return
+        members = tuple(map(int, self._carrier.group.view.members))
+        if members and members[0] == self._me:
+            for word in self.shares.gone(members):
+                if word not in self._said:
+                    self._said.add(word)
+                    self._topics.neighbours.task(self._bury(self._carrier, word))
+
+    async def _bury(self, carrier: Carrier, word: Left) -> None:
+        try:
+            await carrier.group.send(word)
+        except BaseException:
+            self._said.discard(word)
+            raise
 
     def _restored(self) -> None:
         """This member was cut off, and given the state anew."""
         assert self._carrier is not None
         self._topics.cut_off(self._carrier)
+        self._said.clear()
         self._join_again()
+        self._tell_gone()
 
     def _join_again(self) -> None:
         for word in self.shares.absent():
