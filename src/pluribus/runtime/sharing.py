@@ -105,7 +105,7 @@ class Sharing:
     def _tell_gone(self) -> None:
         """The first who is there says who is gone. Looked at again and again: one who died may only now be in the set,
         as what it said or the state of the group comes late, and what was said may have failed with the primary."""
-        if self._carrier is None or not self.shares.takers:
+        if self._carrier is None or not self.shares.takers or not self._topics.bus.primary:
             return
         members = tuple(map(int, self._carrier.group.view.members))
         if members and members[0] == self._me:
