@@ -40,6 +40,7 @@ ALERT_EVERY = 500
 TYPED_PART = 4
 """Of the events, one in so many has fields: they take longer to make."""
 LOOP_PART = 40
+LINES = 40_000
 CHUNK = 1_000
 START_S = 120.0
 Progress = Callable[[str], None]
@@ -201,8 +202,8 @@ class Bench:
         return self._timed(work, self.events)
 
     def socket_source(self) -> float:
-        """Lines through Spark's own source, from a thread that has them ready. It holds them all: a tenth of them."""
-        count = self.events // 10
+        """Lines through Spark's own source, from a thread that has them ready; few, because it takes them slowly."""
+        count = min(self.events // 10, LINES)
         lines = (BODY + b"\n") * count
         with socket.create_server(("127.0.0.1", 0)) as server:
 
