@@ -99,8 +99,8 @@ def test_a_lost_event_is_found_out(monkeypatch, capsys):
     batches = iter(range(1_000_000))
 
     def lossy(self, arrived, hold=None):
-        prices = arrived.batch.topics[0].startswith("stocks")
-        if not (prices and len(self) > dealing.DEALERS_PER_DESK and 7 <= next(batches) < 40):
+        prices = all(topic.startswith("stocks") for topic in arrived.batch.topics)
+        if not (prices and len(self) > dealing.DEALERS_PER_DESK and 2 <= next(batches) < 40):
             whole(self, arrived, hold)
 
     monkeypatch.setattr(Table, "spread", lossy)

@@ -41,6 +41,8 @@ DESKS, DEALERS_PER_DESK, KEEPERS = 4, 5, 3
 RATE = 500
 """Updates a second and provider, unless told otherwise."""
 TICK_S = 0.01
+PACE_S = 0.02
+"""A provider publishes what came together in this time at once: one fsync for all of it."""
 STATUS_S = 0.25
 START_S = 60.0
 END_S = 30.0
@@ -132,7 +134,7 @@ async def provide(url: str, exchange: str, seconds: float, rate: int) -> None:
         while (now := perf_counter() - started) < seconds and not closing.waiting:
             due = int(now * rate) - prices.published
             await bus.publish_many([prices.next() for _ in range(min(due, rate))], durable=True)
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(PACE_S)
         await bus.publish(f"room/closed/{exchange}", prices.report(), retain=True)
         async with bus.subscribe("room/over") as over:
             await over.receive()

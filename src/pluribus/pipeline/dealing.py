@@ -21,7 +21,7 @@ TURN = """
     DEFINE DOWN AS price < PREV(price), UP AS price > PREV(price)
 """
 """A price falls at least five times in a row, and then rises five times. Dealers may run it in their own process."""
-LATE_S = 2
+LATE_S = 3
 """How much later than another provider's an event may come and still be put in its place."""
 BUCKETS = 4
 

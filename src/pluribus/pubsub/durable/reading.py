@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ...core.errors import BadInput, Damaged
 from . import commands
-from .batch import Batch, head_of, is_batch, latest_of, topic_of
+from .batch import HEAD_BYTES, Batch, head_of, is_batch, latest_of, topic_of
 from .machine import PLACE_BITS, Topic, Topics
 
 Rows = Callable[[int, int], Sequence[tuple[int, Sequence[bytes]]]]
@@ -104,6 +104,8 @@ class Reading:
             for position, held in rows:
                 row = position + 1
                 for place, command in enumerate(held):
+                    if not command.startswith(named, HEAD_BYTES):
+                        continue  # of another topic, as most are where many are written at once
                     if (position, place) < where or not is_batch(command) or offset >= stop or size >= bytes_max:
                         continue
                     if position << PLACE_BITS | place in passed:
