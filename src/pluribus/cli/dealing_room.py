@@ -87,6 +87,8 @@ class Room:
         self._rate = rate
         self._folder = folder
         self._patience_s = patience_s
+        self._verdict = ""
+        """On Spark, once it is known; batches that end later do not change it."""
         self._scene = Scene()
         self._said: dict[str, dict[str, Any]] = {}
         self._crew: Crew | None = None
@@ -138,6 +140,7 @@ class Room:
         for task in showing:
             task.cancel()
         self._scene.desks = desks
+        self._scene.spark = self._verdict or self._scene.spark
         self._show(self._scene)
         if self._crew is not None:
             await self._crew.end()
@@ -158,11 +161,11 @@ class Room:
             if crew.complaint() or perf_counter() > until:
                 read = crew.rows >= sum(one["published"] for one in ended)
                 behind = f"Spark was still behind {self._patience_s:g} s after the room closed, on a machine this busy"
-                self._scene.spark = crew.complaint() or ("Spark missed turns" if read else behind)
+                self._verdict = crew.complaint() or ("Spark missed turns" if read else behind)
                 return turns - alerts if read else 0
             await bus.publish("stocks/room/clock", Tick("clock", 0.0, 0.0, 0), durable=True, live=False)
             await asyncio.sleep(CLOCK_S)
-        self._scene.spark = "Spark found every turn"
+        self._verdict = "Spark found every turn"
         return 0
 
     def _summary(
@@ -187,7 +190,7 @@ class Room:
             "alerts": alerts,
             "turns": turns,
             "averages": self._averages,
-            "spark": self._scene.spark,
+            "spark": self._verdict or self._scene.spark,
             "spark_batches": crew.batches if crew else 0,
             "spark_rows": crew.rows if crew else 0,
             "spark_began_s": crew and crew.began_s and round(crew.began_s, 1),
@@ -215,7 +218,8 @@ class Room:
             async for event in told:
                 if self._crew is not None:
                     self._crew.heard(event.body, perf_counter() - began)
-                    self._scene.spark = f"Spark is live: {self._crew.rows:,} events in {self._crew.batches} batches"
+                    live = f"Spark is live: {self._crew.rows:,} events in {self._crew.batches} batches"
+                    self._scene.spark = self._verdict or live
 
     async def _look(self, began: float) -> None:
         while True:
