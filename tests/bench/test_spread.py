@@ -34,7 +34,7 @@ def test_every_way_has_its_rows_and_multicast_is_compared_in_turns(monkeypatch: 
 def test_a_sweep_is_a_curve_for_every_way(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(spread, "HOSTS_MAX", 1_000)
     found = spread.run(sweep="steps")
-    assert [curve["curve"] for curve in found["curves"]] == list(spread.SIMULATED)
+    assert [curve["curve"] for curve in found["curves"]] == [*spread.SIMULATED, spread.LEAST]
     tree = next(curve for curve in found["curves"] if curve["curve"] == "tree")
     assert tree["points"][:3] == [[2.0, 1.0], [4.0, 2.0], [8.0, 3.0]] and tree["points"][-1] == [1_000.0, 10.0]
     with pytest.raises(BadInput, match="seconds, steps, bytes"):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from math import ceil, log
+from math import ceil, log, log2
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -42,6 +42,7 @@ SIMULATED: dict[str, Callable[[int, int], Spreading]] = {
     "pipelined tree": lambda hosts, size: by_tree(hosts, size, balanced()),
     "gossip": lambda hosts, size: by_gossip(hosts, size, fanout_for(hosts), Random(f"{hosts}/{size}")),
 }
+LEAST = "log2 n"
 RECEIVERS = 4
 SIZE = 8_192
 """Long enough that getting a message to all is most of what it costs."""
@@ -143,4 +144,7 @@ def _curves(sweep: str, size: int, progress: Progress) -> list[Curve]:
             value = {"seconds": found.seconds, "steps": found.steps, "bytes": found.busiest_bytes}[sweep]
             points.append([float(hosts), round(float(value), 6)])
         curves.append(Curve(way, f"hosts, {size:,} B each", SWEEPS[sweep], points))
+    if sweep == "steps":  # no way in which everybody sends one copy at a time needs fewer
+        least = [[float(hosts), round(log2(hosts), 6)] for hosts in counts]
+        curves.append(Curve(LEAST, f"hosts, {size:,} B each", SWEEPS[sweep], least))
     return curves
