@@ -116,8 +116,9 @@ def test_python_dash_m_is_the_same_command():
 def test_control_c_ends_a_running_process_quietly():
     script = textwrap.dedent(
         """
-        import asyncio, sys, types
+        import asyncio, signal, sys, types
         from pluribus.cli import app
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored
         async def wait():
             print("waiting", flush=True)
             await asyncio.Event().wait()

@@ -146,9 +146,9 @@ class Everlasting:
 FOUND = {
     Late: (2, "another command than others"),
     Early: (30, "another command than others"),
-    Twice: (1, "another command than others"),
+    Twice: (2, "another command than others"),
     Unaware: (2, "another command than others"),
-    Sure: (1, "nothing explains"),
+    Sure: (4, "nothing explains"),
     Hasty: (4, "nothing explains"),
     Mistaken: (0, "nothing explains"),
     Lazy: (28, "nothing explains"),
