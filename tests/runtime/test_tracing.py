@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -61,6 +62,30 @@ def test_a_run_on_real_sockets_is_had_again(tmp_path, url):
     assert found["same"] is True
     assert found["records"] > 50
     assert found["stack"] == BEST_EFFORT
+
+
+def test_members_that_introduce_others_to_each_other_are_had_again(tmp_path):
+    """Two that know only the first of three: an engine that does not broadcast leaves it to the members."""
+    from pluribus.bench.engines import free_port
+
+    url, names = f"udp://127.0.0.1:{free_port()}/introduced", ("first", "second", "third")
+
+    async def main() -> None:
+        async with AsyncExitStack() as opened:
+            buses = [
+                await opened.enter_async_context(pluribus.connect(url, name=name, trace=tmp_path / f"{name}.trace"))
+                for name in names
+            ]
+            groups = [await bus.group("all", order="total") for bus in buses]
+            for group in groups:
+                await group.wait_for(3)
+                await group.send(b"here")
+            for group in groups:
+                assert [(await group.receive(timeout=5)).body for _ in names] == [b"here"] * 3
+
+    asyncio.run(main())
+    for name in names:
+        assert replay(tmp_path / f"{name}.trace")["same"] is True
 
 
 def test_members_that_hear_themselves_and_answer_at_once_are_had_again(tmp_path):

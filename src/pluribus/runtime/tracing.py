@@ -39,6 +39,7 @@ class Beginning(msgspec.Struct, array_like=True):
     address: Address
     path_bytes: int
     buffer_bytes: int
+    broadcasts: bool = True
 
 
 FORMAT = "pluribus trace 1"
@@ -115,7 +116,8 @@ def run_again(path: str | PathLike[str], top: Top) -> tuple[Beginning, int]:
 
 
 def _had_again(beginning: Beginning, records: list[bytes], make_top: Top) -> int:
-    story = Replay(records, beginning.address, beginning.path_bytes, beginning.buffer_bytes)
+    shape = (beginning.address, beginning.path_bytes, beginning.buffer_bytes)
+    story = Replay(records, *shape, broadcasts=beginning.broadcasts)
     known = catalogue(secret_from(None))
     layers = [layer for layer in build(beginning.stack, known) if layer.name != Dispatch.name]
     transport = next(layer for layer in layers if isinstance(layer, Transport))

@@ -224,7 +224,15 @@ class Replay:
     """The world as the trace tells it: hand ``ports`` to a stack of the same layers, ``ReplayTop`` above, then
     ``run``."""
 
-    def __init__(self, records: Iterable[bytes], address: Address, path_bytes: int, buffer_bytes: int) -> None:
+    def __init__(
+        self,
+        records: Iterable[bytes],
+        address: Address,
+        path_bytes: int,
+        buffer_bytes: int,
+        *,
+        broadcasts: bool = True,
+    ) -> None:
         self._records: list[Record] = [_decode(record) for record in records]
         self._timers: list[Callable[[], None]] = []
         self._parted: BadInput | None = None
@@ -232,7 +240,7 @@ class Replay:
         self.time = 0.0
         """What the clock said last."""
         self.name = "replay"
-        self.broadcasts = True
+        self.broadcasts = broadcasts
         self.address = address
         self.path_bytes = path_bytes
         self.buffer_bytes = buffer_bytes
