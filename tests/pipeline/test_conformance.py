@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import pluribus
+from pluribus.bench.engines import free_port
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput, Violation
 from pluribus.pipeline import conformance as room
@@ -189,3 +190,23 @@ def test_a_check_or_a_trace_that_is_none_is_said(spark, tmp_path):
     spark.range(3).write.parquet(str(tmp_path / "numbers"))
     with pytest.raises(BadInput, match="it has no column 'group'"):
         conformance(spark, tmp_path / "numbers")
+
+
+def test_a_folder_of_members_traces_is_checked_as_it_is(spark, tmp_path):
+    url = f"udp://127.0.0.1:{free_port()}/traced"
+
+    async def main() -> None:
+        async with (
+            pluribus.connect(url, name="a", trace=tmp_path / "a.trace") as a,
+            pluribus.connect(url, name="b", trace=tmp_path / "b.trace") as b,
+        ):
+            groups = [await bus.group("red", order="total") for bus in (a, b)]
+            for group in groups:
+                await group.wait_for(2)
+                await group.send(b"here")
+            for group in groups:
+                assert [(await group.receive(timeout=5)).body for _ in groups] == [b"here"] * 2
+
+    asyncio.run(main())
+    found = conformance(spark, tmp_path, only=("integrity", "total"))
+    assert (found["runs"], found["deliveries"], found["breaches"]) == (1, 4, 0)

@@ -95,7 +95,8 @@ def _read(spark: SparkSession, trace: str | PathLike[str]) -> DataFrame:
         path = gather(path.parent, path.stem, written)
     if not path.exists() or (path.is_dir() and not any(path.glob("*.parquet"))):
         raise BadInput(f"{trace} holds no trace: 'pluribus sim SCENARIO --history DIR' writes one")
-    rows = spark.read.parquet(str(path.resolve()))
+    reader = spark.read.option("pathGlobFilter", "*.parquet") if path.is_dir() else spark.read  # traces lie beside it
+    rows = reader.parquet(str(path.resolve()))
     missing = {"run", "place", "member", "what", "group", "sender", "number", "members"} - set(rows.columns)
     if missing:
         raise BadInput(f"{trace} is no trace, it has no column {sorted(missing)[0]!r}: write one with --history DIR")
