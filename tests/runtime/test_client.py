@@ -276,3 +276,23 @@ def test_functions_are_called_with_events_or_bodies():
             assert ("quotes/sap", 3.0) in found
 
     asyncio.run(main())
+
+
+def test_a_call_back_that_can_receive_nothing_is_told_of_and_ends(caplog, tmp_path):
+    async def main():
+        async with served("refusing", store=tmp_path / "a.db") as bus, pluribus.connect(url_of(bus)) as client:
+            await client.publish("quotes/ibm", Quote(1.0), durable=True)
+
+            @client.on("quotes/#", where="price >")
+            async def live(event) -> None:
+                raise AssertionError("nothing can match")
+
+            @client.on("quotes/#", where="price >", durable="desk", start="earliest")
+            async def kept(event) -> None:
+                raise AssertionError("nothing can match")
+
+            await asyncio.wait_for(asyncio.gather(*client._calling), 10)
+
+    asyncio.run(main())
+    told = [record.getMessage() for record in caplog.records if "called no more" in record.getMessage()]
+    assert len(told) == 2 and all("'quotes/#'" in one for one in told)

@@ -9,8 +9,6 @@ being published when the connection broke is ``Uncertain``.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -30,13 +28,12 @@ from ..pubsub.durable.requests import Heard, Listen, Live, Read, Tell, Unlisten
 from ..pubsub.event import NO_HEADERS, Event
 from ..pubsub.topics import checked_topic, levels_of
 from ..wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
+from .callbacks import call_with_events
 from .durable import Durable, Log
 from .follower import Mailbox
 from .publisher import PAUSE_S, PAUSE_S_MAX
 from .pubsub import F, handled_type
 from .socketline import SocketLine
-
-log = logging.getLogger(__name__)
 
 READ_EVENTS = 1_024
 """Events after which the member hears that they were read."""
@@ -184,27 +181,13 @@ class ClientBus:
         def decorated(call: F) -> F:
             wanted, bodies = handled_type(call)
             subscription = self.subscribe(pattern, **{"type": wanted, **options})
-            task = asyncio.ensure_future(self._run(subscription, call, bodies))
+            task = asyncio.ensure_future(call_with_events(subscription, call, bodies))
             self._calling.add(task)
             task.add_done_callback(self._calling.discard)
             call.subscription = subscription  # type: ignore[attr-defined]
             return call
 
         return decorated
-
-    async def _run(self, subscription: Any, call: Callable[..., Any], bodies: bool) -> None:
-        waits = inspect.iscoroutinefunction(call)
-        while not self.closed:
-            try:
-                event = await subscription.receive()
-                given = event.body if bodies else event
-                await (call(given) if waits else asyncio.to_thread(call, given))
-            except Gap as gap:
-                log.warning("%r: %s", subscription.pattern, gap)
-            except Closed:
-                return
-            except Exception:
-                log.exception("the call-back of %r failed", subscription.pattern)
 
     def log(self, topic: str) -> Log:
         """See ``Bus.log``."""

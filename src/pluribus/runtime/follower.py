@@ -104,6 +104,10 @@ class DurableSubscription:
         self._reading: asyncio.Task[Followed] | None = None
         self._begun = self.closed = False
 
+    @property
+    def pattern(self) -> str:
+        return ", ".join(self._patterns)
+
     async def open(self) -> None:
         """Attach; ``async with`` does it."""
         if self._begun:

@@ -32,11 +32,12 @@ from ..pubsub.table import Table
 from ..pubsub.topics import checked_topic, overlap
 from ..pubsub.words import Advert, Want
 from ..wire.bodies import BYTES, Kind, encode_body, encode_quickly
+from .callbacks import Call
 from .carrier import Carrier
 from .neighbours import Neighbours
 from .observed import Observed
 from .sharing import Sharing
-from .subscription import Call, Subscription
+from .subscription import Subscription
 
 if TYPE_CHECKING:
     from .bus import Bus

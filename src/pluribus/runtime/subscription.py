@@ -7,9 +7,8 @@ as in groups: the iterator makes events from whole runs and gives the loop a tur
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from ..pubsub.event import Event
 from ..pubsub.interest import Interest
 from ..pubsub.places import Near
 from .arrivals import Arrivals
+from .callbacks import Call, call_with_events
 
 if TYPE_CHECKING:
     from .carrier import Carrier
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECEIVE_MANY = 4_096
-Call = Callable[[Any], Any]
 
 
 class Subscription:
@@ -105,7 +104,7 @@ class Subscription:
                 self._opening = asyncio.ensure_future(self._topics.begin(self))
             self._carrier = await asyncio.shield(self._opening)
             if self._call is not None and self._calling is None:
-                self._calling = asyncio.get_running_loop().create_task(self._run(self._call))
+                self._calling = asyncio.get_running_loop().create_task(call_with_events(self, self._call, self._bodies))
         return self
 
     async def open_quietly(self) -> None:
@@ -269,23 +268,6 @@ class Subscription:
             except (Gap, Overflow):
                 break
         return events
-
-    async def _run(self, call: Call) -> None:
-        """The call-back, one event after another: a coroutine function is awaited, a plain one runs in a thread. What
-        it raises is logged, and the next event is told."""
-        waits = inspect.iscoroutinefunction(call)
-        while not self.closed:
-            try:
-                for event in await self.receive_many():
-                    given = event.body if self._bodies else event
-                    try:
-                        await (call(given) if waits else asyncio.to_thread(call, given))
-                    except Exception:
-                        log.exception("the call-back of %r failed with event %s", self.pattern, event.id)
-            except Gap as gap:
-                log.warning("%r: %s", self.pattern, gap)
-            except (Overflow, Closed):
-                return
 
     # Moving
 
