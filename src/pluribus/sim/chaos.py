@@ -66,7 +66,7 @@ async def ordeal(
         player.calm = True
     await asyncio.sleep(calm_s / 2)
     if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()
+        world.buses[0].force_primary()  # most members of the last primary are gone for good, and somebody knows it
     await asyncio.sleep(calm_s / 2)
     for player in players.values():
         if not player.task.done():

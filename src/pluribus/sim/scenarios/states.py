@@ -11,7 +11,7 @@ from ...core.ids import MessageId
 from ...group.state.line import Change, Mark, Seens
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
-from ..chaos import torment
+from ..chaos import ordeal
 from ..history import Happening, History
 from ..observer import Observer
 from ..states import applied_once, heard, nothing_left_out, same_state
@@ -145,20 +145,10 @@ async def play(world: World, history: History) -> None:
     async def begin(number: int, bus: Bus) -> None:
         players[number] = Player(world, history, bus, promises, padding)
 
-    for number, host in enumerate(world.hosts):
-        if host.bus is not None:
-            await begin(number, host.bus)
-    await torment(world, TORMENT_S, begin)
+    await ordeal(world, players, begin, TORMENT_S, CALM_S, "for its state or to send")
     for player in players.values():
-        player.calm = True
-    await asyncio.sleep(CALM_S / 2)
-    if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()  # most members of the last primary are gone for good, and somebody knows it
-    await asyncio.sleep(CALM_S / 2)
-    for player in players.values():
-        if not player.task.done() or player.group is None:
-            raise Violation(f"{player.bus.me!r} still waits for its state or to send {CALM_S:g} s after the last fault")
-        player.task.result()
+        if player.group is None:
+            raise Violation(f"{player.bus.me!r} has no group {CALM_S:g} s after the last fault")
     history.add(Happening(world.now, 0, "settled"))
     await asyncio.sleep(0.001)
     for _ in range(LAST_ROUNDS):
