@@ -19,7 +19,7 @@ from ..host import Host
 from ..network import Link
 from ..world import World
 from . import Scenario
-from .spread import FAILURES, Reaper, agreement, forgotten, kind_of, listen, roster_of, send
+from .spread import FAILURES, Reaper, agreement, forgotten, kind_of, listening, roster_of, send
 
 MEMBERS = 5
 WAYS = ("by='tree'", "by='tree', proxy='first'", "by='tree', k=2", "by='pipeline'")
@@ -30,6 +30,8 @@ SECOND = 24
 SEEDS = len(WAYS) * FIRST * (SECOND + 1)
 SETTLING_S = 8.0
 SURVIVORS_MIN = 2
+STRIKES = (*(failure for failure in FAILURES if failure != "proxy_before"), "several")
+"""Failures that a campaign must see often; of ``proxy_before`` there are few boundaries, and all of them strike."""
 STEADY = Link(latency_s=0.001, jitter_s=0.0)
 """Without chance: the same boundary is the same datagram."""
 
@@ -82,11 +84,7 @@ class Enumerated(Reaper):
 
 async def play(world: World, history: History) -> None:
     world.set_link(STEADY)
-    for number, host in enumerate(world.hosts):
-        assert host.bus is not None
-        listen(world, history, number, host.bus)
-    while not all(roster_of(bus).members for bus in world.buses):  # noqa: ASYNC110 - virtual time costs nothing
-        await asyncio.sleep(0.05)
+    await listening(world, history)
     reaper = Enumerated(world)
     senders: list[Bus] = sorted(world.buses, key=lambda bus: roster_of(bus).members.index(bus.me))[1:3]
     for bus in senders:
@@ -109,9 +107,7 @@ BOUNDARIES = Scenario(
     stack,
     play,
     {"integrity": integrity, "agreement": agreement, "forgotten": forgotten},
-    tuple(
-        failure for failure in (*FAILURES, "several") if failure != "proxy_before"
-    ),  # it has few boundaries: all strike
+    STRIKES,
     members_min=MEMBERS,
     members_max=MEMBERS,
 )

@@ -145,11 +145,7 @@ async def play(world: World, history: History) -> None:
         for _ in range(1, len(world.hosts)):
             source, target = random.sample(range(len(world.hosts)), 2)
             world.set_link(SLOW, source, target)
-    for number, host in enumerate(world.hosts):
-        assert host.bus is not None
-        listen(world, history, number, host.bus)
-    while not all(roster_of(bus).members for bus in world.buses):  # noqa: ASYNC110 - virtual time costs nothing
-        await asyncio.sleep(0.05)
+    await listening(world, history)
     reaper = Reaper(world)
     count = random.randrange(1, MESSAGES_MAX + 1)
     haste = random.choice([0.001, 0.02, SENDING_S / MESSAGES_MAX])
@@ -168,7 +164,15 @@ async def play(world: World, history: History) -> None:
         history.add(Happening(world.now, bus.me, "held", "spread", body=str(held).encode()))
 
 
-def listen(world: World, history: History, number: int, bus: Bus) -> None:
+async def listening(world: World, history: History) -> None:
+    """Returns when every host writes down what it delivers, and has the list."""
+    for bus in world.buses:
+        _listen(world, history, bus)
+    while not all(roster_of(bus).members for bus in world.buses):  # noqa: ASYNC110 - virtual time costs nothing
+        await asyncio.sleep(0.05)
+
+
+def _listen(world: World, history: History, bus: Bus) -> None:
     def deliver(message: tuple[int, int], body: bytes) -> None:
         world.note("deliver", bus.name, body)
         history.add(Happening(world.now, bus.me, "deliver", "spread", message, body))
