@@ -3,7 +3,7 @@
 Options:
 
     url          where the keepers are, as ``client://HOST:PORT,HOST:PORT``
-    trace        instead of topics: the path of a trace of runs (``trace_source.py``), in batches
+    trace        instead of topics: the path of traces of runs (``trace_source.py``, ``trace_stream.py``)
     topic        a topic, or a pattern of topics as ``stocks/#``
     type         ``module:Class`` of the bodies: one column a field; or
     fields       the fields by name, as ``price double, symbol string``; without both, the body is bytes
@@ -53,6 +53,7 @@ from .pushdown import condition
 from .sink import BatchWriter, StreamWriter
 from .tables import Shape
 from .trace_source import TraceReader, trace_fields
+from .trace_stream import TraceStreamReader
 
 FETCH_BYTES = 1 << 20
 ROWS_A_TASK_MIN = 20_000
@@ -87,10 +88,14 @@ class PluribusSource(DataSource):
             return TraceReader(self._settings.trace, schema.names)
         return TopicReader(self._settings, schema)
 
-    def streamReader(self, schema: StructType) -> TopicStreamReader:
-        if self._settings.trace:
-            raise BadInput("a trace is no stream: read it in batches, with spark.read")
-        return TopicStreamReader(self._settings, schema)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        settings = self._settings
+        if settings.trace:
+            if "bytes" in settings.given:
+                raise BadInput("option bytes is for topics: limit the micro-batches of a trace with rows")
+            start = settings.given.get("start", "earliest")
+            return TraceStreamReader(settings.trace, schema.names, start, settings.number("rows"))
+        return TopicStreamReader(settings, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         return BatchWriter(self._settings.given, schema)

@@ -23,51 +23,70 @@ PARQUET_SUFFIX = ".parquet"
 
 
 class Piece(InputPartition):
-    """A file, and which group of its rows; -1: what a member wrote, all of it."""
+    """A file, and which of its groups of rows, or which of the rows that a member wrote; without ``stop``, all."""
 
-    def __init__(self, path: str, group: int) -> None:
+    def __init__(self, path: str, start: int = 0, stop: int | None = None) -> None:
         self.path = path
-        self.group = group
+        self.start = start
+        self.stop = stop
 
 
-class TraceReader(DataSourceReader):
-    """``partitions`` runs beside the driver, ``read`` in executors; both must see the same files."""
+class Tracing:
+    """What batches and streams have in common."""
 
     def __init__(self, path: str, columns: Sequence[str]) -> None:
         self._path = Path(path).absolute()
         self._columns = list(columns)
 
+    def _files(self) -> tuple[list[Path], list[Path]]:
+        """Parquet files, and files that members wrote."""
+        if not self._path.exists():
+            return [], []
+        files = sorted(self._path.glob(f"*{PARQUET_SUFFIX}")) if self._path.is_dir() else [self._path]
+        members = written_by_members(self._path)
+        tables = [path for path in files if path.suffix == PARQUET_SUFFIX and path.is_file()]
+        return [path for path in tables if not members or path.stem != REAL], members
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor: the rows of a piece as Arrow record batches."""
+        if not isinstance(partition, Piece):
+            return  # there is nothing to read
+        pa = arrow()
+        for table in _tables(partition, self._columns):
+            wanted = pa.schema([schema().field(name) for name in self._columns])
+            yield from table.select(self._columns).cast(wanted).to_batches()
+
+
+def _tables(piece: Piece, columns: list[str]) -> Iterator[Any]:
+    path = Path(piece.path)
+    if path.suffix != PARQUET_SUFFIX:
+        yield rows_table(REAL, piece.start, history_in(path, piece.start, piece.stop))
+        return
+    file = arrow().parquet.ParquetFile(path)
+    for group in range(piece.start, file.num_row_groups if piece.stop is None else piece.stop):
+        try:
+            yield file.read_row_group(group, columns=columns)
+        except KeyError as error:
+            raise BadInput(f"{path} is no trace, it has no column {error}: use --history DIR") from None
+
+
+class TraceReader(Tracing, DataSourceReader):
+    """``partitions`` runs beside the driver, ``read`` in executors; both must see the same files."""
+
     def partitions(self) -> Sequence[InputPartition]:
         pa = arrow()
-        files = sorted(self._path.glob(f"*{PARQUET_SUFFIX}")) if self._path.is_dir() else [self._path]
-        members = written_by_members(self._path) if self._path.exists() else []
-        tables = [path for path in files if path.suffix == PARQUET_SUFFIX and path.is_file()]
-        tables = [path for path in tables if not members or path.stem != REAL]
+        tables, members = self._files()
         if not tables and not members:
             raise BadInput(f"{self._path} holds no trace: 'pluribus sim SCENARIO --history DIR' writes one")
         try:
             groups = [
-                Piece(str(path), group)
+                Piece(str(path), group, group + 1)
                 for path in tables
-                for group in range(pa.parquet.ParquetFile(path).metadata.num_row_groups)
+                for group in range(pa.parquet.ParquetFile(path).num_row_groups)
             ]
         except (OSError, pa.ArrowInvalid) as error:
             raise BadInput(f"{self._path} is no trace ({error}): write one with --history DIR") from None
-        return [*groups, *(Piece(str(path), -1) for path in members)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, Piece)
-        pa = arrow()
-        if partition.group < 0:
-            table = rows_table(REAL, 0, history_in(partition.path))
-        else:
-            try:
-                table = pa.parquet.ParquetFile(partition.path).read_row_group(partition.group, columns=self._columns)
-            except KeyError as error:
-                raise BadInput(f"{partition.path} is no trace, it has no column {error}: use --history DIR") from None
-        yield from (
-            table.select(self._columns).cast(pa.schema([schema().field(name) for name in self._columns])).to_batches()
-        )
+        return [*groups, *(Piece(str(path)) for path in members)]
 
 
 def trace_fields() -> StructType:

@@ -120,12 +120,13 @@ def digest(body: bytes) -> int:
     return int.from_bytes(blake2b(body, digest_size=8).digest(), "big", signed=True)
 
 
-def read_lines(path: str | PathLike[str]) -> list[Happening]:
-    """The history that a process wrote line by line, as JSON; a last line that it was killed in does not count."""
+def read_lines(path: str | PathLike[str], start: int = 0, stop: int | None = None) -> list[Happening]:
+    """The history that a process wrote line by line, as JSON, or some of its lines; a last line that it was killed in
+    does not count."""
     try:
         text = Path(path).read_bytes()
         decode = msgspec.json.Decoder(Happening).decode
-        return [decode(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+        return [decode(line) for line in text[: text.rfind(b"\n") + 1].splitlines()[start:stop]]
     except (OSError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path} is no history ({error}): an observer writes one line of JSON a happening") from None
 
@@ -136,13 +137,13 @@ def written_by_members(path: Path) -> list[Path]:
     return [one for one in found if one.suffix in (HISTORY_SUFFIX, TRACE_SUFFIX) and one.is_file()]
 
 
-def history_in(path: str | PathLike[str]) -> list[Happening]:
-    """What one member wrote down: lines of an observer, or a trace, which is run again."""
+def history_in(path: str | PathLike[str], start: int = 0, stop: int | None = None) -> list[Happening]:
+    """What one member wrote down, or some of its rows: lines of an observer, or a trace, which is run again."""
     if Path(path).suffix == TRACE_SUFFIX:
         from .traced import history_of_trace
 
-        return history_of_trace(path)
-    return read_lines(path)
+        return history_of_trace(path)[start:stop]
+    return read_lines(path, start, stop)
 
 
 def gather(folder: str | PathLike[str], run: str, paths: Iterable[str | PathLike[str]]) -> Path:
