@@ -16,7 +16,7 @@ from pluribus.core.limits import (
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
 )
-from pluribus.group.outgoing import Outgoing
+from pluribus.group.outgoing import FEW, Outgoing
 from pluribus.layers.window import Sent
 from pluribus.wire.bodies import BYTES, TEXT, decode_bodies, encode_body
 from pluribus.wire.codec import Codec
@@ -123,3 +123,54 @@ def test_closing_an_empty_batch_sends_nothing():
     out, frames = outgoing()
     out.close()
     assert frames == []
+
+
+@given(st.lists(st.integers(0, 30_000), min_size=1, max_size=120), st.integers(1, 400_000))
+@example([100] * 100, 300_000)
+@example([8_192] * 40, 300_000)
+@example([1, 2, 3, 20_000, 20_000, 1], 50_000)
+def test_a_sender_in_a_hurry_fills_a_batch_as_far_as_a_careful_one(sizes: list[int], room_bytes: int):
+    """``ids`` has a place exactly as long as ``fits`` says so of bodies that are no longer than ``alike``."""
+    out, frames = outgoing(PATH_BYTES_LOOPBACK, 5)
+    out.granted(room_bytes)
+    sent = 0
+    for size in sizes:
+        body = bytes(size)
+        if size <= out.alike:
+            identity = next(out.ids, None)
+            if identity is not None:
+                assert out.fits(BYTES, size), "a place that is not there"
+                assert identity == (7, 5 + sent)
+                out.pending.append(body)
+                sent += 1
+                continue
+        if not out.fits(BYTES, size):
+            break
+        assert out.add(BYTES, body) == 5 + sent
+        sent += 1
+    gathered = len(out.pending)
+    assert out.size == sum(len(body) + BODY_OVERHEAD_BYTES for body in out.pending)
+    assert out.size <= max(room_bytes, len(out.pending[0]) + BODY_OVERHEAD_BYTES)
+    assert out.size <= PATH_BYTES_LOOPBACK or gathered <= FEW
+    out.close()
+    assert sum(frame.count for frame in frames) == gathered == sent
+
+
+def test_a_few_long_messages_gather_beyond_a_frame_and_many_short_ones_do_not():
+    out, frames = outgoing(PATH_BYTES_LOOPBACK)
+    for size, gathers in ((16_384, 14), (100, 566)):
+        out.granted(1 << 20)
+        taken = 0
+        while out.fits(BYTES, size):
+            out.add(BYTES, bytes(size))
+            taken += 1
+        assert taken == gathers
+        out.close()
+    assert [frame.count for frame in frames] == [3, 3, 3, 3, 2, 566]
+
+
+def test_before_a_window_is_known_a_batch_is_a_frame():
+    out, _ = outgoing(PATH_BYTES_LOOPBACK)
+    while out.fits(BYTES, 8_192):
+        out.add(BYTES, bytes(8_192))
+    assert out.size <= PATH_BYTES_LOOPBACK

@@ -78,8 +78,11 @@ SEGMENTS_MAX = 60
 """Datagrams in one segmented send; the kernel's bound is 64 (UDP_MAX_SEGMENTS) on older kernels."""
 
 # Flow
-WINDOW_BYTES_MAX = 1_500_000
-"""What one stream may have under way to a receiver; more than this only fills socket buffers."""
+WINDOW_BYTES_MAX = 3_000_000
+"""What one stream may have under way to a receiver. Half of it is what an acknowledgement is worth, and what a sender
+can go on with while others have the processor; more only fills socket buffers."""
+BATCH_BYTES_MAX = 4 * PATH_BYTES_LOOPBACK
+"""What a batch of a few long messages may weigh: several frames that are made and sent in one go."""
 WINDOW_BYTES_MIN = 16_384
 STALL_S = 5.0
 """A receiver that grants nothing for so long is reported, and dealt with as the group wishes."""

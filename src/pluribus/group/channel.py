@@ -180,11 +180,7 @@ class Channel:
                 frame = self.pieces.take(frame, piece)
         if frame.kind in MARKED and self._diverted(frame):
             return
-        if self.state is None:
-            self.inbox.append(frame)
-            self.on_arrival()
-        else:
-            self.let_in(frame)
+        self.let_in(frame)
 
     def let_in(self, frame: Frame) -> None:
         """It is to be read, as soon as the state before it is there."""
@@ -207,7 +203,7 @@ class Channel:
 
     def pass_over(self, frame: Frame) -> None:
         """A frame that is not taken from the inbox is done with."""
-        stream = (frame.sender, frame.group, frame.to)
+        stream = frame.stream
         frames, size = self._taken.get(stream, (0, 0))
         self._taken[stream] = (frames + 1, size + frame.size)
         self._taken_bytes += frame.size + REPORT_FRAME_BYTES
@@ -215,10 +211,6 @@ class Channel:
     def take(self) -> Iterator[Message]:
         """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
         senders. Where something was missed it raises ``Excluded``, once."""
-        if self.state is None and type(self.inbox[0]) is not Mark:
-            unread = self.inbox.popleft()
-            self.pass_over(unread)
-            return self._messages(unread)
         messages, frame = self.take_unpaid()
         if frame is not None:
             self.pass_over(frame)

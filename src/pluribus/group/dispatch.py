@@ -78,7 +78,6 @@ class Dispatch(Layer):
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._clock: Clock | None = None
-        self._now: Callable[[], float] = lambda: 0.0
         self._desk: Desk | None = None
         self._primaries = ((0, 0), (0, 0))
         """The last two primary views that this member was in."""
@@ -106,10 +105,6 @@ class Dispatch(Layer):
     @clock.setter
     def clock(self, clock: Clock) -> None:
         self._clock = clock
-        self._now = clock.now
-
-    def start(self) -> None:
-        self._now = self.clock.now
 
     @property
     def desk(self) -> Desk:
@@ -278,10 +273,7 @@ class Dispatch(Layer):
         if not self._scheduled:
             self._scheduled = True
             out = channel.out
-            now = self._now()
-            first = self._first or now - self._alone_at > LONE_S
-            if first and out.pending and out.batched <= 1 and len(out.pending[0]) < LONE_BYTES_MAX:
-                self._first, self._alone_at = False, now
+            if out.pending and out.batched <= 1 and len(out.pending[0]) < LONE_BYTES_MAX and self._begins_turn():
                 self.flush(channel)
             self.ports.clock.call_soon(self._turn_ended)
 
@@ -293,11 +285,17 @@ class Dispatch(Layer):
             return False
         if channel.closed or channel.paused or channel.blocked or out.abandoned or not self.ports.engine.writable:
             return False
-        now = self._now()
-        if self._scheduled or not (self._first or now - self._alone_at > LONE_S):
+        if self._scheduled or not self._begins_turn():
+            return False
+        self.stimulus(out.send_alone, body)
+        return True
+
+    def _begins_turn(self) -> bool:
+        """Whether a message that goes out now may go alone; the next one then may not."""
+        now = self.clock.now()
+        if not self._first and now - self._alone_at <= LONE_S:
             return False
         self._first, self._alone_at = False, now
-        self.stimulus(out.send_alone, body)
         return True
 
     def flush(self, channel: Channel) -> None:

@@ -2,19 +2,20 @@
 
 The batch is open while the loop's turn lasts. It closes when the turn ends, when it is full, when a body of another
 kind comes, or when the window ends; closing cuts it into frames that fit the path. Between two closings a send is one
-list append, so ``pending``, ``size`` and ``room`` are plain attributes that the runtime's ``send`` reads and writes
-itself.
+list append that the runtime's ``send`` makes itself: ``ids`` has an identity for every body that the batch still takes,
+as long as none is longer than ``alike``. So nothing is counted a message; what gathered is weighed when somebody asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import accumulate, count, repeat
+from itertools import accumulate, repeat
 
 from ..core.errors import TooLarge
 from ..core.frame import Frame, Header, Parents, Piece
 from ..core.ids import MessageId
 from ..core.limits import (
+    BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
     BODY_OVERHEAD_BYTES,
     FRAME_OVERHEAD_BYTES,
@@ -23,25 +24,27 @@ from ..core.limits import (
 )
 from ..wire.bodies import BYTES, Kind, join_bodies
 
-UNLIMITED_BYTES = 1 << 62
 PARENT_BYTES = 20  # a message's identity in msgpack
+FEW = 32
+"""So many messages may gather even if they are more than a frame: what the way down costs is then paid for several
+frames at once, and nobody waits long for so few."""
 
 
 class Outgoing:
     """One stream's open batch and its place in the sequence."""
 
     __slots__ = (
+        "_few_room",
         "_granted",
-        "_left_before",
         "_parents",
         "_pass_down",
         "_path",
         "_paused",
         "_sender",
-        "_size_before",
-        "_typed_before",
+        "_weighed",
+        "_weight",
         "abandoned",
-        "append",
+        "alike",
         "batched",
         "first",
         "group",
@@ -49,14 +52,13 @@ class Outgoing:
         "kind",
         "large",
         "large_bytes",
-        "left",
         "longest",
         "me",
         "pending",
         "room",
         "to",
         "typed",
-        "typed_left",
+        "typed_alike",
     )
 
     def __init__(
@@ -71,8 +73,8 @@ class Outgoing:
         self._parents: dict[int, MessageId] = {}
         self.batched = 0
         """How many bodies the last batch had."""
+        self.room = self._few_room = 0
         self._begin_batch()
-        self.room = 0
         self._path = path_bytes - FRAME_OVERHEAD_BYTES
         self.longest = self._path - BODY_OVERHEAD_BYTES
         """The largest body that fits a frame."""
@@ -84,12 +86,13 @@ class Outgoing:
         self._pass_down = pass_down
         self._paused = False
         self._granted = 0
-        self.granted(UNLIMITED_BYTES)
+        self.granted(PATH_BYTES_LOOPBACK)  # one frame, until a layer below tells what there is room for
 
     def granted(self, room_bytes: int) -> None:
         """How large the open batch may grow: several frames on a short path, so that the kernel can segment them."""
         whole = min(self._path * SEGMENTS_MAX, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES)
         self._granted = min(max(self._path, whole), room_bytes)
+        self._few_room = min(max(self._path, BATCH_BYTES_MAX), room_bytes)
         self._set_room()
 
     def pause(self, paused: bool) -> None:
@@ -98,39 +101,47 @@ class Outgoing:
 
     def _set_room(self) -> None:
         self.room = -1 if self._paused else self._granted
-        self._set_left()
+        self._take_more()
 
     @property
     def size(self) -> int:
         """What the open batch weighs with the most that encoding adds."""
-        return self._size_before + self._left_before - self.left + self._typed_before - self.typed_left
+        unweighed = len(self.pending) - self._weighed
+        if unweighed:
+            self._weight += sum(map(len, self.pending[-unweighed:])) + BODY_OVERHEAD_BYTES * unweighed
+            self._weighed += unweighed
+        return self._weight
 
     def _begin_batch(self) -> None:
         """An empty batch. Its first body is added by ``add``, which knows that somebody must close it."""
         self.pending: list[bytes] = []
-        self.append = self.pending.append
-        self.ids = zip(repeat(self.me), count(self.first))
-        self._size_before = 0
-        self.left = self._left_before = -1
+        self._weight = self._weighed = 0
         self.typed: type | None = None
-        self.typed_left = self._typed_before = -1
+        self._take_more()
 
-    def _set_left(self) -> None:
-        """``left`` is how many bytes a sender in a hurry may still append by itself, at most a frame's, so that no body
-        that fits it is too long; below 0 it must come through ``add``: the batch is empty, of another kind, or full.
-        ``typed_left`` is the same for encoded bodies of the type ``typed``, if the batch is of that."""
-        size = self.size
-        left = min(self.room - size, self._path) if self.pending and self.room > size else -1
-        self._size_before = size
-        self.left = self._left_before = left if self.kind == BYTES else -1
-        self.typed_left = self._typed_before = left if self.typed is not None else -1
+    def _take_more(self) -> None:
+        """How many bodies as long as the last a sender in a hurry may still append by itself: one for each of ``ids``.
+        A longer one must come through ``add``, and any one when the batch is empty, full, or of another kind.
+        ``typed_alike`` is what ``alike`` is for encoded bodies of the type ``typed``, if the batch is of that."""
+        alike, places, gathered = -1, 0, len(self.pending)
+        if gathered:
+            alike = len(self.pending[-1])
+            each = alike + BODY_OVERHEAD_BYTES
+            places = max((self.room - self.size) // each, 0)
+            if gathered + places < FEW and self.room > 0:
+                places = max(min((self._few_room - self.size) // each, FEW - gathered), 0)
+        following = self.first + gathered
+        self.ids = zip(repeat(self.me), range(following, following + places))
+        self.alike = alike if self.kind == BYTES else -1
+        self.typed_alike = alike if self.typed is not None else -1
 
     def fits(self, kind: Kind, size: int) -> bool:
         """Whether a body may join the open batch. An empty one takes any body while the window is open at all: a window
         smaller than a message would otherwise wait for ever."""
         if not self.pending:
             return self.room > 0
-        return kind == self.kind and self.size + size + BODY_OVERHEAD_BYTES <= self.room
+        room = self._few_room if len(self.pending) < FEW and self.room > 0 else self.room
+        return kind == self.kind and self.size + size + BODY_OVERHEAD_BYTES <= room
 
     @property
     def end(self) -> int:
@@ -149,26 +160,24 @@ class Outgoing:
         all of whose instances are of this kind."""
         self.kind = kind
         self.typed = typed
+        number = self.first + len(self.pending)
         self.pending.append(encoded)
-        self._size_before += len(encoded) + BODY_OVERHEAD_BYTES
-        _, number = next(self.ids)
         if parent is not None:
             self._parents[number] = (int(parent[0]), parent[1])
-            self._size_before += PARENT_BYTES
-        self._set_left()
+            self._weight += PARENT_BYTES
+        self._take_more()
         return number
 
     def send_alone(self, body: bytes) -> None:
         """A batch of one, without gathering: what ``add`` and ``close`` would do to an empty batch."""
-        _, number = next(self.ids)
-        self.first = number + 1
+        self.first += 1
         self.batched = 1
         self._pass_down(
             Frame(
                 sender=self._sender,
                 to=self.to,
                 group=self.group,
-                first=number,
+                first=self.first - 1,
                 count=1,
                 size=len(body),
                 kind=BYTES,

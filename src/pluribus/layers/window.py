@@ -41,6 +41,7 @@ from ..core.errors import BadStack
 from ..core.frame import Frame, Header, Number, Position
 from ..core.ids import ALL
 from ..core.limits import (
+    BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
     DEPARTED_STREAMS_MAX,
     FRAME_OVERHEAD_BYTES,
@@ -58,7 +59,7 @@ from ..stack.stalls import Stalls, checked_stall_s
 FRAME_CHARGE_BYTES = 768
 PROBE_S = 0.2
 UNLIMITED_BYTES = 1 << 62
-ROOM_TOLD_BYTES_MAX = 64 << 10
+ROOM_TOLD_BYTES_MAX = BATCH_BYTES_MAX
 """More room than one batch can use makes no difference above, and is not worth an event."""
 INITIAL_BYTES = 128 << 10
 """What may be sent before the first acknowledgement: little enough for any receiver's buffer."""

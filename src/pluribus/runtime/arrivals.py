@@ -19,17 +19,25 @@ from typing import Any
 class Line:
     """Who goes on when the datagrams at hand have been received. One a bus."""
 
-    __slots__ = ("receiving", "waiters")
+    __slots__ = ("_waiters", "receiving")
 
     def __init__(self) -> None:
         self.receiving = False
         """Inside the engine's call-back: no task runs, and a task may be run after it."""
-        self.waiters: list[Waiter] = []
+        self._waiters: list[Waiter] = []
+
+    def join(self, waiters: list[Waiter]) -> None:
+        """While ``receiving``, they go on after it; otherwise in the loop's next turn."""
+        if self.receiving:
+            self._waiters += waiters
+        else:
+            for waiter in waiters:
+                waiter.run_soon()
 
     def run(self) -> None:
         """Let those go on who waited for what was received, and those who waited for them in turn."""
-        while self.waiters:
-            waiters, self.waiters = self.waiters, []
+        while self._waiters:
+            waiters, self._waiters = self._waiters, []
             for waiter in waiters:
                 waiter.run()
 
@@ -126,12 +134,6 @@ class Arrivals:
 
     def wake(self) -> None:
         if self._waiters:
-            line = self._line
-            if line.receiving:
-                line.waiters += self._waiters
-                self._waiters.clear()
-                return
             waiters = self._waiters.copy()
             self._waiters.clear()
-            for waiter in waiters:
-                waiter.run_soon()
+            self._line.join(waiters)

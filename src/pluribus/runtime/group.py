@@ -44,7 +44,6 @@ from .stability import Stability
 RECEIVE_MANY = 4_096
 """Messages that ``receive_many`` takes at most, unless told otherwise."""
 NO_ROOM = "does not read, or reads too slowly"
-_FAST_OVERHEAD_BYTES = 5  # a literal of limits.BODY_OVERHEAD_BYTES, for the fast path
 
 
 class Group:
@@ -135,20 +134,18 @@ class Group:
         if to is None and parent is None and wait is None:
             out = self._out
             if type(body) is bytes:
-                left = out.left - len(body)
-                if left > _FAST_OVERHEAD_BYTES:
-                    out.left = left - _FAST_OVERHEAD_BYTES
-                    out.append(body)
-                    return next(out.ids)
+                if len(body) <= out.alike:
+                    for message in out.ids:
+                        out.pending.append(body)
+                        return message
                 if len(body) <= out.longest and self._dispatch.send_alone(self._channel, body):
                     return (out.me, out.first - 1)
             elif type(body) is out.typed:
                 encoded = encode_quickly(body)
-                left = out.typed_left - len(encoded)
-                if left > _FAST_OVERHEAD_BYTES:
-                    out.typed_left = left - _FAST_OVERHEAD_BYTES
-                    out.append(encoded)
-                    return next(out.ids)
+                if len(encoded) <= out.typed_alike:
+                    for message in out.ids:
+                        out.pending.append(encoded)
+                        return message
         if wait is None:
             return await self._send(body, ALL if to is None else to, parent, timeout)
         self._stability.check(wait)

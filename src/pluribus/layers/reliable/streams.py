@@ -7,16 +7,17 @@ from typing import Any
 from ...core.errors import MalformedFrame
 from ...core.frame import Frame
 from ...core.ids import ALL
-from ...core.limits import DEPARTED_STREAMS_MAX, STALL_S, STREAMS_MAX, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN
+from ...core.limits import (
+    BATCH_BYTES_MAX,
+    DEPARTED_STREAMS_MAX,
+    STALL_S,
+    STREAMS_MAX,
+    WINDOW_BYTES_MAX,
+    WINDOW_BYTES_MIN,
+)
 from ...core.ports import Timer
 from ...stack.busy import Busy
-from ...stack.events import (
-    Confirmed,
-    Credit,
-    NoRoom,
-    Stable,
-    Unconfirmed,
-)
+from ...stack.events import Confirmed, Credit, NoRoom, Stable, Unconfirmed
 from ...stack.layer import Layer
 from ...stack.stalls import checked_stall_s
 from .confirming import Confirming
@@ -27,7 +28,6 @@ from .summing import SUM_ABOVE, Summing
 
 FRAME_CHARGE_BYTES = 768
 INITIAL_BYTES = 128 << 10
-ROOM_TOLD_BYTES_MAX = 64 << 10
 GRANT_PART = 2
 """A limit is told again when it has moved by the window divided by this: the sender still has the other half to go on
 with, and hears half as often as if it were a quarter."""
@@ -156,7 +156,7 @@ class Streams(Layer):
     def _tell_credit(self, key: Key, out: Outgoing) -> None:
         if key[0] == CONTROL:
             return
-        room = min(out.room, ROOM_TOLD_BYTES_MAX)
+        room = min(out.room, BATCH_BYTES_MAX)
         if room != out.told:
             if room <= 0 < out.told:
                 self.stalls += 1
@@ -510,8 +510,9 @@ class Streams(Layer):
             self.pass_down(Frame(sender=self.node.me, headers=[Status(streams, self._stamp, quiet=True)]))
 
     def _window_bytes(self) -> int:
-        """What each stream may have under way to this member."""
-        share = self.ports.engine.buffer_bytes // self._busy.count(self._moved, self.ports.clock.now())
+        """What each stream may have under way to this member. Words of protocols have no part in it: few and short."""
+        moved = [key for key in self._moved if key[1] != CONTROL]
+        share = self.ports.engine.buffer_bytes // self._busy.count(moved, self.ports.clock.now())
         return max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
 
     def _acknowledge(self) -> None:
