@@ -181,7 +181,7 @@ FOUND = {
     Hasty: (4, "which its sender had delivered"),
     Mumbling: (4, "which its sender had delivered"),
     Stubborn: (11, "which its sender had delivered"),
-    Careful: (15, "which its sender had delivered"),
+    Careful: (105, "which its sender had delivered"),
     Remembering: (4, "which its sender had delivered"),
     Impatient: (0, "before its parent"),
     Oblivious: (10, "it need not wait"),

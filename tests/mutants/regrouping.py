@@ -52,7 +52,7 @@ class Ahead(Total):
 
 FOUND = {
     Abrupt: (11, "left view"),
-    Unblocked: (4, "only one delivered"),
+    Unblocked: (10, "only one delivered"),
     Stampless: (10, "left view"),
     Ahead: (2, "where"),
 }

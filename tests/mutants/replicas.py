@@ -145,7 +145,7 @@ class Everlasting:
 
 FOUND = {
     Late: (2, "another command than others"),
-    Early: (30, "another command than others"),
+    Early: (139, "another command than others"),
     Twice: (2, "another command than others"),
     Unaware: (2, "another command than others"),
     Sure: (4, "nothing explains"),
@@ -154,7 +154,7 @@ FOUND = {
     Lazy: (28, "nothing explains"),
     Forgetful: (0, "and again at"),
     Discreet: (1, "was next"),
-    Confident: (41, "nothing explains"),
-    Everlasting: (24, "nothing explains"),
+    Confident: (37, "nothing explains"),
+    Everlasting: (38, "nothing explains"),
 }
 """By mutant: the seed of the scenario ``replica`` in which it is found, and words of the sentence that says so."""

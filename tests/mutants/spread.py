@@ -283,6 +283,6 @@ CROWD_FOUND = {
 
 SUMS_FOUND = {
     Presuming: (25, "still waits"),
-    Undated: (95, "has room up to"),
+    Undated: (10, "has room up to"),
 }
 """The same for acknowledgements that are summed, under agreed views."""

@@ -114,7 +114,7 @@ class Polite(Membership):
 FOUND = {
     Hurried: (1, "delivered"),
     Deaf: (1, "never"),
-    Frivolous: (11, "left view"),
+    Frivolous: (2, "left view"),
     Absent: (4, "left view"),
     Double: (0, "after view"),
     Vain: (0, "no majority"),

@@ -9,6 +9,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import BadInput, Closed, Excluded, Overflow, WouldDeadlock
 from pluribus.core.frame import Frame
+from pluribus.core.limits import WINDOW_BYTES_MAX
 from pluribus.events import Event, Resumed, Stalled
 from pluribus.group.stalled import PleaseLeave
 from pluribus.runtime.bus import STACKS
@@ -23,7 +24,7 @@ QUICK = {
 both_stacks = pytest.mark.parametrize("stack", QUICK.values(), ids=QUICK)
 
 
-async def flood(group: pluribus.Group, messages: int = 1_000) -> None:
+async def flood(group: pluribus.Group, messages: int = 2 * WINDOW_BYTES_MAX // len(BODY)) -> None:
     for _ in range(messages):
         await group.send(BODY)
 
@@ -182,12 +183,13 @@ async def test_not_if_somebody_else_reads_too():
             for _ in range(messages):
                 await group.receive(5)
 
-        other = asyncio.create_task(read(500))
+        more = 2 * WINDOW_BYTES_MAX // len(BODY)
+        other = asyncio.create_task(read(more))
         await group.send(b"for the other")
         await eventually(lambda: group._readers._any)
         await group.send(b"for this task")
         await group.receive(5)
-        flooding = asyncio.create_task(flood(group, 500))
+        flooding = asyncio.create_task(flood(group, more))
         await eventually(lambda: bus.stats()["window"]["stalled"])
         assert not flooding.done()
         go_on.set()

@@ -90,7 +90,7 @@ FOUND = {
     # How many seeds are enough to find the mutant, and what they find.
     Forgetful: (2, "a second time"),
     Leaky: (2, "never delivered"),
-    Impatient: (5, "of the same sender"),
+    Impatient: (7, "of the same sender"),
     Confused: (2, "with another body"),
     Fragile: (2, "frames that a layer could not handle"),
     Broken: (2, "KeyError: 'acknowledge'"),

@@ -63,7 +63,7 @@ CUT_S_MAX = 2.0
 # Engines
 ENGINE_QUEUE_BYTES_MAX = 8 << 20
 """What an engine holds for a kernel that takes no more; beyond it a best-effort engine counts a drop."""
-SOCKET_BUFFER_BYTES = 8 << 20
+SOCKET_BUFFER_BYTES = 16 << 20
 """What is asked of the kernel; what it grants is in the engine's statistics."""
 KEPT_HEAP_BYTES = 32 << 20
 """Free memory that a process with a socket keeps for its next datagrams."""
@@ -78,9 +78,9 @@ SEGMENTS_MAX = 60
 """Datagrams in one segmented send; the kernel's bound is 64 (UDP_MAX_SEGMENTS) on older kernels."""
 
 # Flow
-WINDOW_BYTES_MAX = 3_000_000
+WINDOW_BYTES_MAX = 6_000_000
 """What one stream may have under way to a receiver. Half of it is what an acknowledgement is worth, and what a sender
-can go on with while others have the processor; more only fills socket buffers."""
+can go on with while others have the processor; more only makes those wait who come behind."""
 BATCH_BYTES_MAX = 4 * PATH_BYTES_LOOPBACK
 """What a batch of a few long messages may weigh: several frames that are made and sent in one go."""
 WINDOW_BYTES_MIN = 16_384
