@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pluribus
@@ -175,3 +175,43 @@ def test_noise_is_refused(noise):
 def test_headers_that_cannot_travel_are_refused(headers):
     with pytest.raises(BadBody):
         checked_headers(headers)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3_000)), min_size=1, max_size=200), st.integers(0, 9))
+@example([("a", 100)] * 200, 0)
+def test_a_publisher_in_a_hurry_fills_a_batch_as_a_careful_one_does(events, first):
+    """``ids`` has a place only where the batch has room for a body that is no longer than ``alike``."""
+    gathering = Gathering(ME, LARGEST, first)
+    sent = []
+    for topic, size in events:
+        body = bytes([len(sent) % 256]) * size
+        known = gathering.solo == topic or (gathering.solo is None and topic in gathering.places)
+        identity = next(gathering.ids, None) if known and size <= gathering.alike else None
+        if identity is not None:
+            gathering.bodies.append(body)
+            if gathering.solo is None:
+                gathering.of_append(gathering.places[topic])
+        elif gathering.fits(topic, size):
+            identity = gathering.add(topic, BYTES, body, 1.5, PLAIN, None, bytes)
+        else:
+            break
+        assert identity == (ME, first + len(sent))
+        sent.append((topic, body, identity))
+    data = encode_batch(gathering.close())
+    assert len(data) <= LARGEST
+    assert [(event.topic, event.body, event.id) for event in arrived(data)] == sent
+
+
+@given(published.filter(lambda events: len(events) > 1), st.data())
+def test_a_batch_that_never_left_the_process_reads_like_one_that_did(events, data):
+    gathering = Gathering(ME, LARGEST)
+    gathered(events, gathering)
+    batch = gathering.close()
+    for here, there in zip(
+        Arrived(batch).sections(), Arrived(decode_batch(encode_batch(batch))).sections(), strict=True
+    ):
+        place = data.draw(st.integers(0, here.part.count - 1))
+        assert encode_batch(here.single(place)) == encode_batch(there.single(place))
+        wanted = bytes(data.draw(st.lists(st.booleans(), min_size=here.part.count, max_size=here.part.count)))
+        assert here.picked(wanted) == there.picked(wanted)
+        assert here.events() == there.events()

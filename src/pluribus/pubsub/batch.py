@@ -22,7 +22,7 @@ else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count, repeat
+from itertools import compress, repeat
 from typing import Annotated, Any
 
 import msgspec
@@ -38,7 +38,7 @@ from ..core.limits import (
     TOPIC_CHARS_MAX,
     TOPICS_PER_BATCH_MAX,
 )
-from ..wire.bodies import BYTES, Kind, array_header, decode_bodies
+from ..wire.bodies import BYTES, Kind, array_header, decode_bodies, join_bodies
 from ..wire.codec import DECODE_ERRORS
 from .event import NO_HEADERS, Event
 
@@ -74,6 +74,7 @@ class Part(msgspec.Struct, array_like=True):
     of: Annotated[int, msgspec.Meta(ge=0, lt=TOPICS_PER_BATCH_MAX)] | bytes
     """Which of the batch's topics: that of all, or of each."""
     bodies: msgspec.Raw
+    """An encoded array; in the process that published them a list, if they are bytes."""
     extras: Annotated[dict[Number, Extra], msgspec.Meta(max_length=EXTRAS_PER_BATCH_MAX)] = {}
 
 
@@ -96,7 +97,7 @@ _decode = msgspec.msgpack.Decoder(Batch).decode
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-def decode_batch(data: bytes) -> Batch:
+def decode_batch(data: bytes | memoryview) -> Batch:
     """The batch, its bodies still encoded; or ``MalformedFrame``."""
     try:
         batch = _decode(data)
@@ -174,11 +175,12 @@ class Section:
     def picked(self, wanted: bytes) -> list[Event[Any]]:
         """Those at whose place there is a 1. If they are few, only their bodies are decoded."""
         number = wanted.count(1)
-        if self._events is not None or number * FEW >= self.part.count:
-            return list(compress(self.events(), wanted))
         part = self.part
+        encoded: Any = part.bodies
+        if self._events is not None or isinstance(encoded, list) or number * FEW >= part.count:
+            return list(compress(self.events(), wanted))
         try:
-            raws = _decode_raw(part.bodies)
+            raws = _decode_raw(encoded)
         except DECODE_ERRORS as error:
             raise MalformedFrame(f"bodies that are no array: {error}") from None
         if len(raws) != part.count:
@@ -219,37 +221,45 @@ class Section:
     def single(self, place: int) -> Batch:
         """A batch of one of them alone. Its body is checked when somebody reads it."""
         part, batch = self.part, self._arrived.batch
+        encoded: Any = part.bodies
         try:
-            body = _decode_raw(part.bodies)[place]
+            if isinstance(encoded, list):
+                encoded = [encoded[place]]
+            else:
+                encoded = msgspec.Raw(array_header(1) + bytes(_decode_raw(encoded)[place]))
         except (*DECODE_ERRORS, IndexError) as error:
             raise MalformedFrame(f"bodies that are not what their part says: {error}") from None
         topic = batch.topics[part.of if isinstance(part.of, int) else part.of[place]]
         at = self._start + place
         number = batch.numbers[at] if batch.numbers else batch.first + at
         extras = {0: part.extras[place]} if place in part.extras else {}
-        alone = Part(part.kind, 1, 0, msgspec.Raw(array_header(1) + bytes(body)), extras)
+        alone = Part(part.kind, 1, 0, encoded, extras)
         return Batch(batch.sender, number, batch.time, [topic], [alone])
 
 
 class Gathering:
-    """The publisher's open batch. Between two closings an event is an append or two, so ``left``, ``solo`` and the
-    rest are plain attributes that the runtime's ``publish`` reads and writes itself."""
+    """The publisher's open batch. Between two closings an event is an append or two that the runtime's ``publish``
+    makes itself: ``ids`` has an identity for every event that the batch still takes, as long as no body is longer than
+    ``alike``; what gathered is weighed when somebody asks."""
 
     __slots__ = (
-        "_bodies",
+        "_before",
         "_extras",
         "_first",
         "_kind",
         "_largest",
+        "_left",
+        "_me",
         "_numbers",
         "_of",
         "_parts",
         "_sender",
         "_time",
         "_topics",
-        "append",
+        "_weighed",
+        "alike",
+        "bodies",
         "ids",
-        "left",
         "of_append",
         "places",
         "solo",
@@ -258,6 +268,7 @@ class Gathering:
 
     def __init__(self, sender: int, largest_bytes: int, first: int = 0) -> None:
         self._sender = int(sender)
+        self._me = MemberId(sender)
         assert largest_bytes // OVERHEAD_BYTES < BATCH_MESSAGES_MAX
         self._largest = largest_bytes - BATCH_BYTES
         self._first = first
@@ -271,9 +282,12 @@ class Gathering:
         self._parts: list[Part] = []
         self._numbers: list[int] = []
         self._time = 0.0
-        self.ids = zip(repeat(MemberId(self._sender)), count(self._first))
-        self.left = -1
-        """Bytes that may still be appended; below 0 an event must come through ``add``."""
+        self._before = 0
+        """Events of the parts that are closed."""
+        self._left = 0
+        self.alike = -1
+        """The longest body that may be appended; if there is no more of ``ids``, none."""
+        self.ids: Iterator[MessageId] = iter(())
         self.solo: str | None = None
         """The one topic of the open part, while it is one."""
         self.type: type | None = None
@@ -282,15 +296,24 @@ class Gathering:
 
     def _begin_part(self, kind: Kind) -> None:
         self._kind = kind
-        self._bodies: list[bytes] = []
-        self.append = self._bodies.append
+        self.bodies: list[bytes] = []
+        self._weighed = 0
         self._of = bytearray()
         self.of_append = self._of.append
         self._extras: dict[int, Extra] = {}
 
     @property
     def empty(self) -> bool:
-        return not self._bodies and not self._parts
+        return not self.bodies and not self._parts
+
+    @property
+    def left(self) -> int:
+        """Bytes that the batch has room for."""
+        unweighed = len(self.bodies) - self._weighed
+        if unweighed:
+            self._left -= sum(map(len, self.bodies[-unweighed:])) + OVERHEAD_BYTES * unweighed
+            self._weighed += unweighed
+        return self._left
 
     def fits(self, topic: str, size: int) -> bool:
         """Whether an event may join; an empty batch takes any."""
@@ -312,46 +335,48 @@ class Gathering:
         """Append an event that fits. ``number`` is its own where the batch holds only some of the sender's events."""
         if self.empty:
             self._time = now
-            self.left = self._largest - sum(map(_topic_bytes, self._topics))
-        if kind != self._kind and self._bodies:
+            self._left = self._largest - sum(map(_topic_bytes, self._topics))
+        if kind != self._kind and self.bodies:
             self._close_part()
-        if not self._bodies:
+        if not self.bodies:
             self._kind = kind
         place = self.places.get(topic)
         if place is None:
             place = self.places[topic] = len(self._topics)
             self._topics.append(topic)
-            self.left -= _topic_bytes(topic)
+            self._left -= _topic_bytes(topic)
         if extra is not PLAIN:
-            self._extras[len(self._bodies)] = extra
-            self.left -= EXTRA_BYTES + len(_encode_headers(extra.headers))
-        if self._of or (self._bodies and self.solo != topic):
+            self._extras[len(self.bodies)] = extra
+            self._left -= EXTRA_BYTES + len(_encode_headers(extra.headers))
+        if self._of or (self.bodies and self.solo != topic):
             if not self._of:
                 self._spread()
             self._of.append(place)
             self.solo = None
-        elif not self._bodies:
+        elif not self.bodies:
             self.solo = topic
-        self.append(encoded)
+        self.bodies.append(encoded)
         self.type = typed
-        self.left -= len(encoded) + OVERHEAD_BYTES
         if number is not None:
             self._numbers.append(number)
             return (self._sender, number)
-        return next(self.ids)
+        following = self._first + self._before + len(self.bodies)
+        self.alike = len(encoded)
+        places = max((self.left - 1) // (self.alike + OVERHEAD_BYTES), 0)
+        self.ids = zip(repeat(self._me), range(following, following + places))
+        return (self._me, following - 1)
 
     def _spread(self) -> None:
         """From one topic for all events of the part to one for each."""
         assert self.solo is not None
-        self._of = bytearray([self.places[self.solo]]) * len(self._bodies)
+        self._of = bytearray([self.places[self.solo]]) * len(self.bodies)
         self.of_append = self._of.append
 
     def _close_part(self) -> None:
-        bodies = self._bodies
-        if self._kind == BYTES:
-            encoded = msgspec.Raw(encode_batch(bodies))
-        else:
-            encoded = msgspec.Raw(array_header(len(bodies)) + b"".join(bodies))
+        bodies = self.bodies
+        self._left = self.left
+        self._before += len(bodies)
+        encoded: Any = join_bodies(self._kind, bodies)
         of: int | bytes = bytes(self._of) if self._of else self.places[self.solo or ""]
         self._parts.append(Part(self._kind, len(bodies), of, encoded, self._extras))
         self.solo = None
@@ -359,7 +384,7 @@ class Gathering:
 
     def close(self) -> Batch:
         """What gathered, as a batch; the next one begins."""
-        if self._bodies:
+        if self.bodies:
             self._close_part()
         events = sum(part.count for part in self._parts)
         batch = Batch(self._sender, self._first, self._time, self._topics, self._parts, self._numbers)

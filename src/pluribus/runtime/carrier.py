@@ -29,6 +29,7 @@ from .group import Group
 
 log = logging.getLogger(__name__)
 
+ENCODED = (bytes, memoryview)
 QUEUED = 2
 """Batches that may wait before publishers do."""
 
@@ -46,6 +47,7 @@ class Carrier:
         self.group = group
         self.table = table
         self.gathering = Gathering(group.me, group._channel.out.longest)
+        group._channel.views = True  # a batch is decoded where it lies
         self.crowd: set[Reader] = set()
         """Readers of this member that have much to read and want to be waited for."""
         self.missed: Callable[[], None] = lambda: None
@@ -198,7 +200,7 @@ class Carrier:
             self._held += 1
             hold = Hold(partial(self._read, frame))
         for message in messages:
-            if type(message.body) is not bytes:
+            if type(message.body) not in ENCODED:
                 self._heard(message)
                 continue
             try:

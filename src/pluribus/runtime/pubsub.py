@@ -46,7 +46,6 @@ GROUP = "topics"
 LONGEST_UNKNOWN = 1_024
 BEST_EFFORT, RELIABLE, ORDERED = "best effort", "reliable", "ordered"
 GUARANTEES = (BEST_EFFORT, RELIABLE, ORDERED, "fifo", "causal", "total")
-_FAST_OVERHEAD_BYTES = 8  # a literal of batch.OVERHEAD_BYTES, for the fast path
 
 F = TypeVar("F", bound=Callable[..., Any])
 Topic = str
@@ -185,18 +184,16 @@ class Topics:
         gathering = self._gathering
         if type(body) is gathering.type and headers is None and parent is None and not retain and not durable:
             encoded = body if type(body) is bytes else encode_quickly(body)
-            left = gathering.left - len(encoded)
-            if left > _FAST_OVERHEAD_BYTES:
+            if len(encoded) <= gathering.alike:
                 if topic == gathering.solo:
-                    gathering.left = left - _FAST_OVERHEAD_BYTES
-                    gathering.append(encoded)
-                    return next(gathering.ids)
-                place = gathering.places.get(topic)
-                if place is not None and gathering.solo is None:
-                    gathering.left = left - _FAST_OVERHEAD_BYTES
-                    gathering.append(encoded)
-                    gathering.of_append(place)
-                    return next(gathering.ids)
+                    for event in gathering.ids:
+                        gathering.bodies.append(encoded)
+                        return event
+                elif gathering.solo is None and topic in gathering.places:
+                    for event in gathering.ids:
+                        gathering.bodies.append(encoded)
+                        gathering.of_append(gathering.places[topic])
+                        return event
         if durable:
             found: MessageId = await self.bus.durable.publish(
                 topic, body, headers=headers, parent=parent, timeout=timeout, id=id

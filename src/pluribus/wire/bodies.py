@@ -49,6 +49,7 @@ _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
 }
 _BUILT_IN: dict[Kind, type] = {BYTES: bytes, TEXT: str}
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode_views = msgspec.msgpack.Decoder(list[memoryview]).decode
 
 
 def register(cls: type[T], name: str | None = None) -> type[T]:
@@ -124,11 +125,12 @@ def join_bodies(kind: Kind, encoded: list[bytes]) -> list[bytes] | msgspec.Raw:
     return msgspec.Raw(array_header(len(encoded)) + b"".join(encoded))
 
 
-def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int) -> list[Any]:
-    """The bodies of a frame; ``MalformedFrame`` when they are not what the frame says."""
+def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int, *, views: bool = False) -> list[Any]:
+    """The bodies of a frame; ``MalformedFrame`` when they are not what the frame says. With ``views`` those that are
+    bytes are not copied out of it, for a reader that will decode them itself."""
     if isinstance(bodies, list):  # never left this process
         return bodies
-    decode = _decoders.get(kind)
+    decode = _decode_views if views and kind == BYTES else _decoders.get(kind)
     try:
         if decode is not None:
             decoded = decode(bodies)
