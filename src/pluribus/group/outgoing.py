@@ -25,7 +25,7 @@ from ..core.limits import (
 from ..wire.bodies import BYTES, Kind, join_bodies
 
 PARENT_BYTES = 20  # a message's identity in msgpack
-FEW = 32
+FEW = 256
 """So many messages may gather even if they are more than a frame: what the way down costs is then paid for several
 frames at once, and nobody waits long for so few."""
 
@@ -92,7 +92,7 @@ class Outgoing:
         """How large the open batch may grow: several frames on a short path, so that the kernel can segment them."""
         whole = min(self._path * SEGMENTS_MAX, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES)
         self._granted = min(max(self._path, whole), room_bytes)
-        self._few_room = min(max(self._path, BATCH_BYTES_MAX), room_bytes)
+        self._few_room = min(max(self._granted, min(self._path * SEGMENTS_MAX, BATCH_BYTES_MAX)), room_bytes)
         self._set_room()
 
     def pause(self, paused: bool) -> None:

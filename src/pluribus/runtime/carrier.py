@@ -93,13 +93,18 @@ class Carrier:
     async def room(self, timeout: float | None = None) -> None:
         """Close the batch, and return when the next one may begin. ``Overflow`` after ``timeout`` seconds."""
         self.close_batch()
+        if len(self._queue) >= QUEUED or self._crowded():
+            await self._wait_for_room(timeout)
+        if self._failed is not None:
+            self._complain()
+
+    async def _wait_for_room(self, timeout: float | None) -> None:
         try:
             async with asyncio.timeout(timeout):
                 while len(self._queue) >= QUEUED or self._crowded():
                     await self._wait()
         except TimeoutError:
             raise Overflow(f"events wait for slow readers, and for longer than {timeout:g} s: publish later") from None
-        self._complain()
 
     def room_now(self) -> None:
         """Close the batch; ``Overflow`` if too many wait."""

@@ -225,7 +225,7 @@ class Topics:
         self, topic: str, kind: Kind, encoded: bytes, extra: Extra, timeout: float | None, typed: type
     ) -> MessageId:
         checked_topic(topic)
-        base = await self.base()
+        base = self._base or await self.base()
         if base.group.closed:
             raise Closed("the bus is closed: connect again")
         if len(encoded) > base.group._channel.out.longest and not base.group._dispatch.cuts:
