@@ -275,8 +275,31 @@ def test_a_receiver_refuses_more_than_a_stream_may_have(monkeypatch: pytest.Monk
         assert receiver.channel.pieces.size <= 10_000
     assert receiver.channel.pieces.refused == 1
     for message in range(100, 300):
-        receiver.take([piece(message, message, 0, 2)])
+        receiver.take([piece(message, message, 0, 3)])
     assert len(receiver.channel.pieces) <= limits.LARGE_PER_STREAM_MAX
+
+
+def test_messages_that_wait_for_their_last_piece_alone_are_not_refused(monkeypatch: pytest.MonkeyPatch):
+    """In semantic order that piece may wait for the message that it answers, and the sender has long gone on."""
+    monkeypatch.setattr(pieces_module, "LARGE_WAITING_MAX", 200)
+    receiver = Receiver()
+    waiting = range(0, 2_000, 10)
+    assert len(waiting) == 200 > limits.LARGE_PER_STREAM_MAX
+    for message in waiting:
+        receiver.take([piece(message, message, 0, 2, b"%d " % message)])
+    sender = Sender()
+    sender.out.first = 5_000
+    body = Random(1).randbytes(50_000)
+    number = sender.all_of(sender.begin(body))
+    receiver.take(sender.frames)
+    assert receiver.messages == [(number, body, None)], "what is under way has its own places"
+    for message in reversed(waiting):
+        receiver.take([piece(message + 1, message, 1, 2, b"done")])
+    assert receiver.messages[1:] == [(message + 1, b"%d done" % message, None) for message in reversed(waiting)]
+    assert not receiver.channel.pieces and receiver.channel.pieces.size == receiver.channel.pieces.refused == 0
+    for message in range(10_000, 10_300):
+        receiver.take([piece(message, message, 0, 2)])
+    assert len(receiver.channel.pieces) == 201 and receiver.channel.pieces.refused == 99, "bounded all the same"
 
 
 @pytest.mark.parametrize(

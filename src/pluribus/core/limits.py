@@ -29,6 +29,8 @@ TYPES_MAX = 4_096
 LARGE_PER_STREAM_MAX = 64
 """Messages larger than a frame that one stream has under way at a time; together they are at most ``BODY_BYTES_MAX``,
 so a receiver never has to put together more than that for a stream."""
+LARGE_WAITING_MAX = 4_096
+"""Those of which a receiver has all but the last piece: that one may wait for the message that it answers."""
 
 # Senders from outside
 OUTSIDE_BYTES_MAX = 256 << 10

@@ -15,15 +15,17 @@ when somebody joins, everybody forgets what is incomplete, and the sender begins
 delivered by all members of a view or by none. When members only go, nothing is lost but what they had begun.
 
 Bounded: a stream has at most ``LARGE_PER_STREAM_MAX`` such messages under way, of ``BODY_BYTES_MAX`` together. Senders
-wait until theirs is admitted, so receivers, who refuse more, never have to. Pieces wait in the inbox as weightless
-frames until the reader passes them: a reader that does not read closes the window, as ever.
+wait until theirs is admitted, so receivers, who refuse more, never have to. In semantic order the last piece may wait
+below for the message that it answers, long after its sender has gone on: messages that lack only their last piece are
+not under way any more, and ``LARGE_WAITING_MAX`` of them may wait. Pieces wait in the inbox as weightless frames until
+the reader passes them: a reader that does not read closes the window, as ever.
 """
 
 from __future__ import annotations
 
 from ..core.frame import Frame, Parents, Piece
 from ..core.ids import ALL, MessageId
-from ..core.limits import BODY_BYTES_MAX, LARGE_PER_STREAM_MAX, PATH_BYTES_LOOPBACK
+from ..core.limits import BODY_BYTES_MAX, LARGE_PER_STREAM_MAX, LARGE_WAITING_MAX, PATH_BYTES_LOOPBACK
 from ..wire.bodies import BYTES, Kind, decode_bodies, join_bodies
 from .outgoing import Outgoing
 
@@ -108,11 +110,44 @@ class Partial:
         self.bodies: list[bytes] = []
 
 
+class Begun:
+    """What one stream has begun, by the number of its first piece; and the sums that bound it."""
+
+    __slots__ = ("partials", "size", "under_way")
+
+    def __init__(self) -> None:
+        self.partials: dict[int, Partial] = {}
+        self.size = 0
+        self.under_way = 0
+        """Those that lack more than their last piece."""
+
+    def begin(self, message: int, total: int, kind: Kind) -> None:
+        self.drop(message)
+        self.partials[message] = Partial(total, kind)
+        self.under_way += total > 1
+
+    def add(self, partial: Partial, body: bytes) -> None:
+        partial.bodies.append(body)
+        partial.size += len(body)
+        self.size += len(body)
+        self.under_way -= len(partial.bodies) == partial.total - 1
+
+    def drop(self, message: int) -> None:
+        partial = self.partials.pop(message, None)
+        if partial is not None:
+            self.size -= partial.size
+            self.under_way -= len(partial.bodies) < partial.total - 1
+
+    @property
+    def full(self) -> bool:
+        return self.under_way > LARGE_PER_STREAM_MAX or len(self.partials) - self.under_way > LARGE_WAITING_MAX
+
+
 class Pieces:
     """What one group's streams have begun."""
 
     def __init__(self) -> None:
-        self._streams: dict[Stream, dict[int, Partial]] = {}
+        self._streams: dict[Stream, Begun] = {}
         self.refused = 0
         """Over the bounds, or not what they say they are."""
         self.strays = 0
@@ -123,7 +158,7 @@ class Pieces:
         partial = self._add(frame, piece)
         if partial is None:
             return _weight(frame)
-        del self._streams[frame.stream][piece.message]
+        self._streams[frame.stream].drop(piece.message)
         return _whole(frame, partial)
 
     def keep_only(self, members: tuple[int, ...], *, joined: bool) -> None:
@@ -132,41 +167,43 @@ class Pieces:
             del self._streams[stream]
 
     def __len__(self) -> int:
-        return sum(map(len, self._streams.values()))
+        return sum(len(begun.partials) for begun in self._streams.values())
 
     @property
     def size(self) -> int:
-        return sum(partial.size for begun in self._streams.values() for partial in begun.values())
+        return sum(begun.size for begun in self._streams.values())
 
     def _add(self, frame: Frame, piece: Piece) -> Partial | None:
         """The message, if this was its last piece."""
-        begun = self._streams.setdefault(frame.stream, {})
+        begun = self._streams.get(frame.stream)
+        if begun is None:
+            begun = self._streams[frame.stream] = Begun()
         if piece.total == 0:
-            begun.pop(piece.message, None)
+            begun.drop(piece.message)
             return None
         if piece.index == 0:
-            begun[piece.message] = Partial(piece.total, piece.kind)
-        partial = begun.get(piece.message)
+            begun.begin(piece.message, piece.total, piece.kind)
+        partial = begun.partials.get(piece.message)
         if partial is None:
             self.strays += 1
             return None
         body = self._checked(frame, piece, partial, begun)
         if body is None:
-            del begun[piece.message]
+            begun.drop(piece.message)
             self.refused += 1
             return None
-        partial.bodies.append(body)
-        partial.size += len(body)
+        begun.add(partial, body)
         return partial if len(partial.bodies) == partial.total else None
 
     @staticmethod
-    def _checked(frame: Frame, piece: Piece, partial: Partial, begun: dict[int, Partial]) -> bytes | None:
+    def _checked(frame: Frame, piece: Piece, partial: Partial, begun: Begun) -> bytes | None:
         if (piece.index, piece.total, piece.kind) != (len(partial.bodies), partial.total, partial.kind):
             return None
-        if frame.count != 1 or frame.kind != BYTES or len(begun) > LARGE_PER_STREAM_MAX:
+        last = piece.index == piece.total - 1  # with it there is one less
+        if frame.count != 1 or frame.kind != BYTES or (begun.full and not last):
             return None
         body = decode_bodies(BYTES, frame.bodies, 1)[0]
-        fits = sum(other.size for other in begun.values()) + len(body) <= BODY_BYTES_MAX
+        fits = begun.size + len(body) <= BODY_BYTES_MAX
         return body if fits and isinstance(body, bytes) else None
 
 
