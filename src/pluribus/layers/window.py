@@ -59,8 +59,6 @@ from ..stack.stalls import Stalls, checked_stall_s
 FRAME_CHARGE_BYTES = 768
 PROBE_S = 0.2
 UNLIMITED_BYTES = 1 << 62
-ROOM_TOLD_BYTES_MAX = BATCH_BYTES_MAX
-"""More room than one batch can use makes no difference above, and is not worth an event."""
 INITIAL_BYTES = 128 << 10
 """What may be sent before the first acknowledgement: little enough for any receiver's buffer."""
 OVERSHOOT_BYTES_MAX = 128 << 10
@@ -198,7 +196,7 @@ class Window(Layer):
         out.offset += frame.size + FRAME_CHARGE_BYTES
         limits = out.limits
         room = min(limits.values(), default=0) - out.offset
-        if room < ROOM_TOLD_BYTES_MAX or out.told < ROOM_TOLD_BYTES_MAX or out.uncounted:
+        if room < BATCH_BYTES_MAX or out.told < BATCH_BYTES_MAX or out.uncounted:
             self._tell_credit(key, out)
         mine = self.node.me in limits
         if mine:
@@ -222,12 +220,13 @@ class Window(Layer):
         return members if to == ALL else members & {to}
 
     def _tell_credit(self, key: tuple[int, int], out: Outgoing) -> None:
-        """Tell above when the room changed, and watch over a stream that must wait."""
+        """Tell above when the room changed, and watch over a stream that must wait. More than one batch can use makes
+        no difference above, and is not worth an event."""
         limits = out.limits
         if out.uncounted:
-            room = min(out.room, ROOM_TOLD_BYTES_MAX)
+            room = min(out.room, BATCH_BYTES_MAX)
         else:
-            room = min((min(limits.values()) if limits else UNLIMITED_BYTES) - out.offset, ROOM_TOLD_BYTES_MAX)
+            room = min((min(limits.values()) if limits else UNLIMITED_BYTES) - out.offset, BATCH_BYTES_MAX)
         if room != out.told:
             out.told = room
             self.tell_up(Credit(key[0], key[1], room))

@@ -374,7 +374,7 @@ class Gathering:
 
     def _close_part(self) -> None:
         bodies = self.bodies
-        self._left = self.left
+        self._left = self.left  # weighs what was not yet, before the next part begins
         self._before += len(bodies)
         encoded: Any = join_bodies(self._kind, bodies)
         of: int | bytes = bytes(self._of) if self._of else self.places[self.solo or ""]

@@ -30,6 +30,7 @@ from .group import Group
 log = logging.getLogger(__name__)
 
 ENCODED = (bytes, memoryview)
+"""A batch is one of them: a view of its datagram, or bytes if it came in pieces. Every other body is a word."""
 QUEUED = 2
 """Batches that may wait before publishers do."""
 
@@ -95,8 +96,7 @@ class Carrier:
         self.close_batch()
         if len(self._queue) >= QUEUED or self._crowded():
             await self._wait_for_room(timeout)
-        if self._failed is not None:
-            self._complain()
+        self._complain()
 
     async def _wait_for_room(self, timeout: float | None) -> None:
         try:
