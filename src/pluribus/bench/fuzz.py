@@ -30,7 +30,7 @@ LISTS_A_ROUND = 40
 LIST_S = 0.01
 """Virtual time that passes with each list, so that timers fire and peers who were only invented are forgotten."""
 VALIDATED_ROUNDS = 50
-RSS_GROWTH_BYTES_MAX = 32 << 20
+RSS_GROWTH_BYTES_MAX = 8 << 20
 SPOKEN = bytes(20_000)
 SOURCES: list[Address] = [(f"10.0.0.{number}", 7_000 + number) for number in range(8)]
 
@@ -77,6 +77,7 @@ class _Node:
         self._passing = 0.5
 
     async def fuzzed(self, frames: int, progress: Callable[[int], None]) -> dict[str, Any]:
+        asyncio.get_running_loop().set_exception_handler(self._escapes_in_loop)
         samples = await recorded(self._stack, self._seed)
         self._bus: Bus = await self._wire.member("node", self._stack)
         self._groups: list[Group] = [await self._wire.during(self._bus.group(name)) for name in GROUPS]
@@ -134,6 +135,7 @@ class _Node:
             self._guarded(self._time_passes)
             self._wire.waiting.clear()
             self._read()
+            await asyncio.sleep(0)  # the calls that were heard are looked at in a turn of the loop
             if number % 20 == 0:
                 await self._speak()
         if random() < 1 / VALIDATED_ROUNDS:
@@ -174,6 +176,11 @@ class _Node:
             work()
         except Exception:  # noqa: BLE001 - that any leaves is the finding
             self._note_escape()
+
+    def _escapes_in_loop(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a call-back or a task of the node raised left it, too."""
+        error = context.get("exception")
+        self._escaped.append("".join(traceback.format_exception(error)) if error else str(context["message"]))
 
     def _note_escape(self) -> None:
         """The first with its story; the others count."""
