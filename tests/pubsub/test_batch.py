@@ -79,6 +79,18 @@ def test_what_was_published_arrives(events, batches_before):
     assert gathering.empty
 
 
+long_bodies = st.sampled_from([255, 256, 1_000]).map(bytes)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), bodies | long_bodies, extras), min_size=1, max_size=30))
+def test_a_batch_knows_what_it_weighs_before_it_is_encoded(events):
+    gathering = Gathering(ME, LARGEST)
+    gathered(events, gathering)
+    batch = gathering.close()
+    without_its_weight = len(encode_batch(batch)) - len(msgspec.msgpack.encode(batch.size))
+    assert len(batch) == batch.size == without_its_weight
+
+
 @given(published, st.data())
 def test_some_of_a_part_are_the_same_events_as_all_of_it(events, data):
     gathering = Gathering(ME, LARGEST)

@@ -112,8 +112,6 @@ class Channel:
         self.refused = ""
         """Why this member cannot be in the group."""
         self.closed = False
-        self.views = False
-        """Whether bodies that are bytes are given as views of the datagram that they came in."""
         self.excludes = False
         """Whether members that do not read are asked to leave."""
         self.stalls_itself = False
@@ -235,7 +233,7 @@ class Channel:
         try:
             if frame.kind == QUESTION:
                 return iter(self._questions(frame, sender))
-            bodies = decode_bodies(frame.kind, frame.bodies, frame.count, views=self.views)
+            bodies = decode_bodies(frame.kind, frame.bodies, frame.count)
         except MalformedFrame:
             self.malformed += 1
             return iter(())

@@ -32,6 +32,7 @@ from ..stack.events import (
     ViewChanged,
 )
 from ..stack.layer import Layer
+from ..wire.bodies import BYTES, Kind
 from .channel import Channel, Numbers
 from .confirmations import Confirmations, Stream, Told
 from .relay import Desk, Relay
@@ -277,7 +278,7 @@ class Dispatch(Layer):
                 self.flush(channel)
             self.ports.clock.call_soon(self._turn_ended)
 
-    def send_alone(self, channel: Channel, body: bytes) -> bool:
+    def send_alone(self, channel: Channel, body: bytes, kind: Kind = BYTES) -> bool:
         """Send a message at once if it is the first of the loop's turn, in a channel that asks and answers
         (``opened``), and nothing stands in its way; false if it must go the long way."""
         out = channel.out
@@ -287,7 +288,7 @@ class Dispatch(Layer):
             return False
         if self._scheduled or not self._begins_turn():
             return False
-        self.stimulus(out.send_alone, body)
+        self.stimulus(out.send_alone, body, kind)
         return True
 
     def _begins_turn(self) -> bool:

@@ -168,7 +168,7 @@ class Outgoing:
         self._take_more()
         return number
 
-    def send_alone(self, body: bytes) -> None:
+    def send_alone(self, body: bytes, kind: Kind = BYTES) -> None:
         """A batch of one, without gathering: what ``add`` and ``close`` would do to an empty batch."""
         self.first += 1
         self.batched = 1
@@ -180,7 +180,7 @@ class Outgoing:
                 first=self.first - 1,
                 count=1,
                 size=len(body),
-                kind=BYTES,
+                kind=kind,
                 headers=[],
                 bodies=[body],
             )

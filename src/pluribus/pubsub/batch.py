@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ..core.errors import BadBody, MalformedFrame
-from ..core.frame import Number, Position
+from ..core.frame import NO_BODIES, Number, Position
 from ..core.ids import MemberId, MessageId
 from ..core.limits import (
     BATCH_MESSAGES_MAX,
@@ -38,7 +38,7 @@ from ..core.limits import (
     TOPIC_CHARS_MAX,
     TOPICS_PER_BATCH_MAX,
 )
-from ..wire.bodies import BYTES, Kind, array_header, decode_bodies, join_bodies
+from ..wire.bodies import BYTES, EVENTS, Kind, array_header, decode_bodies, join_bodies, receive_as
 from ..wire.codec import DECODE_ERRORS
 from .event import NO_HEADERS, Event
 
@@ -89,8 +89,14 @@ class Batch(msgspec.Struct, array_like=True):
     ]
     parts: Annotated[list[Part], msgspec.Meta(min_length=1, max_length=BATCH_MESSAGES_MAX)]
     numbers: Annotated[list[Position], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)] = []
+    size: Number = 0
+    """What it weighs when it is encoded, this number itself left out; as its publisher counted."""
+
+    def __len__(self) -> int:
+        return self.size
 
 
+receive_as(EVENTS, Batch)
 _encode_headers = msgspec.msgpack.Encoder().encode
 encode_batch = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Batch).decode
@@ -100,9 +106,13 @@ _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 def decode_batch(data: bytes | memoryview) -> Batch:
     """The batch, its bodies still encoded; or ``MalformedFrame``."""
     try:
-        batch = _decode(data)
+        return checked(_decode(data))
     except DECODE_ERRORS as error:
         raise MalformedFrame(f"not a batch of events: {error}") from None
+
+
+def checked(batch: Batch) -> Batch:
+    """The same, if it is one in itself; else ``MalformedFrame``."""
     topics = len(batch.topics)
     for part in batch.parts:
         of = part.of
@@ -254,6 +264,7 @@ class Gathering:
         "_of",
         "_parts",
         "_sender",
+        "_size",
         "_time",
         "_topics",
         "_weighed",
@@ -285,6 +296,8 @@ class Gathering:
         self._before = 0
         """Events of the parts that are closed."""
         self._left = 0
+        self._size = 0
+        """What the bodies that were weighed are encoded."""
         self.alike = -1
         """The longest body that may be appended; if there is no more of ``ids``, none."""
         self.ids: Iterator[MessageId] = iter(())
@@ -311,7 +324,9 @@ class Gathering:
         """Bytes that the batch has room for."""
         unweighed = len(self.bodies) - self._weighed
         if unweighed:
-            self._left -= sum(map(len, self.bodies[-unweighed:])) + OVERHEAD_BYTES * unweighed
+            weight = sum(map(len, self.bodies[-unweighed:]))
+            self._left -= weight + OVERHEAD_BYTES * unweighed
+            self._size += weight
             self._weighed += unweighed
         return self._left
 
@@ -377,23 +392,44 @@ class Gathering:
         self._left = self.left  # weighs what was not yet, before the next part begins
         self._before += len(bodies)
         encoded: Any = join_bodies(self._kind, bodies)
+        self._size += len(array_header(len(bodies)))
+        if self._kind == BYTES:
+            self._size += _header_bytes(bodies)
         of: int | bytes = bytes(self._of) if self._of else self.places[self.solo or ""]
         self._parts.append(Part(self._kind, len(bodies), of, encoded, self._extras))
         self.solo = None
         self._begin_part(self._kind)
+
+    def _head_bytes(self) -> int:
+        """What the batch is without bodies."""
+        parts = [Part(part.kind, part.count, part.of, NO_BODIES, part.extras) for part in self._parts]
+        head = Batch(self._sender, self._first, self._time, self._topics, parts, self._numbers)
+        return len(encode_batch(head)) - 1 - len(parts)
 
     def close(self) -> Batch:
         """What gathered, as a batch; the next one begins."""
         if self.bodies:
             self._close_part()
         events = sum(part.count for part in self._parts)
-        batch = Batch(self._sender, self._first, self._time, self._topics, self._parts, self._numbers)
+        size = self._size + self._head_bytes()
+        batch = Batch(self._sender, self._first, self._time, self._topics, self._parts, self._numbers, size)
         if not self._numbers:
             self._first += events
         last = self._parts[-1].of
         again = isinstance(last, bytes) and 2 * len(set(last)) > len(self._topics)
         self._clear(self._topics.copy() if again else [])
         return batch
+
+
+def _header_bytes(bodies: list[bytes]) -> int:
+    """What msgpack puts before these."""
+    sizes = list(map(len, bodies))
+    longest = max(sizes)
+    if longest < 256:
+        return 2 * len(sizes)
+    if longest < 1 << 16 and min(sizes) >= 256:
+        return 3 * len(sizes)
+    return sum([2 if size < 256 else 3 if size < 1 << 16 else 5 for size in sizes])
 
 
 def _topic_bytes(topic: str) -> int:

@@ -23,14 +23,13 @@ from ..core.frame import Frame, Message
 from ..core.limits import OUTBOX_BATCHES_MAX, TURN_S_MAX
 from ..group.channel import REPORT_BUSY_BYTES
 from ..pubsub.backlog import Hold
-from ..pubsub.batch import Arrived, Batch, Gathering, decode_batch, encode_batch
+from ..pubsub.batch import Arrived, Batch, Gathering, checked, decode_batch, encode_batch
 from ..pubsub.table import Reader, Table
+from ..wire.bodies import EVENTS
 from .group import Group
 
 log = logging.getLogger(__name__)
 
-ENCODED = (bytes, memoryview)
-"""A batch is one of them: a view of its datagram, or bytes if it came in pieces. Every other body is a word."""
 QUEUED = 2
 """Batches that may wait before publishers do."""
 
@@ -48,7 +47,6 @@ class Carrier:
         self.group = group
         self.table = table
         self.gathering = Gathering(group.me, group._channel.out.longest)
-        group._channel.views = True  # a batch is decoded where it lies
         self.crowd: set[Reader] = set()
         """Readers of this member that have much to read and want to be waited for."""
         self.missed: Callable[[], None] = lambda: None
@@ -56,7 +54,7 @@ class Carrier:
         self._now = now
         self._taken = taken
         self._heard = heard
-        self._queue: deque[tuple[Batch, bytes]] = deque()
+        self._queue: deque[Batch] = deque()
         self._waiters: list[asyncio.Future[None]] = []
         self._scheduled = False
         self._batched = 0
@@ -83,9 +81,8 @@ class Carrier:
             return
         batch = self.gathering.close()
         self._batched = sum(part.count for part in batch.parts)
-        data = encode_batch(batch)
-        if self._queue or not self.group.send_now(data):
-            self._queue.append((batch, data))
+        if self._queue or not self.group.send_now(EVENTS, batch):
+            self._queue.append(batch)
             if self._sending is None:
                 self._sending = self._loop.create_task(self._send_queue())
         else:
@@ -135,8 +132,11 @@ class Carrier:
     async def _send_queue(self) -> None:
         try:
             while self._queue:
-                batch, data = self._queue[0]
-                await self.group.send(data)
+                batch = self._queue[0]
+                if len(batch) > self.group._channel.out.longest:  # one long event
+                    await self.group.send(encode_batch(batch))
+                else:
+                    await self.group.send_as(EVENTS, batch)
                 self._queue.popleft()
                 self._sent(batch)
                 self.wake()
@@ -205,11 +205,15 @@ class Carrier:
             self._held += 1
             hold = Hold(partial(self._read, frame))
         for message in messages:
-            if type(message.body) not in ENCODED:
-                self._heard(message)
-                continue
+            body = message.body
             try:
-                arrived = Arrived(decode_batch(message.body))
+                if type(body) is Batch:
+                    arrived = Arrived(checked(body))
+                elif type(body) is bytes:  # it came in pieces
+                    arrived = Arrived(decode_batch(body))
+                else:
+                    self._heard(message)
+                    continue
             except MalformedFrame:
                 self.table.malformed += 1
                 continue

@@ -170,24 +170,32 @@ class Group:
             self._opened(channel)
         return (out.me, number)
 
-    def send_now(self, body: bytes) -> bool:
-        """Send bytes to every member if that needs no waiting; false if it does, and nothing was sent."""
+    def send_now(self, kind: Kind, body: Any) -> bool:
+        """Send a body that the codec encodes to every member if that needs no waiting; false if it does, and nothing
+        was sent."""
         channel, out, dispatch = self._channel, self._channel.out, self._dispatch
         if len(body) > out.longest:
             return False
-        if dispatch.send_alone(channel, body):
+        if dispatch.send_alone(channel, body, kind):
             return True
         if channel.closed or channel.paused or channel.blocked or dispatch.blocked:
             return False
-        if out.pending and not out.fits(BYTES, len(body)):
+        if out.pending and not out.fits(kind, len(body)):
             dispatch.flush(channel)
-        if not dispatch.ports.engine.writable or not out.fits(BYTES, len(body)):
+        if not dispatch.ports.engine.writable or not out.fits(kind, len(body)):
             return False
-        first = not out.pending
-        out.add(BYTES, body)
-        if first:
-            self._opened(channel)
+        self._add(out, kind, body)
         return True
+
+    async def send_as(self, kind: Kind, body: Any) -> None:
+        """As ``send_now``, as soon as there is room."""
+        self._add(await self._admitted(kind, len(body), ALL, None), kind, body)
+
+    def _add(self, out: Outgoing, kind: Kind, body: Any) -> None:
+        first = not out.pending
+        out.add(kind, body)
+        if first:
+            self._opened(self._channel)
 
     async def _send_large(self, large: Large, to: int, deadline: float | None) -> MessageId:
         """Piece by piece, and between two of them everybody else has a turn."""

@@ -21,6 +21,8 @@ from .codec import DECODE_ERRORS
 
 BYTES, TEXT, DATA = 0, 1, 2
 """The next three are those of ``questions``."""
+EVENTS = 6
+"""Batches of events, which the codec encodes where they are in a frame: their bodies are copied no second time."""
 
 Kind = int | str
 T = TypeVar("T")
@@ -49,7 +51,6 @@ _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
 }
 _BUILT_IN: dict[Kind, type] = {BYTES: bytes, TEXT: str}
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
-_decode_views = msgspec.msgpack.Decoder(list[memoryview]).decode
 
 
 def register(cls: type[T], name: str | None = None) -> type[T]:
@@ -87,6 +88,11 @@ def reserve(kind: int, cls: type) -> None:
     _decoders[kind] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
 
 
+def receive_as(kind: int, cls: type) -> None:
+    """A kind for structs that are sent as they are, and not encoded before they are in a frame."""
+    _decoders[kind] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
+
+
 def encode_body(body: object) -> tuple[Kind, bytes]:
     """The kind of a body and its bytes, for everything but plain ``bytes`` (which travel as they are)."""
     kind: Kind | None = _names.get(type(body))
@@ -120,17 +126,16 @@ def encode_quickly(body: object) -> bytes:
 
 def join_bodies(kind: Kind, encoded: list[bytes]) -> list[bytes] | msgspec.Raw:
     """The ``bodies`` of a frame from the bodies of one kind."""
-    if kind == BYTES:
+    if kind in (BYTES, EVENTS):
         return encoded
     return msgspec.Raw(array_header(len(encoded)) + b"".join(encoded))
 
 
-def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int, *, views: bool = False) -> list[Any]:
-    """The bodies of a frame; ``MalformedFrame`` when they are not what the frame says. With ``views`` those that are
-    bytes are not copied out of it, for a reader that will decode them itself."""
+def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int) -> list[Any]:
+    """The bodies of a frame; ``MalformedFrame`` when they are not what the frame says."""
     if isinstance(bodies, list):  # never left this process
         return bodies
-    decode = _decode_views if views and kind == BYTES else _decoders.get(kind)
+    decode = _decoders.get(kind)
     try:
         if decode is not None:
             decoded = decode(bodies)

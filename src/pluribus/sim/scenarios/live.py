@@ -10,12 +10,12 @@ from ...core.errors import Gap, PluribusError
 from ...core.frame import Frame
 from ...core.ids import number_of
 from ...core.limits import PATH_BYTES_LOOPBACK
-from ...pubsub.batch import Arrived, decode_batch
+from ...pubsub.batch import Arrived, checked, decode_batch
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.pubsub import GROUP
 from ...runtime.subscription import Subscription
 from ...stack.events import Event, Members, ViewChanged
-from ...wire.bodies import BYTES, decode_bodies
+from ...wire.bodies import BYTES, EVENTS, decode_bodies
 from ..chaos import ordeal
 from ..history import Happening, History
 from ..network import Medium
@@ -68,9 +68,10 @@ class Player:
             there = set(what.members)
             self._epochs.update(self._there - there)
             self._there = there
-        elif isinstance(what, Frame) and what.group == NUMBER and what.kind == BYTES and what.count:
+        elif isinstance(what, Frame) and what.group == NUMBER and what.kind in (BYTES, EVENTS) and what.count:
             for body in decode_bodies(what.kind, what.bodies, what.count):
-                for section in Arrived(decode_batch(body)).sections():
+                batch = checked(body) if what.kind == EVENTS else decode_batch(body)
+                for section in Arrived(batch).sections():
                     for event in section.events():
                         chain = (0, self._epochs[int(event.sender)])
                         self._add("arrive", event, chain=chain)
