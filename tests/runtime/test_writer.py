@@ -14,7 +14,7 @@ from pluribus.core import limits
 from pluribus.core.errors import BadInput, Closed, Overflow, Unavailable
 from pluribus.core.ports import Append, Bounds, Cut, Put, Trim
 from pluribus.runtime import writer as writer_module
-from pluribus.runtime.writer import StoreWriter
+from pluribus.runtime.writer import CALM, PROBED, StoreWriter
 from pluribus.store.sqlite import SqliteBackend
 from tests.harness import eventually, on_a_loop
 
@@ -98,6 +98,102 @@ def test_many_writes_share_a_synchronisation(backend):
         assert backend.threads.isdisjoint({threading.get_ident()}) and len(backend.threads) == 1
         assert writer.end("log") == 1_001
         writer.close()
+
+    run()
+
+
+async def written(writer, count):
+    """One after another; how many of them in a turn of the loop."""
+    before = writer.in_turn
+    for _ in range(count):
+        done = asyncio.get_running_loop().create_future()
+        writer.append("log", [b"row"], done.set_result)
+        assert not done.done(), "nothing completes inside of the call"
+        assert await done is None
+    return writer.in_turn - before
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """However slow the machine is, a commit is quick."""
+    monkeypatch.setattr(writer_module, "QUICK_S", 60.0)
+
+
+def test_who_is_alone_and_quick_commits_in_the_loops_turn_and_asks_the_thread_now_and_then(patient):
+    @on_a_loop
+    async def run():
+        with closing(writer_on(SqliteBackend(":memory:"))) as writer:
+            assert await written(writer, 2 * CALM) == 0, "it does not say that it is alone"
+            writer.alone = lambda: True
+            assert 0.9 < await written(writer, 10 * PROBED) / (10 * PROBED) < 1
+            writer.alone = lambda: False
+            assert await written(writer, 10) == 0
+            assert writer.end("log") == writer.submissions == writer.commits
+
+    run()
+
+
+def test_a_server_never_commits_in_the_loops_turn(patient):
+    class Server(SqliteBackend):
+        embedded = False
+
+    @on_a_loop
+    async def run():
+        with closing(writer_on(Server(":memory:"))) as writer:
+            writer.alone = lambda: True
+            assert await written(writer, 2 * CALM) == 0
+
+    run()
+
+
+def test_a_slow_commit_sends_the_next_ones_to_the_thread(patient, monkeypatch):
+    @on_a_loop
+    async def run():
+        with closing(writer_on(SqliteBackend(":memory:"))) as writer:
+            writer.alone = lambda: True
+            await written(writer, 2 * CALM)
+            monkeypatch.setattr(writer_module, "QUICK_S", 0.0)
+            assert await written(writer, 1) == 1
+            monkeypatch.setattr(writer_module, "QUICK_S", 60.0)
+            assert await written(writer, CALM) == 0
+            assert await written(writer, 1) == 1
+
+    run()
+
+
+def test_what_is_submitted_while_the_disk_works_keeps_the_thread_at_it(backend, patient):
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(backend), []
+        writer.alone = lambda: True
+        for _ in range(2 * CALM):
+            backend.let.clear()
+            backend.committing.clear()
+            writer.append("log", [b"row"], done.append)
+            await eventually(backend.committing.is_set)
+            writer.append("log", [b"meanwhile"], done.append)
+            backend.let.set()
+            await eventually(lambda: len(done) == writer.submissions)
+        assert writer.in_turn == 0 and done == [None] * 4 * CALM
+        writer.close()
+
+    run()
+
+
+def test_reads_and_the_end_do_not_wait_for_the_turn(patient):
+    @on_a_loop
+    async def run():
+        writer, done = writer_on(SqliteBackend(":memory:")), []
+        writer.alone = lambda: True
+        assert await written(writer, CALM + 1) == 1
+        writer.append("log", [b"read"], done.append)
+        writer.append("log", [b"read, too"], done.append)
+        assert writer.read("log", CALM + 1, CALM + 3) == [b"read", b"read, too"]
+        assert writer.in_turn == 1, "the thread has written them"
+        await eventually(lambda: done == [None, None])
+        writer.append("log", [b"last"], done.append)
+        writer.close()
+        assert writer.finished == writer.submissions
 
     run()
 

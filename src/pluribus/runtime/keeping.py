@@ -43,7 +43,12 @@ class Keeping:
         self._keeps = True
         meeting = await self.meeting()
         store = self._store = opened_store(os.fspath(path))
+        store.alone = self._keeps_alone
         return await self.keep_in(meeting, store, votes=votes, founders=founders)
+
+    def _keeps_alone(self) -> bool:
+        """Whether no other keeper's disk is to work at the same time."""
+        return self.keeper is not None and len(self.keeper.keeper.voters) == 1
 
     async def keep_in(self, meeting: Meeting, store: Any, **options: Any) -> BusKeeper:
         self.keeper = BusKeeper(self._bus, meeting, store, **options)

@@ -1,8 +1,12 @@
-"""The store port on a real disk: submit now, hear later. One thread writes, so that the loop never waits for a disk.
+"""The store port on a real disk: submit now, hear later. One thread writes, so that the loop need not wait for a disk.
 
 Whatever was submitted while the thread was busy is written together and shares one synchronisation: the busier the
 bus, the more rows an fsync. Completions arrive on the loop, in the order of submission. If what was gathered cannot be
 committed together, each submission is tried alone, so that nobody pays for another's mistake.
+
+A thread that must be woken, and wakes the loop, costs more than a quick commit. So a writer that is ``alone``, because
+nobody else is to be told meanwhile, commits at the end of the loop's turn, as long as that has been quick and nothing
+was ever submitted while the disk was at work. Now and then the thread does it, to see whether that is still so.
 
 Reads of what is committed use a connection of their own and wait for nobody. Reads of what is not wait until it is.
 """
@@ -15,6 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from time import perf_counter
 
 from ..core.errors import Closed, Overflow
 from ..core.limits import STORE_COMMIT_MAX, STORE_SUBMISSIONS_MAX
@@ -22,6 +27,12 @@ from ..core.ports import Append, Bounds, Change, Cut, Put, Repair, Restart, Trim
 from ..store.backend import Backend
 
 Done = Callable[[Exception | None], None]
+QUICK_S = 0.002
+"""The loop may wait so long for a commit; a turn of it lasts longer."""
+CALM = 16
+"""So many commits must have been quick, and nothing submitted meanwhile."""
+PROBED = 64
+"""After so many in the loop's turn the thread commits once."""
 _REWRITES = (Cut, Trim, Restart, Repair)
 _Work = tuple[Sequence[Change], Done]
 
@@ -39,10 +50,18 @@ class StoreWriter:
         self._committed: dict[str, Bounds] = {}
         self._rewriting: Counter[str] = Counter()
         self._closed = False
+        self.alone: Callable[[], bool] = lambda: False
+        """Whether nothing else is to be done while the disk works."""
+        self._turn: list[_Work] = []
+        """What is committed when the loop's turn ends."""
+        self._calm = 0
+        self._completed = 0
         self.commits = 0
         self.submissions = 0
         self.finished = 0
         """Submissions that are on disk, or have failed."""
+        self.in_turn = 0
+        """Commits that were made in a turn of the loop."""
         self._thread = threading.Thread(target=self._write, name="pluribus-store", daemon=True)
         self._thread.start()
 
@@ -53,8 +72,14 @@ class StoreWriter:
         for change in changes:
             if isinstance(change, _REWRITES):
                 self._rewriting[change.log] += 1
+        first = self._completed == self.submissions
         self.submissions += 1
-        self._work.put((changes, done))
+        if self._turn or (first and self._calm >= CALM and self._backend.embedded and self.alone()):
+            self._turn.append((changes, done))
+            if first:
+                self._loop.call_soon(self._turn_ended)
+        else:
+            self._work.put((changes, done))
 
     def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
         self.write((Append(log, tuple(rows)),), done)
@@ -87,6 +112,7 @@ class StoreWriter:
         if self._closed:
             return
         self._closed = True
+        self._hand_over()
         self._work.put(None)
         self._thread.join()
         if self._reader is not None:
@@ -97,6 +123,7 @@ class StoreWriter:
     def _drained(self) -> Iterator[None]:
         """The backend to oneself, after everything that was submitted."""
         self._check_open()
+        self._hand_over()
         with self._ended:
             self._ended.wait_for(lambda: self.finished == self.submissions)
         with self._using:
@@ -113,16 +140,35 @@ class StoreWriter:
                 batch.append(self._work.get())
             stop = None in batch
             works = [work for work in batch if work is not None]
-            with self._using:
-                errors = self._commit(works)
-            with self._ended:
-                self.finished += len(works)
-                self._ended.notify_all()
+            errors, seconds = self._timed(works)
+            calm = self._work.empty() and seconds < QUICK_S
             if works:
                 with suppress(RuntimeError):  # the loop was closed before its store; nobody waits any more
-                    self._loop.call_soon_threadsafe(self._complete, works, errors)
+                    self._loop.call_soon_threadsafe(self._complete, works, errors, calm)
             if stop:
                 return
+
+    def _hand_over(self) -> None:
+        """Somebody waits now: what the turn would commit is the thread's."""
+        works, self._turn = self._turn, []
+        for work in works:
+            self._work.put(work)
+
+    def _turn_ended(self) -> None:
+        works, self._turn = self._turn, []
+        if works:
+            errors, seconds = self._timed(works)
+            self.in_turn += 1
+            self._complete(works, errors, seconds < QUICK_S)
+
+    def _timed(self, works: list[_Work]) -> tuple[list[Exception | None], float]:
+        started = perf_counter()
+        with self._using:
+            errors = self._commit(works)
+        with self._ended:
+            self.finished += len(works)
+            self._ended.notify_all()
+        return errors, perf_counter() - started
 
     def _commit(self, works: list[_Work]) -> list[Exception | None]:
         """Together, or else one by one; what became of each."""
@@ -148,7 +194,9 @@ class StoreWriter:
             self._committed[log] = backend.bounds(log)
         return None
 
-    def _complete(self, works: list[_Work], errors: list[Exception | None]) -> None:
+    def _complete(self, works: list[_Work], errors: list[Exception | None], calm: bool) -> None:
+        self._completed += len(works)
+        self._calm = (CALM - 1 if self._calm >= CALM + PROBED else self._calm + 1) if calm else 0
         for (changes, done), error in zip(works, errors, strict=True):
             self._rewritten(changes)
             try:

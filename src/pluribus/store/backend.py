@@ -29,6 +29,9 @@ class Reader(Protocol):
 class Backend(Protocol):
     """Writes gather until ``commit``, which returns when all of them would survive a loss of power."""
 
+    embedded: bool
+    """Whether nothing but the disk is between it and a commit: no network, no server."""
+
     def write(self, changes: Sequence[Change]) -> None:
         """Raises ``BadInput`` for a change that does not fit the log, ``Unavailable`` for what the disk says. After
         either, roll back."""

@@ -27,6 +27,8 @@ class _Log:
 class MemoryBackend:
     """Rows and values are kept beside their checksums, so that a test can damage them as a disk would."""
 
+    embedded = True
+
     def __init__(self) -> None:
         self.logs: dict[str, _Log] = {}
         self.keys: dict[str, Sealed] = {}

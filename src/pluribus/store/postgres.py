@@ -52,6 +52,8 @@ END $$;
 class PostgresBackend(Tables):
     """``dsn`` as psycopg takes it; each keeper that is a voter of its own has its own ``schema``."""
 
+    embedded = False
+
     def __init__(self, dsn: str, schema: str = "pluribus") -> None:
         super().__init__()
         if not schema.isidentifier() or not schema.isascii() or len(schema) > 60:

@@ -56,6 +56,8 @@ _SELECT = "SELECT at, sum, row FROM rows WHERE at >= ? AND at < ?"
 class SqliteBackend(Tables):
     """``path`` is a file, made if it is not there; ``:memory:`` keeps nothing."""
 
+    embedded = True
+
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self._path = path
