@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from pluribus import Bus, Group, connect
 from pluribus.core.ports import Address, Datagram, EngineStats, Ports
@@ -23,7 +23,14 @@ from pluribus.stack.layer import Layer, Node
 from pluribus.stack.specification import build
 from pluribus.stack.stack import Stack
 
+T = TypeVar("T")
 BEST_EFFORT = "transport | presence | window | groups"
+
+
+def only(things: Sequence[T]) -> T:
+    """The one that there is."""
+    (thing,) = things
+    return thing
 
 
 class ManualTimer:

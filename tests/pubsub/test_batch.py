@@ -21,6 +21,7 @@ from pluribus.pubsub.batch import (
 )
 from pluribus.pubsub.event import NO_HEADERS
 from pluribus.wire.bodies import BYTES, TEXT, encode_body
+from tests.harness import only
 
 ME = 77
 LARGEST = 60_000
@@ -69,7 +70,7 @@ def test_what_was_published_arrives(events, batches_before):
         gathered(events[:2], gathering)
         gathering.close()
     ids = gathered(events, gathering)
-    found = arrived(encode_batch(gathering.close()))
+    found = arrived(encode_batch(only(gathering.close())))
     assert [(e.topic, e.body, e.id, e.sender, e.time) for e in found] == [
         (topic, body, id, ME, 1.5) for (topic, body, _), id in zip(events, ids, strict=True)
     ]
@@ -86,16 +87,57 @@ long_bodies = st.sampled_from([255, 256, 1_000]).map(bytes)
 def test_a_batch_knows_what_it_weighs_before_it_is_encoded(events):
     gathering = Gathering(ME, LARGEST)
     gathered(events, gathering)
-    batch = gathering.close()
+    batch = only(gathering.close())
     without_its_weight = len(encode_batch(batch)) - len(msgspec.msgpack.encode(batch.size))
     assert len(batch) == batch.size == without_its_weight
+
+
+@given(st.lists(st.sampled_from([0, 100, 300, 16_384, 40_000]), min_size=1, max_size=40), st.integers(0, 1 << 33))
+def test_a_few_long_events_of_one_topic_are_several_batches_that_fit_a_frame_each(sizes, first):
+    gathering = Gathering(ME, LARGEST, first)
+    sent = []
+    for number, size in enumerate(sizes):
+        body = number.to_bytes(2, "big") + bytes(size)
+        if not gathering.fits("a", len(body), BYTES):
+            break
+        quick = next(gathering.ids, None) if sent and len(body) <= gathering.alike else None
+        if quick is None:
+            assert gathering.add("a", BYTES, body, 1.5, PLAIN, None, bytes) == (ME, first + number)
+        else:
+            assert quick == (ME, first + number)
+            gathering.bodies.append(body)
+        sent.append(body)
+    several = sum(map(len, sent)) > LARGEST
+    if several:
+        assert not gathering.fits("b", 1, BYTES) and not gathering.fits("a", 1, TEXT)
+        assert not gathering.fits("a", 1, BYTES, Extra({"x": 1}))
+    batches = gathering.close()
+    assert (len(batches) > 1) >= several
+    for batch in batches:
+        encoded = encode_batch(batch)
+        assert len(encoded) <= LARGEST
+        assert len(batch) == len(encoded) - len(msgspec.msgpack.encode(batch.size))
+    found = [event for batch in batches for event in arrived(encode_batch(batch))]
+    assert [(event.topic, event.body, event.id) for event in found] == [
+        ("a", body, (ME, first + number)) for number, body in enumerate(sent)
+    ]
+    assert gathering.empty and gathering.add("b", BYTES, b"", 2.0) == (ME, first + len(sent))
+
+
+def test_an_event_larger_than_a_frame_stays_alone():
+    gathering = Gathering(ME, LARGEST)
+    gathering.add("a", BYTES, bytes(LARGEST), 0.0)
+    assert next(gathering.ids, None) is None and not gathering.fits("a", 1, BYTES)
+    assert len(only(gathering.close())) > LARGEST
+    gathering.add("a", BYTES, b"short", 0.0)
+    assert not gathering.fits("a", LARGEST, BYTES) and gathering.fits("a", 1, BYTES)
 
 
 @given(published, st.data())
 def test_some_of_a_part_are_the_same_events_as_all_of_it(events, data):
     gathering = Gathering(ME, LARGEST)
     gathered(events, gathering)
-    encoded = encode_batch(gathering.close())
+    encoded = encode_batch(only(gathering.close()))
     sections = zip(*(Arrived(decode_batch(encoded)).sections() for _ in range(2)), strict=True)
     for one, other in sections:
         wanted = bytes(data.draw(st.lists(st.integers(0, 1), min_size=one.part.count, max_size=one.part.count)))
@@ -110,13 +152,13 @@ def test_numbers_of_their_own_are_kept(events):
     numbers = [3 * place + 1 for place in range(len(events))]
     gathering = Gathering(ME, LARGEST)
     assert gathered(events, gathering, numbers) == [(ME, number) for number in numbers]
-    assert [event.id[1] for event in arrived(encode_batch(gathering.close()))] == numbers
+    assert [event.id[1] for event in arrived(encode_batch(only(gathering.close())))] == numbers
 
 
 def test_plain_events_share_their_empty_headers():
     gathering = Gathering(ME, LARGEST)
     gathered([("a", b"x", PLAIN)], gathering)
-    (event,) = arrived(encode_batch(gathering.close()))
+    (event,) = arrived(encode_batch(only(gathering.close())))
     assert event.headers is NO_HEADERS
 
 
@@ -128,7 +170,7 @@ def test_a_batch_stays_below_its_size_and_its_number_of_topics():
             gathering.add("stocks/ibm", BYTES, body, 0.0)
             count += 1
         assert count < BATCH_MESSAGES_MAX
-        assert len(encode_batch(gathering.close())) <= LARGEST
+        assert len(encode_batch(only(gathering.close()))) <= LARGEST
     gathering = Gathering(ME, LARGEST)
     for number in range(TOPICS_PER_BATCH_MAX):
         gathering.add(f"t/{number}", BYTES, b"", 0.0)
@@ -143,7 +185,7 @@ def test_topics_of_the_last_batch_are_there_for_the_next():
         gathering.close()
     assert list(gathering.places) == ["a", "b", "c"]
     gathering.add("c", BYTES, b"", 0.0)
-    assert [event.topic for event in arrived(encode_batch(gathering.close()))] == ["c"]
+    assert [event.topic for event in arrived(encode_batch(only(gathering.close())))] == ["c"]
     assert not gathering.places
 
 
@@ -209,7 +251,7 @@ def test_a_publisher_in_a_hurry_fills_a_batch_as_a_careful_one_does(events, firs
             break
         assert identity == (ME, first + len(sent))
         sent.append((topic, body, identity))
-    data = encode_batch(gathering.close())
+    data = encode_batch(only(gathering.close()))
     assert len(data) <= LARGEST
     assert [(event.topic, event.body, event.id) for event in arrived(data)] == sent
 
@@ -218,7 +260,7 @@ def test_a_publisher_in_a_hurry_fills_a_batch_as_a_careful_one_does(events, firs
 def test_a_batch_that_never_left_the_process_reads_like_one_that_did(events, data):
     gathering = Gathering(ME, LARGEST)
     gathered(events, gathering)
-    batch = gathering.close()
+    batch = only(gathering.close())
     for here, there in zip(
         Arrived(batch).sections(), Arrived(decode_batch(encode_batch(batch))).sections(), strict=True
     ):

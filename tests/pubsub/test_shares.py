@@ -13,6 +13,7 @@ from pluribus.pubsub.retained import Retained
 from pluribus.pubsub.shares import Shares, chosen
 from pluribus.pubsub.words import Finished, Joined, Left
 from pluribus.wire.bodies import BYTES
+from tests.harness import only
 
 KEY = "set"
 MEMBERS = (11, 22, 33, 44)
@@ -113,7 +114,7 @@ def retained(events):
     for place, (topic, sender, time, body) in enumerate(events):
         gathering = Gathering(sender, 1_000, first=place)
         gathering.add(topic, BYTES, body, float(time), Extra({}, None, True))
-        table.take(Arrived(gathering.close()))
+        table.take(Arrived(only(gathering.close())))
     return table
 
 
@@ -127,7 +128,7 @@ def test_last_values_are_the_same_in_whatever_order_they_come(events, random):
         for place, (topic, sender, time, body) in numbered:
             gathering = Gathering(sender, 1_000, first=place)
             gathering.add(topic, BYTES, body, float(time), Extra({}, None, True))
-            table.take(Arrived(gathering.close()))
+            table.take(Arrived(only(gathering.close())))
         ways.append(table)
     one, other = ways
     assert one.digest == other.digest and sorted(one.snapshot()) == sorted(other.snapshot())

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 import pluribus
 from pluribus.core.errors import BadFilter, BadInput, BadTopic, Gap, Overflow
 from pluribus.core.limits import BACKLOG_EVENTS_MAX
-from pluribus.pubsub.backlog import CHOICES, Backlog, Hold
+from pluribus.pubsub.backlog import CHOICES, SHORT, Backlog, Hold
 from pluribus.pubsub.batch import PLAIN, Arrived, Extra, Gathering
 from pluribus.pubsub.interest import Interest
 from pluribus.pubsub.table import INDEX_FROM, Table
 from pluribus.pubsub.topics import matches
 from pluribus.wire.bodies import BYTES, encode_body
+from tests.harness import only
 
 
 class Quote(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ def batch_of(events):
     for topic, body, headers in events:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         gathering.add(topic, kind, encoded, 5.0, Extra(headers) if headers else PLAIN, None, type(body))
-    return Arrived(gathering.close())
+    return Arrived(only(gathering.close()))
 
 
 prices = st.integers(0, 5).map(float)
@@ -189,6 +190,26 @@ def test_who_wants_to_be_told_is_told_how_much_is_missing():
     backlog.put(part_of(2, 40))
     assert numbers(backlog.take()) == [40, 41]
     assert not backlog
+
+
+def test_short_runs_are_taken_together_as_far_as_nothing_is_missing():
+    one, other = Backlog(10, "tell"), Backlog(100, "wait")
+    for first in (0, 4, 8):
+        section = part_of(4, first)
+        one.put(section)
+        other.put(section)
+    assert numbers(one.take_some()) == list(range(8)), "the gap is behind them"
+    with pytest.raises(Gap):
+        one.take_some()
+    assert one.take_some() == [] and not one
+    damaged = part_of(2, 90)
+    damaged.part.kind, damaged.part.bodies = 99, msgspec.Raw(b"\x90")
+    other.put(damaged)
+    other.put(part_of(SHORT, 12))
+    other.put(part_of(1, 12 + SHORT))
+    assert numbers(other.take_some()) == list(range(12 + SHORT)), "each list is as it was, whoever took it before"
+    assert other.malformed == 2 and other.waiting == 1
+    assert numbers(other.take_some()) == [12 + SHORT]
 
 
 def test_who_wants_a_buffer_has_one():

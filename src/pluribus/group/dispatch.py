@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -289,6 +289,18 @@ class Dispatch(Layer):
         if self._scheduled or not self._begins_turn():
             return False
         self.stimulus(out.send_alone, body, kind)
+        return True
+
+    def send_each(self, channel: Channel, bodies: Sequence[Any], kind: Kind) -> bool:
+        """Send bodies that nearly fill a frame each, if nothing stands in the way of any; false: none was sent."""
+        if channel.out.pending:
+            self.flush(channel)
+        out = channel.out
+        if self.blocked or out.pending or out.abandoned or channel.closed or channel.paused or channel.blocked:
+            return False
+        if not self.ports.engine.writable or not out.takes(bodies):
+            return False
+        self.stimulus(out.send_each, bodies, kind)
         return True
 
     def _begins_turn(self) -> bool:

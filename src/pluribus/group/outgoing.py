@@ -8,8 +8,9 @@ as long as none is longer than ``alike``. So nothing is counted a message; what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import accumulate, repeat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
 
 from ..core.errors import TooLarge
 from ..core.frame import Frame, Header, Parents, Piece
@@ -22,7 +23,7 @@ from ..core.limits import (
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
 )
-from ..wire.bodies import BYTES, Kind, join_bodies
+from ..wire.bodies import BYTES, Kind, join_bodies, runs
 
 PARENT_BYTES = 20  # a message's identity in msgpack
 FEW = 256
@@ -124,7 +125,7 @@ class Outgoing:
         A longer one must come through ``add``, and any one when the batch is empty, full, or of another kind.
         ``typed_alike`` is what ``alike`` is for encoded bodies of the type ``typed``, if the batch is of that."""
         alike, places, gathered = -1, 0, len(self.pending)
-        if gathered:
+        if gathered and (self.kind == BYTES or self.typed is not None):
             alike = len(self.pending[-1])
             each = alike + BODY_OVERHEAD_BYTES
             places = max((self.room - self.size) // each, 0)
@@ -185,6 +186,19 @@ class Outgoing:
                 bodies=[body],
             )
         )
+
+    def takes(self, bodies: Sequence[Any]) -> bool:
+        """Whether there is room for these, a few long ones, all at once."""
+        return self.room > 0 and sum(map(len, bodies)) + BODY_OVERHEAD_BYTES * len(bodies) <= self._few_room
+
+    def send_each(self, bodies: Sequence[Any], kind: Kind) -> None:
+        """A frame for each, without gathering."""
+        first = self.first
+        self.first += len(bodies)
+        self.batched = len(bodies)
+        self._begin_batch()
+        for number, body in enumerate(bodies, first):
+            self._pass_down(self._frame(number, kind, [body], len(body), []))
 
     def close(self) -> None:
         """Send what gathered, as frames that fit the path."""
@@ -253,30 +267,12 @@ class Outgoing:
         )
 
     def _cut(self, pending: list[bytes], size: int, extra_bytes: int = 0) -> Iterator[tuple[list[bytes], int]]:
-        """Runs of bodies that fit a frame each, with what they weigh. A batch that fits, and equal bodies, which is
-        the usual case, cost no loop."""
+        """Runs of bodies that fit a frame each, with what they weigh. A batch that fits costs no loop."""
         overhead = BODY_OVERHEAD_BYTES + extra_bytes
         if not extra_bytes and size <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
             yield pending, size - overhead * len(pending)
             return
-        sizes = list(map(len, pending))
-        total = sum(sizes)
-        if total + overhead * len(pending) <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
-            yield pending, total
-            return
-        if min(sizes) == max(sizes):
-            step = max(min(self._path // (sizes[0] + overhead), BATCH_MESSAGES_MAX), 1)
-            for at in range(0, len(pending), step):
-                run = pending[at : at + step]
-                yield run, sizes[0] * len(run)
-            return
-        ends = list(accumulate(size + overhead for size in sizes))
-        start, base = 0, 0
-        for at, end in enumerate(ends):
-            if end - base > self._path or at - start >= BATCH_MESSAGES_MAX:
-                yield pending[start:at], sum(sizes[start:at])
-                start, base = at, ends[at - 1]
-        yield pending[start:], sum(sizes[start:])
+        yield from runs(pending, self._path, overhead)
 
 
 def _answers(parents: dict[int, MessageId], first: int, messages: int) -> list[Parents]:

@@ -29,6 +29,9 @@ from ..core.limits import BACKLOG_EVENTS_MAX
 from .batch import Section
 from .event import Event
 
+SHORT = 16
+"""Runs of so few events are taken together."""
+
 WAIT, TELL, BUFFER, DISCONNECT, SAMPLE = CHOICES = ("wait", "tell", "buffer", "disconnect", "sample")
 
 
@@ -191,16 +194,29 @@ class Backlog:
                     "for a larger backlog=",
                     run.missed,
                 )
-            self.waiting -= run.count
-            if run.hold is not None:
-                run.hold.let_go()
-            try:
-                return run.events()
-            except MalformedFrame:
-                self.malformed += run.count
+            events = self._taken(run)
+            if events:
+                return events
         if self.ended:
             raise Overflow(f"the subscription has ended: {self.ended}; subscribe again, and read faster")
         return []
+
+    def take_some(self) -> list[Event[Any]]:
+        """The next run of events; if it is short, those behind it, too."""
+        events, runs = self.take(), self._runs
+        while len(events) < SHORT and runs and not runs[0].missed:
+            events = events + self._taken(runs.popleft())  # not +=: other subscriptions have the same list
+        return events
+
+    def _taken(self, run: Run) -> list[Event[Any]]:
+        self.waiting -= run.count
+        if run.hold is not None:
+            run.hold.let_go()
+        try:
+            return run.events()
+        except MalformedFrame:
+            self.malformed += run.count
+            return []
 
     def validate(self) -> None:
         assert self.waiting == sum(run.count for run in self._runs)

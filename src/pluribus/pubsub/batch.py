@@ -31,21 +31,24 @@ from ..core.errors import BadBody, MalformedFrame
 from ..core.frame import NO_BODIES, Number, Position
 from ..core.ids import MemberId, MessageId
 from ..core.limits import (
+    BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
     EXTRAS_PER_BATCH_MAX,
     HEADERS_PER_EVENT_MAX,
     NAME_CHARS_MAX,
+    SEGMENTS_MAX,
     TOPIC_CHARS_MAX,
     TOPICS_PER_BATCH_MAX,
 )
-from ..wire.bodies import BYTES, EVENTS, Kind, array_header, decode_bodies, join_bodies, receive_as
+from ..wire.bodies import BYTES, EVENTS, Kind, array_header, decode_bodies, join_bodies, receive_as, runs
 from ..wire.codec import DECODE_ERRORS
 from .event import NO_HEADERS, Event
 
 Headers = dict[str, Any]
 FEW = 4
 """If fewer than one of so many bodies of a part are wanted, the others are not decoded."""
-
+LONG = 256
+"""So many events of one topic may gather even if they are more than fits a frame."""
 
 OVERHEAD_BYTES = 8
 """The most that a body costs besides its bytes: a msgpack header, its topic's place. With it a batch that fits a
@@ -142,20 +145,17 @@ def checked_headers(headers: Mapping[Any, Any]) -> Headers:
 class Arrived:
     """A batch at a receiver: the parts as events, each made when first asked for, and once."""
 
-    __slots__ = ("batch", "sender", "starts")
+    __slots__ = ("batch", "sender")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.sender = MemberId(batch.sender)
-        starts, at = [], 0
-        for part in batch.parts:
-            starts.append(at)
-            at += part.count
-        self.starts = starts
 
     def sections(self) -> Iterator[Section]:
-        for part, start in zip(self.batch.parts, self.starts, strict=True):
+        start = 0
+        for part in self.batch.parts:
             yield Section(self, part, start)
+            start += part.count
 
 
 class Section:
@@ -250,7 +250,10 @@ class Section:
 class Gathering:
     """The publisher's open batch. Between two closings an event is an append or two that the runtime's ``publish``
     makes itself: ``ids`` has an identity for every event that the batch still takes, as long as no body is longer than
-    ``alike``; what gathered is weighed when somebody asks."""
+    ``alike``; what gathered is weighed when somebody asks.
+
+    It holds what fits a frame; a few long events of one topic, with nothing besides, may be several frames, which are
+    then several batches: what publishing costs a batch is paid for all of them at once."""
 
     __slots__ = (
         "_before",
@@ -259,7 +262,9 @@ class Gathering:
         "_kind",
         "_largest",
         "_left",
+        "_longest",
         "_me",
+        "_more",
         "_numbers",
         "_of",
         "_parts",
@@ -282,6 +287,8 @@ class Gathering:
         self._me = MemberId(sender)
         assert largest_bytes // OVERHEAD_BYTES < BATCH_MESSAGES_MAX
         self._largest = largest_bytes - BATCH_BYTES
+        self._more = max(min(largest_bytes * SEGMENTS_MAX, BATCH_BYTES_MAX) - largest_bytes, 0)
+        """What a few long events may weigh beyond it."""
         self._first = first
         self._clear([])
 
@@ -298,6 +305,8 @@ class Gathering:
         self._left = 0
         self._size = 0
         """What the bodies that were weighed are encoded."""
+        self._longest = 0
+        """No body of the batch is longer."""
         self.alike = -1
         """The longest body that may be appended; if there is no more of ``ids``, none."""
         self.ids: Iterator[MessageId] = iter(())
@@ -324,18 +333,32 @@ class Gathering:
         """Bytes that the batch has room for."""
         unweighed = len(self.bodies) - self._weighed
         if unweighed:
-            weight = sum(map(len, self.bodies[-unweighed:]))
+            sizes = list(map(len, self.bodies[-unweighed:]))
+            weight = sum(sizes)
             self._left -= weight + OVERHEAD_BYTES * unweighed
-            self._size += weight
+            self._size += weight + _headers_bytes(self._kind, sizes, self._longest)
             self._weighed += unweighed
         return self._left
 
-    def fits(self, topic: str, size: int) -> bool:
+    def fits(self, topic: str, size: int, kind: Kind | None = None, extra: Extra = PLAIN) -> bool:
         """Whether an event may join; an empty batch takes any."""
         if self.empty:
             return True
+        if size < self._more_for(topic, size, kind, extra):
+            return True
         room = len(self.places) < TOPICS_PER_BATCH_MAX or topic in self.places
         return room and size + OVERHEAD_BYTES + 4 * len(topic) + EXTRA_BYTES < self.left
+
+    def _more_for(self, topic: str, size: int, kind: Kind | None, extra: Extra) -> int:
+        """Bytes that the batch has room for if it may be several frames: such an event is like those before it."""
+        plain = topic == self.solo and kind == self._kind and extra is PLAIN
+        if plain and not (self._extras or self._parts or self._numbers) and len(self.bodies) < LONG:
+            return self.left + self._more if max(size, self._longest) <= self._frame_bytes() else 0
+        return 0
+
+    def _frame_bytes(self) -> int:
+        """What bodies have room for in a frame with these topics."""
+        return self._largest - sum(map(_topic_bytes, self._topics)) - OVERHEAD_BYTES
 
     def add(
         self,
@@ -371,13 +394,18 @@ class Gathering:
         elif not self.bodies:
             self.solo = topic
         self.bodies.append(encoded)
+        self._longest = max(self._longest, len(encoded))
         self.type = typed
         if number is not None:
             self._numbers.append(number)
             return (self._sender, number)
         following = self._first + self._before + len(self.bodies)
         self.alike = len(encoded)
-        places = max((self.left - 1) // (self.alike + OVERHEAD_BYTES), 0)
+        each = self.alike + OVERHEAD_BYTES
+        places = max((self.left - 1) // each, 0)
+        if places + len(self.bodies) < LONG:
+            more = self._more_for(topic, self.alike, kind, extra)
+            places = max(places, min((more - 1) // each, LONG - len(self.bodies)))
         self.ids = zip(repeat(self._me), range(following, following + places))
         return (self._me, following - 1)
 
@@ -393,43 +421,65 @@ class Gathering:
         self._before += len(bodies)
         encoded: Any = join_bodies(self._kind, bodies)
         self._size += len(array_header(len(bodies)))
-        if self._kind == BYTES:
-            self._size += _header_bytes(bodies)
         of: int | bytes = bytes(self._of) if self._of else self.places[self.solo or ""]
         self._parts.append(Part(self._kind, len(bodies), of, encoded, self._extras))
         self.solo = None
         self._begin_part(self._kind)
 
-    def _head_bytes(self) -> int:
-        """What the batch is without bodies."""
-        parts = [Part(part.kind, part.count, part.of, NO_BODIES, part.extras) for part in self._parts]
-        head = Batch(self._sender, self._first, self._time, self._topics, parts, self._numbers)
-        return len(encode_batch(head)) - 1 - len(parts)
-
-    def close(self) -> Batch:
-        """What gathered, as a batch; the next one begins."""
+    def close(self) -> list[Batch]:
+        """What gathered, as batches that fit a frame each; the next one begins."""
+        if len(self.bodies) > 1 and self.left < 0:
+            return self._close_long()
         if self.bodies:
             self._close_part()
         events = sum(part.count for part in self._parts)
-        size = self._size + self._head_bytes()
-        batch = Batch(self._sender, self._first, self._time, self._topics, self._parts, self._numbers, size)
+        batch = self._batch(self._first, self._parts, self._size)
         if not self._numbers:
             self._first += events
         last = self._parts[-1].of
         again = isinstance(last, bytes) and 2 * len(set(last)) > len(self._topics)
         self._clear(self._topics.copy() if again else [])
+        return [batch]
+
+    def _close_long(self) -> list[Batch]:
+        kind, of, batches = self._kind, self.places[self.solo or ""], []
+        head_bytes = self._batch(0, [Part(kind, 1, of, NO_BODIES)], 0).size - 2
+        for run, weight in runs(self.bodies, self._frame_bytes(), OVERHEAD_BYTES):
+            count, first = len(run), self._first
+            part = Part(kind, count, of, join_bodies(kind, run))  # type: ignore[arg-type]
+            weight += len(array_header(count)) + _headers_bytes(kind, [*map(len, run)], self._longest)
+            size = weight + head_bytes + _number_bytes(first) + _number_bytes(count)
+            batches.append(Batch(self._sender, first, self._time, self._topics, [part], [], size))
+            self._first += count
+        self._clear([])
+        return batches
+
+    def _batch(self, first: int, parts: list[Part], bodies_bytes: int) -> Batch:
+        """A batch that knows what it weighs."""
+        heads = [Part(part.kind, part.count, part.of, NO_BODIES, part.extras) for part in parts]
+        batch = Batch(self._sender, first, self._time, self._topics, heads, self._numbers)
+        batch.size = bodies_bytes + len(encode_batch(batch)) - 1 - len(parts)
+        batch.parts = parts
         return batch
 
 
-def _header_bytes(bodies: list[bytes]) -> int:
-    """What msgpack puts before these."""
-    sizes = list(map(len, bodies))
-    longest = max(sizes)
+def _headers_bytes(kind: Kind, sizes: list[int], longest: int) -> int:
+    """What msgpack puts before bodies of these sizes; those that are not bytes have it already."""
+    if kind != BYTES:
+        return 0
     if longest < 256:
         return 2 * len(sizes)
     if longest < 1 << 16 and min(sizes) >= 256:
         return 3 * len(sizes)
     return sum([2 if size < 256 else 3 if size < 1 << 16 else 5 for size in sizes])
+
+
+def _number_bytes(number: int) -> int:
+    if number < 128:
+        return 1
+    if number < 1 << 16:
+        return 2 if number < 256 else 3
+    return 5 if number < 1 << 32 else 9
 
 
 def _topic_bytes(topic: str) -> int:

@@ -79,14 +79,18 @@ class Carrier:
         """Send what gathered, or put it in line."""
         if self.gathering.empty:
             return
-        batch = self.gathering.close()
-        self._batched = sum(part.count for part in batch.parts)
-        if self._queue or not self.group.send_now(EVENTS, batch):
-            self._queue.append(batch)
-            if self._sending is None:
-                self._sending = self._loop.create_task(self._send_queue())
-        else:
-            self._sent(batch)
+        batches = self.gathering.close()
+        self._batched = sum([part.count for batch in batches for part in batch.parts])
+        if len(batches) > 1 and not self._queue and self.group.send_each_now(EVENTS, batches):
+            self._sent(batches)
+            return
+        for batch in batches:
+            if self._queue or not self.group.send_now(EVENTS, batch):
+                self._queue.append(batch)
+                if self._sending is None:
+                    self._sending = self._loop.create_task(self._send_queue())
+            else:
+                self._sent([batch])
 
     async def room(self, timeout: float | None = None) -> None:
         """Close the batch, and return when the next one may begin. ``Overflow`` after ``timeout`` seconds."""
@@ -138,7 +142,7 @@ class Carrier:
                 else:
                     await self.group.send_as(EVENTS, batch)
                 self._queue.popleft()
-                self._sent(batch)
+                self._sent([batch])
                 self.wake()
         except Exception as error:  # noqa: BLE001 - it is told to those who publish
             self._failed = error
@@ -147,9 +151,12 @@ class Carrier:
             self._sending = None
             self.wake()
 
-    def _sent(self, batch: Batch) -> None:
-        if not self._own:
-            self._deliver(Arrived(batch), None)
+    def _sent(self, batches: list[Batch]) -> None:
+        if self._own:
+            return
+        for batch in batches:
+            if self.table or any(part.extras for part in batch.parts):
+                self._deliver(Arrived(batch), None)
 
     def _deliver(self, arrived: Arrived, hold: Hold | None) -> None:
         self._taken(arrived)
@@ -180,6 +187,7 @@ class Carrier:
         channel = group._channel
         inbox = channel.inbox
         since = self._now()
+        group._readers.note()
         while True:
             while not inbox:
                 if channel.closed:
@@ -187,7 +195,6 @@ class Carrier:
                     return
                 await group._arrivals.wait()
                 since = self._now()
-            group._readers.note()
             try:
                 messages, frame = channel.take_unpaid()
             except Excluded as missed:

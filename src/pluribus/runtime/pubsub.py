@@ -234,7 +234,7 @@ class Topics:
             self.neighbours.retained.check(topic)
         while True:
             carriers = (base, *self.neighbours.also(topic))
-            full = next((one for one in carriers if not one.gathering.fits(topic, len(encoded))), None)
+            full = next((one for one in carriers if not one.gathering.fits(topic, len(encoded), kind, extra)), None)
             if full is None:
                 return self._add(carriers, topic, kind, encoded, extra, typed)
             await full.room(timeout)
@@ -282,10 +282,11 @@ class Topics:
         checked_topic(topic)
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         carriers = (base, *self.neighbours.also(topic))
+        extra = _extra(headers, parent, retain)
         for carrier in carriers:
-            if not carrier.gathering.fits(topic, len(encoded)):
+            if not carrier.gathering.fits(topic, len(encoded), kind, extra):
                 carrier.room_now()
-        added = self._add(carriers, topic, kind, encoded, _extra(headers, parent, retain), type(body))
+        added = self._add(carriers, topic, kind, encoded, extra, type(body))
         return kept if durable else added
 
     async def flush(self) -> None:

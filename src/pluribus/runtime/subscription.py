@@ -192,7 +192,7 @@ class Subscription:
         if self._unfinished is not None:
             self._topics.sharing.finished(self, self._unfinished)
             self._unfinished = None
-        events = self.backlog.take()
+        events = self.backlog.take() if self.shared else self.backlog.take_some()
         if self.given:
             events = self._new(events)
         if self.shared and events:

@@ -9,14 +9,15 @@ one call. Nothing is ever pickled, and a type arrives as itself only where the r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
 
 from ..core.errors import BadBody, BadInput, MalformedFrame, TooLarge
 from ..core.ids import MemberId, checked_name
-from ..core.limits import BODY_BYTES_MAX, TYPES_MAX
+from ..core.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, TYPES_MAX
 from .codec import DECODE_ERRORS
 
 BYTES, TEXT, DATA = 0, 1, 2
@@ -148,6 +149,29 @@ def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int) -> 
     if len(decoded) != count:
         raise MalformedFrame(f"{len(decoded)} bodies where the frame says {count}")
     return decoded
+
+
+def runs(encoded: list[bytes], room_bytes: int, overhead_bytes: int) -> Iterator[tuple[list[bytes], int]]:
+    """Runs of bodies that have room together, each with so much besides; with what they weigh. A body that is larger is
+    a run of its own. If all fit, and if all are alike, which is the usual case, this costs no loop."""
+    sizes = list(map(len, encoded))
+    total = sum(sizes)
+    if total + overhead_bytes * len(encoded) <= room_bytes and len(encoded) <= BATCH_MESSAGES_MAX:
+        yield encoded, total
+        return
+    if min(sizes) == max(sizes):
+        step = max(min(room_bytes // (sizes[0] + overhead_bytes), BATCH_MESSAGES_MAX), 1)
+        for at in range(0, len(encoded), step):
+            run = encoded[at : at + step]
+            yield run, sizes[0] * len(run)
+        return
+    ends = list(accumulate(size + overhead_bytes for size in sizes))
+    start, base = 0, 0
+    for at, end in enumerate(ends):
+        if (end - base > room_bytes and at > start) or at - start >= BATCH_MESSAGES_MAX:
+            yield encoded[start:at], sum(sizes[start:at])
+            start, base = at, ends[at - 1]
+    yield encoded[start:], sum(sizes[start:])
 
 
 def array_header(length: int) -> bytes:
