@@ -208,6 +208,51 @@ def test_publishing_again_with_the_id_is_harmless(store):
     asyncio.run(scenario())
 
 
+def test_who_gives_up_waiting_takes_nothing_from_others(store):
+    async def scenario():
+        async with connect("waiting", store=store) as bus:
+            await bus.durable.publish("t", 0)
+            impatient, patient = (asyncio.create_task(bus.durable.publish("t", n)) for n in (1, 2))
+            await asyncio.sleep(0)
+            impatient.cancel()
+            assert await patient == (patient.result()[0], 3)
+            with pytest.raises(asyncio.CancelledError):
+                await impatient
+            assert [event.body for event in (await bus.log("t").read()).events()] == [0, 1, 2]
+
+    asyncio.run(scenario())
+
+
+def test_what_the_own_keeper_refuses_is_said_and_the_next_session_goes_on(store, monkeypatch):
+    async def scenario():
+        async with connect("refusing", store=store) as bus:
+            await bus.durable.publish("t", 0)
+            keeper = bus.keeping.keeper.keeper
+
+            def refuse(commands, done):
+                raise BadInput("not these")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(keeper, "submit_many", refuse)
+                with pytest.raises(BadInput, match="not these"):
+                    await bus.durable.publish("t", 1)
+            attempts = []
+
+            def fail_twice(commands, done, submit=keeper.submit_many):
+                attempts.append(commands)
+                if len(attempts) <= 2:
+                    done(-1, Uncertain("perhaps, perhaps not"))
+                else:
+                    submit(commands, done)
+
+            monkeypatch.setattr(keeper, "submit_many", fail_twice)
+            await bus.durable.publish("t", 2)
+            assert len(attempts) == 3 and attempts[0] == attempts[2], "the same bytes again"
+            assert [event.body for event in (await bus.log("t").read()).events()] == [0, 2]
+
+    asyncio.run(scenario())
+
+
 def test_the_bus_publishes_and_subscribes_durably(store):
     async def scenario():
         async with connect("faces", store=store) as bus, bus.subscribe("t/#") as live:

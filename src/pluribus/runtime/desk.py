@@ -22,6 +22,7 @@ from ..pubsub.durable.machine import Topic, Topics
 from ..pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
 from ..pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Request
 from ..pubsub.topics import matches
+from .publisher import Ended
 
 OUTCOMES_MAX = 1 << 17
 """Outcomes that wait for who submitted the commands."""
@@ -115,7 +116,27 @@ class Desk:
     async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
         """Have commands ordered, and what became of each."""
         first = await self._placed(lambda done: self.keeper.submit_many(held, done))
-        outcomes = [self._outcomes.pop(first + place, None) for place in range(len(held))]
+        return self._outcomes_of(first, len(held))
+
+    def submit_now(self, held: Sequence[bytes], answered: Ended) -> None:
+        """The same for one who is called back, perhaps before this returns."""
+
+        def done(index: int, error: PluribusError | None) -> None:
+            outcomes: list[Outcome] = []
+            if error is None:
+                try:
+                    outcomes = self._outcomes_of(index, len(held))
+                except Overflow as forgotten:
+                    error = forgotten
+            answered(outcomes, error)
+
+        try:
+            self.keeper.submit_many(held, done)
+        except PluribusError as error:
+            answered([], error)
+
+    def _outcomes_of(self, first: int, count: int) -> list[Outcome]:
+        outcomes = [self._outcomes.pop(first + place, None) for place in range(count)]
         if None in outcomes:
             raise Overflow("too much was done at once to remember what became of it: ask again")
         return [one for one in outcomes if one is not None]

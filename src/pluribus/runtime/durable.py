@@ -31,7 +31,7 @@ from ..pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find,
 from ..pubsub.topics import checked_topic, levels_of
 from ..wire.bodies import BYTES, encode_body
 from .follower import DurableSubscription, Mailbox, unpacked
-from .publisher import PAUSE_S, PAUSE_S_MAX, Publisher
+from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
 
 ASK_S = 15.0
 WAITING_BYTES_MAX = 64 << 20
@@ -48,6 +48,9 @@ class Line(Protocol):
 
     async def ask(self, request: Request) -> Any:
         """One attempt; raises one of ``TRANSIENT`` if another may succeed."""
+
+    def ask_now(self, put: Put, answered: Ended) -> bool:
+        """Of a keeper in this process; false if there is none, and nothing was asked."""
 
 
 class Durable:
@@ -117,7 +120,7 @@ class Durable:
         """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations."""
         pairs = events if isinstance(events, list) else list(events)
         ids: list[MessageId] = []
-        waiting: dict[asyncio.Future[int], MessageId] = {}
+        waiting: dict[Confirmation, MessageId] = {}
         if headers is None and len({topic for topic, _ in pairs}) == 1:
             bodies = [body for _, body in pairs]
             if set(map(type, bodies)) == {bytes}:
@@ -152,13 +155,13 @@ class Durable:
         for publisher in list(self._publishers.values()):
             await publisher.flush()
 
-    async def _confirmed(self, done: asyncio.Future[int], id: MessageId, timeout: float | None) -> None:
+    async def _confirmed(self, done: Confirmation, id: MessageId, timeout: float | None) -> None:
         try:
             if timeout is None:
-                await asyncio.shield(done)
+                await done.waiter()
             else:
                 async with asyncio.timeout(timeout):
-                    await asyncio.shield(done)
+                    await done.waiter()
         except TimeoutError:
             raise Uncertain(f"no keeper confirmed it in {timeout:g} s: publish it again with id=", id) from None
         except Uncertain as error:
@@ -194,7 +197,8 @@ class Durable:
         if publisher is None:
             self._check_open()
             checked_topic(topic)
-            publisher = Publisher(topic, self._sender, self._new_number, self._line.ask, self.wall, self._freed)
+            line = self._line
+            publisher = Publisher(topic, self._sender, self._new_number, line.ask, line.ask_now, self.wall, self._freed)
             self._publishers[topic] = publisher
         return publisher
 

@@ -14,6 +14,7 @@ from ..core.errors import BadInput, NoMembers
 from ..pubsub.durable.requests import Put, Request
 from .durable import Durable
 from .keeper import NOTHING, BusKeeper, Meeting, opened_store
+from .publisher import Ended
 from .writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -97,6 +98,13 @@ class Keeping:
                 if others:
                     self._asked = others[self._bus._random.randrange(0, len(others))]
             raise
+
+    def ask_now(self, put: Put, answered: Ended) -> bool:
+        keeper = self.keeper
+        if keeper is None or not keeper.ready:
+            return False
+        keeper.desk.submit_now(put.batches, answered)
+        return True
 
     async def _found(self, meeting: Meeting) -> int | None:
         """A keeper that belongs to a log, the eldest; none if the own one does by now."""

@@ -15,6 +15,7 @@ import asyncio
 from array import array
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -41,25 +42,59 @@ PAUSE_S_MAX = 1.0
 
 _encode = msgspec.msgpack.Encoder().encode
 Ask = Callable[[Put], Awaitable[list[Outcome]]]
+Ended = Callable[[list[Outcome], PluribusError | None], None]
+AskNow = Callable[[Put, Ended], bool]
+
+
+class Confirmation(asyncio.Future[int]):
+    """The offset of a batch's first event. Whoever waits for it has a future of his own, which may be cancelled without
+    the others', and hears in the same turn of the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._waiting: list[asyncio.Future[int]] = []
+
+    def waiter(self) -> asyncio.Future[int]:
+        if self.done():
+            return self
+        waiter: asyncio.Future[int] = self.get_loop().create_future()
+        self._waiting.append(waiter)
+        return waiter
+
+    def confirm(self, offset: int) -> None:
+        if not self.done():
+            self.set_result(offset)
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_result(offset)
+
+    def fail(self, error: PluribusError) -> None:
+        if not self.done():
+            self.set_exception(error)
+            self.exception()  # nobody need wait for it
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_exception(error)
 
 
 class Batch:
-    """Events that travel together; ``done`` is the offset of the first."""
+    """Events that travel together."""
 
-    __slots__ = ("count", "done", "first", "offset", "packed", "session", "since", "size")
+    __slots__ = ("count", "done", "first", "packed", "session", "since", "size")
 
-    def __init__(self, session: int, first: int, count: int, packed: bytes, since: float) -> None:
+    def __init__(self, session: int, first: int, count: int, packed: bytes, since: float, done: Confirmation) -> None:
         self.session = session
         self.first = first
         self.count = count
         self.packed = packed
         self.since = since
         self.size = len(packed)
-        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.done = done
 
 
 class Publisher:
-    """``ask`` brings a ``Put`` to any keeper. ``freed`` is called when bytes that waited are confirmed or given up."""
+    """``ask`` brings a ``Put`` to any keeper; ``ask_now`` to one in the same process, if there is one, without a task.
+    ``freed`` is called when bytes that waited are confirmed or given up."""
 
     def __init__(
         self,
@@ -67,6 +102,7 @@ class Publisher:
         sender: int,
         new_session: Callable[[], int],
         ask: Ask,
+        ask_now: AskNow,
         wall: Callable[[], float],
         freed: Callable[[], None],
     ) -> None:
@@ -74,6 +110,7 @@ class Publisher:
         self._sender = sender
         self._new_session = new_session
         self._ask = ask
+        self._ask_now = ask_now
         self._wall = wall
         self._freed = freed
         self._loop = asyncio.get_running_loop()
@@ -87,7 +124,7 @@ class Publisher:
         self._parents: list[MessageId | None] = []
         self._extra = False
         self._gathered = 0
-        self._gathering: asyncio.Future[int] | None = None
+        self._gathering: Confirmation | None = None
         self._queue: deque[Batch] = deque()
         self._under_way: list[Batch] = []
         self._puts = 0
@@ -116,7 +153,7 @@ class Publisher:
             bodies = self._bodies
         if not bodies:
             self._kind = kind
-            self._gathering = self._loop.create_future()
+            self._gathering = Confirmation(self._loop)
             if not self._asked_to_close:
                 self._asked_to_close = True
                 self._loop.call_soon(self._turn_ends)
@@ -129,10 +166,10 @@ class Publisher:
         self._next += 1
         return (self.session, number)
 
-    def add_bytes(self, bodies: list[bytes]) -> tuple[list[MessageId], list[asyncio.Future[int]]]:
+    def add_bytes(self, bodies: list[bytes]) -> tuple[list[MessageId], list[Confirmation]]:
         """Many at once, as they are: their identities, and the confirmations of the batches that they went into."""
         first, session = self._next, self.session
-        waiting: list[asyncio.Future[int]] = []
+        waiting: list[Confirmation] = []
         at, longest = 0, self._longest(bodies)
         while at < len(bodies):
             self.add(BYTES, bodies[at])
@@ -157,12 +194,12 @@ class Publisher:
             )
         return longest
 
-    def confirmed(self) -> asyncio.Future[int]:
+    def confirmed(self) -> Confirmation:
         """Of the batch that the last event went into."""
         assert self._gathering is not None, "add an event first"
         return self._gathering
 
-    def pending(self, id: MessageId) -> asyncio.Future[int] | None:
+    def pending(self, id: MessageId) -> Confirmation | None:
         """The confirmation of an event that is under way, if it is."""
         session, number = id
         for batch in (*self._under_way, *self._queue):
@@ -175,7 +212,7 @@ class Publisher:
         self._turn_ends()
         waiting = [batch.done for batch in (*self._under_way, *self._queue)]
         for done in waiting:
-            await asyncio.shield(done)
+            await done.waiter()
 
     def close(self) -> None:
         """What is not confirmed is uncertain."""
@@ -218,9 +255,8 @@ class Publisher:
             self._headers,
             self._parents,
         )
-        batch = Batch(self.session, first, len(bodies), packed, self._loop.time())
-        batch.done, batch.size = done, self._gathered
-        done.add_done_callback(_seen)
+        batch = Batch(self.session, first, len(bodies), packed, self._loop.time(), done)
+        batch.size = self._gathered
         self._queue.append(batch)
         self._bodies, self._gathered, self._extra = [], 0, False
         self._headers, self._parents = [], []
@@ -235,21 +271,27 @@ class Publisher:
                 size += len(batches[-1].packed)
             self._under_way += batches
             self._puts += 1
-            task = self._loop.create_task(self._put(batches))
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            put = Put([batch.packed for batch in batches])
+            if not self._ask_now(put, partial(self._answered, batches)):
+                task = self._loop.create_task(self._put(put, batches))
+                self.tasks.add(task)
+                task.add_done_callback(self.tasks.discard)
 
-    async def _put(self, batches: list[Batch]) -> None:
+    async def _put(self, put: Put, batches: list[Batch]) -> None:
         try:
-            outcomes = await self._ask(Put([batch.packed for batch in batches]))
-        except (BadInput, MalformedFrame) as error:
-            self._puts -= 1
+            outcomes = await self._ask(put)
+        except PluribusError as error:
+            self._answered(batches, [], error)
+        else:
+            self._answered(batches, outcomes, None)
+
+    def _answered(self, batches: list[Batch], outcomes: list[Outcome], error: PluribusError | None) -> None:
+        self._puts -= 1
+        if isinstance(error, BadInput | MalformedFrame):
             self._fail(error)
             return
-        except PluribusError:
+        if error is not None:
             self._again = True
-            outcomes = []
-        self._puts -= 1
         for batch, outcome in zip(batches, outcomes, strict=False):
             if outcome.status != REFUSED:
                 self._confirm(batch, outcome.number)
@@ -283,8 +325,7 @@ class Publisher:
             return
         self._under_way.remove(batch)
         self.waiting_bytes -= batch.size
-        if not batch.done.done():
-            batch.done.set_result(offset)
+        batch.done.confirm(offset)
         self._freed()
 
     def _give_up(self, why: str) -> None:
@@ -304,12 +345,5 @@ class Publisher:
         self.session, self._next, self._closed_up_to = self._new_session(), 1, 1
         self.waiting_bytes = 0
         for batch in batches:
-            if not batch.done.done():
-                batch.done.set_exception(reason(batch))
+            batch.done.fail(reason(batch))
         self._freed()
-
-
-def _seen(done: asyncio.Future[int]) -> None:
-    """Nobody need wait for it."""
-    if not done.cancelled():
-        done.exception()

@@ -18,8 +18,9 @@ from ..core.secret import Secret
 from ..core.url import BusUrl
 from ..engines.tls import tls_option
 from ..pubsub.durable import requests
-from ..pubsub.durable.requests import Answered, Asked, Failed, Heard, Request
+from ..pubsub.durable.requests import Answered, Asked, Failed, Heard, Put, Request
 from ..wire import door
+from .publisher import Ended
 
 CONNECT_S = 5.0
 ANSWER_S = 30.0
@@ -69,6 +70,9 @@ class SocketLine:
         finally:
             timer.cancel()
             self._waiting.pop(number, None)
+
+    def ask_now(self, put: Put, answered: Ended) -> bool:
+        return False  # the keeper is elsewhere
 
     def tell(self, number: int, request: Request) -> None:
         """Without an answer, if the number is 0."""

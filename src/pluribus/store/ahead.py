@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-PAGE_BYTES = 16_384
-"""Of a new database. A row is a batch of events: in larger pages it is written and read with fewer calls."""
+PAGE_BYTES = 8_192
+"""Of a new database. A row is a batch of events: in larger pages it is written and read with fewer calls; but a commit
+writes at least two or three of them."""
 CHECKPOINT_BYTES = 8 << 20
 """SQLite's log is copied into the database when it has so much in its pages."""
 SLACK_BYTES = 1 << 20

@@ -16,10 +16,11 @@ from ...core.errors import Closed, PluribusError, Refused, Uncertain, Violation
 from ...group.keepers import Keeper
 from ...pubsub.durable import commands
 from ...pubsub.durable.batch import Batch, pack
-from ...pubsub.durable.requests import Request
+from ...pubsub.durable.requests import Put, Request
 from ...runtime.bus import BEST_EFFORT, Bus
 from ...runtime.desk import Desk
 from ...runtime.durable import Durable
+from ...runtime.publisher import Ended
 from ..chaos import torment
 from ..durables import SHORT, Finals, atomic, encode, in_order, kept, read, settled
 from ..history import Happening, History
@@ -114,6 +115,9 @@ class Line:
             return await asyncio.wait_for(answer, getattr(request, "wait_s", 0.0) + ANSWER_S)
         except TimeoutError:
             raise Closed("no answer") from None
+
+    def ask_now(self, put: Put, answered: Ended) -> bool:
+        return False  # its keepers are elsewhere
 
 
 class Play(KeepersPlay):
