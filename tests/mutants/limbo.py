@@ -18,7 +18,7 @@ class Lavish(Total):
 
 
 FOUND = {
-    Amnesiac: (3, "had delivered"),
+    Amnesiac: (2, "had delivered"),
     Lavish: (0, "with different messages"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

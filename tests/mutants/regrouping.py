@@ -51,9 +51,9 @@ class Ahead(Total):
 
 
 FOUND = {
-    Abrupt: (11, "left view"),
-    Unblocked: (10, "only one delivered"),
-    Stampless: (10, "left view"),
+    Abrupt: (33, "left view"),
+    Unblocked: (4, "only one delivered"),
+    Stampless: (15, "left view"),
     Ahead: (2, "where"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

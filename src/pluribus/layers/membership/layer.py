@@ -214,7 +214,7 @@ class Membership(Leading):
         attempt = self._attempt
         if attempt is not None and promised > attempt.ballot and attempt.step != ENTERING:
             self._promised = max(self._promised, (promised[0], 0))
-            self._give_up()
+            self._give_up(outbid=True)
 
     def _invited(self, leader: int, invite: Invite) -> None:
         ballot = invite.ballot
@@ -229,6 +229,7 @@ class Membership(Leading):
                 self._attempt = None
                 self.attempts_lost += 1
             self._promised = ballot
+            self._owes = False
             if not self._agreed:
                 self._proposal = None
             self._freeze()
@@ -345,6 +346,7 @@ class Membership(Leading):
         continues = straight and self._limbo is None  # else somebody could not go on as this member would
         excluded = proposal.link is not None and self._last is not None and self._last.view != proposal.recent
         self._view = proposal
+        self._impatient_at = None
         self.views += 1
         self._primary = proposal.link is not None
         if proposal.link is not None:
@@ -358,7 +360,7 @@ class Membership(Leading):
         starts = {(progress.sender, progress.group): progress.upto for progress in proposal.starts}
         self.tell_down(Install(stamp_of(proposal.ballot), tuple(proposal.members), groups, starts))
         if proposal.ballot >= self._promised:
-            self._busy = self._flushing = False
+            self._busy = self._flushing = self._owes = False
             if self._patience is not None:
                 self._patience.cancel()
                 self._patience = None

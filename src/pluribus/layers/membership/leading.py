@@ -23,8 +23,14 @@ class Leading(Regrouping):
     # Whether to lead
 
     def _look_soon(self, delay_s: float = GATHER_S) -> None:
-        if self._look is None:
-            self._look = self.after(delay_s, self._look_around)
+        """Within so long, whatever was to be looked at later."""
+        at = self.ports.clock.now() + delay_s
+        if self._look is not None:
+            if self._look_at <= at:
+                return
+            self._look.cancel()
+        self._look = self.after(delay_s, self._look_around)
+        self._look_at = at
 
     def _look_around(self) -> None:
         """Is a change needed, and is it ours to lead?"""
@@ -33,19 +39,27 @@ class Leading(Regrouping):
         if wait_s > 0:
             self._look_soon(wait_s + 0.001)
             return
-        if self._attempt is not None or self._busy or not self._needed():
+        if self._attempt is not None or self._busy:
             return
-        if not self._mine_to_lead():
-            self._look_soon(PATIENCE_S * (0.5 + self.ports.random.random()))
-            self._impatient += 1
-            if self._impatient < 3:
-                return
-        self._impatient = 0
+        if not self._needed():
+            self._impatient_at = None
+            return
+        if not self._mine_to_lead() and not self._impatient():
+            return
+        self._impatient_at = None
         self._lead()
+
+    def _impatient(self) -> bool:
+        """Whether others should have led by now."""
+        now = self.ports.clock.now()
+        if self._impatient_at is None:
+            self._impatient_at = now + PATIENCE_S * (1.5 + 1.5 * self.ports.random.random())
+        self._look_soon(max(self._impatient_at - now, GATHER_S))
+        return now >= self._impatient_at
 
     def _needed(self) -> bool:
         members = self._members
-        if self._forced:
+        if self._forced or self._owes:
             return True
         if any(not self._live(member) for member in members):
             return True
@@ -60,6 +74,8 @@ class Leading(Regrouping):
 
     def _mine_to_lead(self) -> bool:
         """The eldest live member of the best view; views are compared by what everybody tells of its own."""
+        if self._owes:
+            return True
         me = self.node.me
         first = next((member for member in self._members if self._live(member)), me)
         if first != me and not self._forced:
@@ -92,6 +108,7 @@ class Leading(Regrouping):
         invited = (ours + [member for member in everybody if member not in ours])[:VIEW_MEMBERS_MAX]
         names = {me: self.node.name, **{member: known.name for member, known in self._known.items()}}
         self._attempt = Attempt(ballot, invited, names, now)
+        self._owes = False
         self._send_step()
         self._invited(me, Invite(ballot))
 
@@ -134,9 +151,12 @@ class Leading(Regrouping):
             return
         self._send_step()
 
-    def _give_up(self) -> None:
-        """This attempt fails. Wait a little, a random while, so that two leaders do not go on disturbing each other."""
+    def _give_up(self, *, outbid: bool = False) -> None:
+        """This attempt fails. Wait a little, a random while, so that two leaders do not go on disturbing each other.
+        Whoever promised to follow sends nothing before there is a view: this member owes them one, even if what it
+        wanted to change is no more, unless somebody has outbid it."""
         self._attempt = None
+        self._owes = not outbid
         self.attempts_lost += 1
         if self._repeat is not None:
             self._repeat.cancel()

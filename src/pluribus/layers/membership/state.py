@@ -78,10 +78,14 @@ class State(Layer):
         self._view = Proposal(NO_BALLOT, [], [], None, [], [])
         self._primary = False
         self._look: Timer | None = None
+        self._look_at = 0.0
         self._patience: Timer | None = None
         self._repeat: Timer | None = None
         self._not_before = 0.0
-        self._impatient = 0
+        self._impatient_at: float | None = None
+        """Until then others may lead the change that is needed; None: none is."""
+        self._owes = False
+        """Others wait for an attempt of this member's that it gave up."""
         self._asked_for: frozenset[int] = frozenset()
         self._rosters: dict[int, Roster] = {}
         self._blocked_at = 0.0
