@@ -12,7 +12,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import BadBody, BadInput, Closed, Overflow, TooLarge
 from pluribus.runtime.bus import BEST_EFFORT, VIEWS
-from tests.harness import eventually, new_bus, on_a_loop, two_in_a_group
+from tests.harness import eventually, new_bus, on_a_loop, two, two_in_a_group
 
 BODY = bytes(10_000)
 
@@ -153,6 +153,23 @@ async def test_a_message_to_one_member_reaches_it_alone():
 def one_url(group: pluribus.Group) -> str:
     """The URL of the bus that a group is on."""
     return f"inproc://{group._dispatch.node.bus}"
+
+
+@on_a_loop
+async def test_a_burst_is_a_frame_or_two_also_for_a_member_that_hears_itself():
+    async with two(stack=VIEWS) as (bus, peer):
+        one, other = await bus.group("x"), await peer.group("x")
+        await one.wait_for(2)
+        for _ in range(20):
+            for number in range(5):
+                await one.send(b"%d" % number)
+            for group in (one, other):
+                found: list[bytes] = []
+                while len(found) < 5:
+                    found += [message.body for message in await group.receive_many(timeout=5)]
+                assert found == [b"0", b"1", b"2", b"3", b"4"]
+        reliable = bus.stats()["reliable"]
+        assert reliable["messages_out"] == 100 and reliable["frames_out"] <= 45
 
 
 @on_a_loop

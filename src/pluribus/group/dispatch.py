@@ -354,7 +354,8 @@ class Dispatch(Layer):
     def up(self, frame: Frame) -> None:
         if self.observe is not None:
             self.observe(frame)
-        self._first = True
+        if frame.sender != self.node.me:  # what a member hears of itself is nothing to answer
+            self._first = True
         channel = self.channels.get(frame.group)
         if channel is None or not frame.count:
             word = frame.headers[-1] if frame.headers else None
