@@ -81,11 +81,11 @@ class Carrier:
             return
         batches = self.gathering.close()
         self._batched = sum([part.count for batch in batches for part in batch.parts])
-        if len(batches) > 1 and not self._queue and self.group.send_each_now(EVENTS, batches):
+        if len(batches) > 1 and not self._queue and self.group._send_each_now(EVENTS, batches):
             self._sent(batches)
             return
         for batch in batches:
-            if self._queue or not self.group.send_now(EVENTS, batch):
+            if self._queue or not self.group._send_now(EVENTS, batch):
                 self._queue.append(batch)
                 if self._sending is None:
                     self._sending = self._loop.create_task(self._send_queue())
@@ -140,7 +140,7 @@ class Carrier:
                 if len(batch) > self.group._channel.out.longest:  # one long event
                     await self.group.send(encode_batch(batch))
                 else:
-                    await self.group.send_as(EVENTS, batch)
+                    await self.group._send_as(EVENTS, batch)
                 self._queue.popleft()
                 self._sent([batch])
                 self.wake()

@@ -170,7 +170,7 @@ class Group:
             self._opened(channel)
         return (out.me, number)
 
-    def send_now(self, kind: Kind, body: Any) -> bool:
+    def _send_now(self, kind: Kind, body: Any) -> bool:
         """Send a body that the codec encodes to every member if that needs no waiting; false if it does, and nothing
         was sent."""
         channel, out, dispatch = self._channel, self._channel.out, self._dispatch
@@ -187,12 +187,12 @@ class Group:
         self._add(out, kind, body)
         return True
 
-    def send_each_now(self, kind: Kind, bodies: Sequence[Any]) -> bool:
-        """As ``send_now``, of several that nearly fill a frame each: all of them, or none."""
+    def _send_each_now(self, kind: Kind, bodies: Sequence[Any]) -> bool:
+        """As ``_send_now``, of several that nearly fill a frame each: all of them, or none."""
         return self._dispatch.send_each(self._channel, bodies, kind)
 
-    async def send_as(self, kind: Kind, body: Any) -> None:
-        """As ``send_now``, as soon as there is room."""
+    async def _send_as(self, kind: Kind, body: Any) -> None:
+        """As ``_send_now``, as soon as there is room."""
         self._add(await self._admitted(kind, len(body), ALL, None), kind, body)
 
     def _add(self, out: Outgoing, kind: Kind, body: Any) -> None:
