@@ -14,6 +14,7 @@ ONCE = [
     ("groups", 50_014, "large messages whose last piece waited for a parent were taken for too many, and refused"),
     ("groups", 50_099, "the same"),
     ("groups", 50_359, "the same"),
+    ("groups", 61_635, "who left a group that had gone on was asked for messages of views that it never was in"),
     ("spread-views", 31, "it failed once while summing was built; which change mended it is not known"),
     ("spread-views", 57, "the order of an ended group's last messages was waited for"),
     ("spread-views", 129, "who had gone on to a small view of a group was taken to answer for those below it"),

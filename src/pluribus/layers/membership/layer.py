@@ -308,8 +308,10 @@ class Membership(Leading):
         self._proposal = proposal
         self._agreed = False
         self._delivered, self._limbo = propose.delivered, propose.limbo
-        upto = {(piece.sender, piece.group): piece.upto for piece in propose.cut}
-        holders = {(piece.sender, piece.group): piece.holder for piece in propose.cut}
+        skipped = self._skipped()
+        cut = [piece for piece in propose.cut if piece.group not in skipped]
+        upto = {(piece.sender, piece.group): piece.upto for piece in cut}
+        holders = {(piece.sender, piece.group): piece.holder for piece in cut}
         self.tell_down(Reach(upto, holders))
 
     def _reached(self) -> None:

@@ -70,7 +70,7 @@ def mismatch(has: str, asked: str) -> str:
 class Change:
     """One group on its way to its next view."""
 
-    __slots__ = ("before", "end", "number", "reaching", "roster", "told")
+    __slots__ = ("before", "end", "number", "reaching", "roster", "skipped", "told")
 
     def __init__(self, number: int, before: list[int], roster: Roster) -> None:
         self.number = number
@@ -81,6 +81,8 @@ class Change:
         self.end = 0
         self.reaching = False
         """Everybody has."""
+        self.skipped = False
+        """This member leaves by it, and has not shown the changes before it."""
 
     @property
     def participants(self) -> list[int]:
@@ -255,7 +257,13 @@ class Regrouping(State):
         self._tell_ends([change for change in skipped if not change.told])
         for change in skipped:
             self._announced.pop((change.number, change.roster.group), None)
+        under_way[0].skipped = True
         self.tell_down(ReachGroup(under_way[0].roster.group, {}))
+
+    def _skipped(self) -> set[int]:
+        """Groups that this member has left while they went on to views which it never was in. What is sent in those is
+        not for it, so no cut can ask it of this member."""
+        return {group for group, under_way in self._changing.items() if under_way[0].skipped}
 
     def _begin(self, begun: list[Change]) -> None:
         self._tell_ends(begun)
