@@ -12,11 +12,12 @@ from pluribus.core.frame import Frame
 from pluribus.core.limits import (
     BATCH_MESSAGES_MAX,
     BODY_OVERHEAD_BYTES,
+    FEW_MESSAGES,
     FRAME_OVERHEAD_BYTES,
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
 )
-from pluribus.group.outgoing import FEW, Outgoing
+from pluribus.group.outgoing import Outgoing
 from pluribus.layers.window import Sent
 from pluribus.wire.bodies import BYTES, TEXT, decode_bodies, encode_body
 from pluribus.wire.codec import Codec
@@ -151,7 +152,7 @@ def test_a_sender_in_a_hurry_fills_a_batch_as_far_as_a_careful_one(sizes: list[i
     gathered = len(out.pending)
     assert out.size == sum(len(body) + BODY_OVERHEAD_BYTES for body in out.pending)
     assert out.size <= max(room_bytes, len(out.pending[0]) + BODY_OVERHEAD_BYTES)
-    assert out.size <= PATH_BYTES_LOOPBACK or gathered <= FEW
+    assert out.size <= PATH_BYTES_LOOPBACK or gathered <= FEW_MESSAGES
     out.close()
     assert sum(frame.count for frame in frames) == gathered == sent
 

@@ -180,7 +180,8 @@ class _Node:
     def _escapes_in_loop(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What a call-back or a task of the node raised left it, too."""
         error = context.get("exception")
-        self._escaped.append("".join(traceback.format_exception(error)) if error else str(context["message"]))
+        story = "".join(traceback.format_exception(error)) if error else str(context["message"])
+        self._escaped.append(story if not self._escaped else "")
 
     def _note_escape(self) -> None:
         """The first with its story; the others count."""

@@ -85,6 +85,9 @@ WINDOW_BYTES_MAX = 6_000_000
 can go on with while others have the processor; more only makes those wait who come behind."""
 BATCH_BYTES_MAX = 4 * PATH_BYTES_LOOPBACK
 """What a batch of a few long messages may weigh: several frames that are made and sent in one go."""
+FEW_MESSAGES = 256
+"""So many messages may gather even if they are more than a frame: what the way down costs is then paid for several
+frames at once, and nobody waits long for so few."""
 WINDOW_BYTES_MIN = 16_384
 STALL_S = 5.0
 """A receiver that grants nothing for so long is reported, and dealt with as the group wishes."""

@@ -19,6 +19,7 @@ from ..core.limits import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
     BODY_OVERHEAD_BYTES,
+    FEW_MESSAGES,
     FRAME_OVERHEAD_BYTES,
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
@@ -26,9 +27,6 @@ from ..core.limits import (
 from ..wire.bodies import BYTES, Kind, join_bodies, runs
 
 PARENT_BYTES = 20  # a message's identity in msgpack
-FEW = 256
-"""So many messages may gather even if they are more than a frame: what the way down costs is then paid for several
-frames at once, and nobody waits long for so few."""
 
 
 class Outgoing:
@@ -129,8 +127,8 @@ class Outgoing:
             alike = len(self.pending[-1])
             each = alike + BODY_OVERHEAD_BYTES
             places = max((self.room - self.size) // each, 0)
-            if gathered + places < FEW and self.room > 0:
-                places = max(min((self._few_room - self.size) // each, FEW - gathered), 0)
+            if gathered + places < FEW_MESSAGES and self.room > 0:
+                places = max(min((self._few_room - self.size) // each, FEW_MESSAGES - gathered), 0)
         following = self.first + gathered
         self.ids = zip(repeat(self.me), range(following, following + places))
         self.alike = alike if self.kind == BYTES else -1
@@ -141,7 +139,7 @@ class Outgoing:
         smaller than a message would otherwise wait for ever."""
         if not self.pending:
             return self.room > 0
-        room = self._few_room if len(self.pending) < FEW and self.room > 0 else self.room
+        room = self._few_room if len(self.pending) < FEW_MESSAGES and self.room > 0 else self.room
         return kind == self.kind and self.size + size + BODY_OVERHEAD_BYTES <= room
 
     @property
@@ -196,7 +194,6 @@ class Outgoing:
         first = self.first
         self.first += len(bodies)
         self.batched = len(bodies)
-        self._begin_batch()
         for number, body in enumerate(bodies, first):
             self._pass_down(self._frame(number, kind, [body], len(body), []))
 

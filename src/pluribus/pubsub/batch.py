@@ -34,6 +34,7 @@ from ..core.limits import (
     BATCH_BYTES_MAX,
     BATCH_MESSAGES_MAX,
     EXTRAS_PER_BATCH_MAX,
+    FEW_MESSAGES,
     HEADERS_PER_EVENT_MAX,
     NAME_CHARS_MAX,
     SEGMENTS_MAX,
@@ -47,8 +48,6 @@ from .event import NO_HEADERS, Event
 Headers = dict[str, Any]
 FEW = 4
 """If fewer than one of so many bodies of a part are wanted, the others are not decoded."""
-LONG = 256
-"""So many events of one topic may gather even if they are more than fits a frame."""
 
 OVERHEAD_BYTES = 8
 """The most that a body costs besides its bytes: a msgpack header, its topic's place. With it a batch that fits a
@@ -352,7 +351,7 @@ class Gathering:
     def _more_for(self, topic: str, size: int, kind: Kind | None, extra: Extra) -> int:
         """Bytes that the batch has room for if it may be several frames: such an event is like those before it."""
         plain = topic == self.solo and kind == self._kind and extra is PLAIN
-        if plain and not (self._extras or self._parts or self._numbers) and len(self.bodies) < LONG:
+        if plain and not (self._extras or self._parts or self._numbers) and len(self.bodies) < FEW_MESSAGES:
             return self.left + self._more if max(size, self._longest) <= self._frame_bytes() else 0
         return 0
 
@@ -403,9 +402,9 @@ class Gathering:
         self.alike = len(encoded)
         each = self.alike + OVERHEAD_BYTES
         places = max((self.left - 1) // each, 0)
-        if places + len(self.bodies) < LONG:
+        if places + len(self.bodies) < FEW_MESSAGES:
             more = self._more_for(topic, self.alike, kind, extra)
-            places = max(places, min((more - 1) // each, LONG - len(self.bodies)))
+            places = max(places, min((more - 1) // each, FEW_MESSAGES - len(self.bodies)))
         self.ids = zip(repeat(self._me), range(following, following + places))
         return (self._me, following - 1)
 

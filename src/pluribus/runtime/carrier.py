@@ -81,11 +81,12 @@ class Carrier:
             return
         batches = self.gathering.close()
         self._batched = sum([part.count for batch in batches for part in batch.parts])
-        if len(batches) > 1 and not self._queue and self.group._send_each_now(EVENTS, batches):
+        group = self.group
+        if len(batches) > 1 and not self._queue and group._dispatch.send_each(group._channel, batches, EVENTS):
             self._sent(batches)
             return
         for batch in batches:
-            if self._queue or not self.group._send_now(EVENTS, batch):
+            if self._queue or not group._send_now(EVENTS, batch):
                 self._queue.append(batch)
                 if self._sending is None:
                     self._sending = self._loop.create_task(self._send_queue())

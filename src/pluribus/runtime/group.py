@@ -187,10 +187,6 @@ class Group:
         self._add(out, kind, body)
         return True
 
-    def _send_each_now(self, kind: Kind, bodies: Sequence[Any]) -> bool:
-        """As ``_send_now``, of several that nearly fill a frame each: all of them, or none."""
-        return self._dispatch.send_each(self._channel, bodies, kind)
-
     async def _send_as(self, kind: Kind, body: Any) -> None:
         """As ``_send_now``, as soon as there is room."""
         self._add(await self._admitted(kind, len(body), ALL, None), kind, body)

@@ -82,13 +82,16 @@ class Batch:
 
     __slots__ = ("count", "done", "first", "packed", "session", "since", "size")
 
-    def __init__(self, session: int, first: int, count: int, packed: bytes, since: float, done: Confirmation) -> None:
+    def __init__(
+        self, session: int, first: int, count: int, packed: bytes, size: int, since: float, done: Confirmation
+    ) -> None:
         self.session = session
         self.first = first
         self.count = count
         self.packed = packed
         self.since = since
-        self.size = len(packed)
+        self.size = size
+        """As it was counted while it gathered."""
         self.done = done
 
 
@@ -255,8 +258,7 @@ class Publisher:
             self._headers,
             self._parents,
         )
-        batch = Batch(self.session, first, len(bodies), packed, self._loop.time(), done)
-        batch.size = self._gathered
+        batch = Batch(self.session, first, len(bodies), packed, self._gathered, self._loop.time(), done)
         self._queue.append(batch)
         self._bodies, self._gathered, self._extra = [], 0, False
         self._headers, self._parents = [], []

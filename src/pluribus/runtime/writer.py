@@ -56,6 +56,7 @@ class StoreWriter:
         """What is committed when the loop's turn ends."""
         self._calm = 0
         self._completed = 0
+        """Submissions whose callers have heard, as the loop counts; ``finished`` is the thread's."""
         self.commits = 0
         self.submissions = 0
         self.finished = 0
