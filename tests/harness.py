@@ -7,7 +7,6 @@ of the runtime use ``on_a_loop`` and ``eventually``.
 import asyncio
 import functools
 import heapq
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -191,13 +190,6 @@ async def eventually(condition: Callable[[], Any], what: str = "", within_s: flo
         assert loop.time() < deadline, f"{what or 'the condition'} did not come true within {within_s} s"
         await asyncio.sleep(0.001)
     return found
-
-
-def free_port(kind: socket.SocketKind = socket.SOCK_DGRAM) -> int:
-    """A port of the loopback interface that nobody has now."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 _buses = count(1)

@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
+
+from pluribus.bench.ports import free_port
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
@@ -27,13 +28,6 @@ T = TypeVar("T")
 
 class ServerFailed(RuntimeError):
     """The server ended or stayed silent; the message carries what it wrote."""
-
-
-def free_port() -> int:
-    """A loopback port that is free now. Somebody may take it before the server does, so starts are retried."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _die_with_parent() -> None:

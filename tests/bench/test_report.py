@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.bench import BENCHES, bench
-from pluribus.bench.engines import SIZES, carried, free_port, percentile
+from pluribus.bench.engines import SIZES, carried, percentile
+from pluribus.bench.ports import free_port
 from pluribus.bench.processes import Together, measure
 from pluribus.bench.report import at_least, at_most, report, result
 from pluribus.core.errors import BadInput, PluribusError

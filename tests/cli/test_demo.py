@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pluribus.bench.engines import free_port
+from pluribus.bench.ports import free_port
 from pluribus.cli import app, talking
 from pluribus.layers import CATALOGUE
 from pluribus.stack.layer import Layer

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from pluribus.bench.ports import free_port
 from pluribus.cli.app import EXIT_BAD_INPUT, run
 from pluribus.cli.top import summary
 from pluribus.core.ids import MemberId
 from pluribus.runtime.survey import Answer
-from tests.harness import free_port
 
 TALKER = """
 import asyncio, sys, pluribus

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 import uvloop
 
+from pluribus.bench.ports import free_port
 from tests.engines.certificates import Authority
-from tests.engines.ends import free_port, run_on
+from tests.engines.ends import run_on
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

@@ -1,7 +1,6 @@
 """Both ends of an engine under test: what arrived, and waiting for it with a deadline."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -77,17 +76,6 @@ async def ends(url: str, count: int) -> AsyncIterator[list[End]]:
         yield members
     finally:
         await asyncio.gather(*(member.engine.close() for member in members))
-
-
-def free_port() -> int:
-    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-        tcp.bind(("127.0.0.1", 0))
-        port = int(tcp.getsockname()[1])
-        try:
-            udp.bind(("127.0.0.1", port))
-        except OSError:
-            return free_port()
-        return port
 
 
 def run_on(new_loop: Callable[[], asyncio.AbstractEventLoop], work: Coroutine[Any, Any, T]) -> T:

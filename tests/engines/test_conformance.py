@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import TooLarge
 from pluribus.core.limits import PATH_BYTES_LOOPBACK
 from tests.engines.conftest import Kind
-from tests.engines.ends import End, Run, checked_sentence, ends, free_port, opened, until
+from tests.engines.ends import End, Run, checked_sentence, ends, opened, until
 
 
 def numbered(count: int, size: int = 64) -> list[bytes]:

@@ -4,10 +4,11 @@ import ipaddress
 
 import pytest
 
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadUrl
 from pluribus.core.url import parse_url
 from pluribus.engines import engine_for, multicast
-from tests.engines.ends import Run, checked_sentence, ends, free_port
+from tests.engines.ends import Run, checked_sentence, ends
 
 
 def test_oneself_is_not_heard_where_the_kernel_has_no_filters(run: Run[None], monkeypatch: pytest.MonkeyPatch) -> None:

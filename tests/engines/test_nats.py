@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from pluribus.bench.ports import free_port
 from pluribus.cli import programs
 from pluribus.core.errors import Unreachable
 from pluribus.core.limits import ENGINE_QUEUE_BYTES_MAX
 from pluribus.engines.nats import HIGH_WATER_BYTES
 from tests.engines.certificates import Authority
-from tests.engines.ends import Run, ends, free_port, opened, refused, until
+from tests.engines.ends import Run, ends, opened, refused, until
 
 pytestmark = pytest.mark.xdist_group("servers")
 

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from tests.engines.ends import Run, ends, free_port, opened, until
+from pluribus.bench.ports import free_port
+from tests.engines.ends import Run, ends, opened, until
 
 WITH_PORTS = pytest.mark.parametrize("scheme", ["udp", "tcp"])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import (
     AddressTaken,
     BadUrl,
@@ -21,7 +22,7 @@ from pluribus.core.errors import (
 from pluribus.core.url import parse_url
 from pluribus.engines import engine_for
 from tests.engines.certificates import Authority
-from tests.engines.ends import Run, checked_sentence, ends, free_port, opened, refused, until
+from tests.engines.ends import Run, checked_sentence, ends, opened, refused, until
 
 ABSENT = "192.0.2.77"
 """Of a block for documentation (RFC 5737): on no machine."""

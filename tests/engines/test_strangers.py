@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from pluribus.bench.ports import free_port
 from pluribus.core.ids import number_of
 from pluribus.core.limits import PATH_BYTES_LOOPBACK
 from pluribus.engines.multicast import MulticastEngine
-from tests.engines.ends import End, Run, ends, free_port, until
+from tests.engines.ends import End, Run, ends, until
 from tests.engines.stranger import stranger
 
 DATAGRAMS = [

@@ -7,12 +7,13 @@ from collections import Counter
 
 import pytest
 
+from pluribus.bench.ports import free_port
 from pluribus.core.ids import number_of
 from pluribus.core.limits import DATAGRAM_BYTES_MAX, ENGINE_QUEUE_BYTES_MAX
 from pluribus.engines import links
 from pluribus.engines.stream import Hello, joined
 from pluribus.engines.tcp import TcpEngine
-from tests.engines.ends import End, Run, ends, free_port, opened, run_on, until
+from tests.engines.ends import End, Run, ends, opened, run_on, until
 from tests.engines.stranger import stranger
 
 HELLO_BYTES = len(Hello(1, 2, ("127.0.0.1", 3)).encode()) - 4

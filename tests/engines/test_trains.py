@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pluribus.bench.ports import free_port
 from pluribus.core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_LOOPBACK, TRAIN_BYTES_MAX, TRAINS_MAX
 from pluribus.core.ports import Address, Datagram
 from pluribus.core.url import parse_url
 from pluribus.engines import datagrams, engine_for, udp
 from pluribus.engines.trains import HEAD_BYTES, MARK, Cutter, Joiner
-from tests.engines.ends import ends, free_port
+from tests.engines.ends import ends
 
 HERE: Address = ("127.0.0.1", 1)
 THERE: Address = ("127.0.0.1", 2)

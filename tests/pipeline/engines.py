@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pyspark
 
+from pluribus.bench.ports import free_port
+
 HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
 START_S = 120.0
@@ -24,12 +26,6 @@ def environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "512m",
     }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

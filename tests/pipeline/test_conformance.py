@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import pluribus
-from pluribus.bench.engines import free_port
+from pluribus.bench.ports import free_port
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput, Violation
 from pluribus.pipeline import conformance as room

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 import pluribus
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import (
     AddressTaken,
     BadInput,
@@ -19,7 +20,7 @@ from pluribus.core.errors import (
 )
 from pluribus.core.frame import Frame
 from pluribus.layers.presence import Hello
-from tests.harness import eventually, free_port, new_bus, on_a_loop, two, two_in_a_group
+from tests.harness import eventually, new_bus, on_a_loop, two, two_in_a_group
 
 
 def url_of(engine: str, options: str = "") -> str:

@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 import pluribus
-from tests.harness import eventually, free_port, on_a_loop
+from pluribus.bench.ports import free_port
+from tests.harness import eventually, on_a_loop
 
 
 @pytest.mark.parametrize("engine", ["udp", "inproc", "multicast"])

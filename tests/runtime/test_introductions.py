@@ -1,18 +1,12 @@
 """One member in common is enough: newcomers of a medium that does not broadcast are told of the others."""
 
 import asyncio
-import socket
 
 import pytest
 
 import pluribus
+from pluribus.bench.ports import free_port
 from pluribus.runtime.bus import BEST_EFFORT, VIEWS
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.mark.parametrize("stack", [BEST_EFFORT, VIEWS], ids=["best effort", "views"])

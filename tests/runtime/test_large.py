@@ -9,10 +9,11 @@ from time import perf_counter
 import pytest
 
 from pluribus import Group, connect
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadInput, Closed, Overflow, TooLarge
 from pluribus.core.limits import BODY_BYTES_MAX, WINDOW_BYTES_MAX
 from pluribus.runtime.bus import VIEWS
-from tests.harness import eventually, free_port, new_bus, on_a_loop, two_in_a_group
+from tests.harness import eventually, new_bus, on_a_loop, two_in_a_group
 
 MEGABYTE = 1 << 20
 

@@ -2,18 +2,18 @@
 
 import asyncio
 import os
-import socket
 from contextlib import AsyncExitStack
 
 import pytest
 
 import pluribus.sim
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadInput, GroupMismatch, NoMembers, Refused, TooLarge, Uncertain
 from pluribus.core.ids import number_of
 from pluribus.core.limits import OUTSIDE_BODY_BYTES_MAX
 from pluribus.runtime.bus import BEST_EFFORT, VIEWS, Bus
 from pluribus.runtime.group import Group
-from tests.harness import eventually, free_port, on_a_loop
+from tests.harness import eventually, on_a_loop
 
 
 async def bodies(group: Group, count: int) -> list[object]:
@@ -157,8 +157,7 @@ def test_without_agreed_views_there_are_no_relays():
 @pytest.mark.parametrize("engine", ["multicast", "udp", "tcp"])
 @on_a_loop
 async def test_on_real_sockets_a_relay_dies_and_another_one_goes_on(engine: str):
-    kind = socket.SOCK_STREAM if engine == "tcp" else socket.SOCK_DGRAM
-    host = "" if engine == "multicast" else f"127.0.0.1:{free_port(kind)}/"
+    host = "" if engine == "multicast" else f"127.0.0.1:{free_port()}/"
     url = f"{engine}://{host}relay-{os.getpid()}"
     async with AsyncExitStack() as opened:
         buses = [await opened.enter_async_context(pluribus.connect(url, name=f"m{number}")) for number in range(4)]

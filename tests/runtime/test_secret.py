@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from pluribus import connect
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadInput, BadStack
 from pluribus.core.secret import Secret
 from pluribus.layers.secure import Secure
 from pluribus.runtime.bus import BEST_EFFORT, VIEWS
 from pluribus.runtime.secret import secret_from, secured
 from pluribus.runtime.tracing import replay
-from tests.harness import eventually, free_port, new_bus, on_a_loop
+from tests.harness import eventually, new_bus, on_a_loop
 
 SECRET = "a secret that tests share"
 OTHER = "a secret of somebody else"

@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pluribus
+from pluribus.bench.ports import free_port
 from pluribus.runtime.tracing import replay
-from tests.harness import eventually, free_port, new_bus, on_a_loop
+from tests.harness import eventually, new_bus, on_a_loop
 from tests.runtime.test_replica import Ledger
 
 STATE_BYTES = 16 << 20

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 import pluribus
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadUrl
 from pluribus.runtime.survey import GAUGES, Answer, survey
-from tests.harness import free_port, on_a_loop
+from tests.harness import on_a_loop
 
 SECRET = "sixteen characters and more"
 

@@ -14,10 +14,11 @@ import pytest
 
 import pluribus
 from pluribus import sync
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import AnswersLate, BadInput, Closed, GroupMismatch, Overflow
 from pluribus.core.limits import SILENCE_S
 from pluribus.runtime import background
-from tests.harness import free_port, new_bus
+from tests.harness import new_bus
 
 WITHIN_S = 20.0
 

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 import pluribus
+from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadInput, BadStack
 from pluribus.runtime.bus import BEST_EFFORT
 from pluribus.runtime.tracing import replay
@@ -53,8 +54,6 @@ async def traced_talk(url: str, path: Path) -> None:
 def test_a_run_on_real_sockets_is_had_again(tmp_path, url):
     url = url.format(pid=os.getpid())
     if url.startswith("udp"):
-        from pluribus.bench.engines import free_port
-
         url = url.replace(":0/", f":{free_port()}/")
     path = tmp_path / "run.trace"
     asyncio.run(traced_talk(url, path))
@@ -66,7 +65,6 @@ def test_a_run_on_real_sockets_is_had_again(tmp_path, url):
 
 def test_members_that_introduce_others_to_each_other_are_had_again(tmp_path):
     """Two that know only the first of three: an engine that does not broadcast leaves it to the members."""
-    from pluribus.bench.engines import free_port
 
     url, names = f"udp://127.0.0.1:{free_port()}/introduced", ("first", "second", "third")
 

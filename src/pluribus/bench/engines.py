@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from . import limits, members
+from .ports import free_port
 from .processes import Role, measure
 from .report import Result, at_least, at_most, report, result
 
@@ -144,19 +145,6 @@ def import_ms() -> float:
         return (perf_counter() - started) * 1e3
 
     return took("import pluribus") - took("pass")
-
-
-def free_port() -> int:
-    """A port that is free for datagrams and for streams: benches of both take it."""
-    while True:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams, socket.socket() as streams:
-            datagrams.bind(("127.0.0.1", 0))
-            port = int(datagrams.getsockname()[1])
-            try:
-                streams.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 @contextmanager

@@ -17,8 +17,9 @@ import msgspec
 from ..core.errors import BadInput
 from ..core.limits import PATH_BYTES_ETHERNET
 from . import namespaces, versus
-from .engines import COUNTS, SIZES, batched, free_port
+from .engines import COUNTS, SIZES, batched
 from .exchange import ALL, ONE, SECONDS, Case, Measured, Place, exchange
+from .ports import free_port
 from .report import Curve, Goal, Result, at_least, report, result
 
 EVERY_ORDER = "all"

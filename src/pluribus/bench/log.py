@@ -24,7 +24,8 @@ from ..runtime.bus import connect
 from ..runtime.durable import Durable
 from ..runtime.reader import LogReader
 from ..runtime.running import run as run_on_loop
-from .peers.kept import KEPT, SETTINGS, folder, free_port, kept_names
+from .peers.kept import KEPT, SETTINGS, folder, kept_names
+from .ports import free_port
 from .report import Goal, Result, at_least, at_most, report, result
 
 SIZES = (100, 1_024)

@@ -10,9 +10,10 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from .engines import COUNTS, PACE_S, ROUNDS, SIZES, asyncio_trips, batched, free_port, group_trips, percentile
+from .engines import COUNTS, PACE_S, ROUNDS, SIZES, asyncio_trips, batched, group_trips, percentile
 from .exchange import SECONDS, Case, exchange
 from .peers import flow, names, peer
+from .ports import free_port
 from .report import Goal, Result, at_least, at_most, report, result
 
 RECEIVERS = (1, 4)

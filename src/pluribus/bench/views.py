@@ -21,7 +21,8 @@ import msgspec
 
 from ..core.errors import BadInput
 from .crew import Crew, Member, crew
-from .engines import free_port, percentile
+from .engines import percentile
+from .ports import free_port
 from .report import Curve, Goal, Result, at_most, report, result
 
 RATE = 1_000

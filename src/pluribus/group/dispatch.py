@@ -298,7 +298,7 @@ class Dispatch(Layer):
         out = channel.out
         if self.blocked or out.pending or out.abandoned or channel.closed or channel.paused or channel.blocked:
             return False
-        if not self.ports.engine.writable or not out.takes(bodies):
+        if not self.ports.engine.writable or out.takes(bodies) < len(bodies):
             return False
         self.stimulus(out.send_each, bodies, kind)
         return True

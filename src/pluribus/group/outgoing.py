@@ -8,8 +8,9 @@ as long as none is longer than ``alike``. So nothing is counted a message; what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, repeat
 from typing import Any
 
 from ..core.errors import TooLarge
@@ -185,9 +186,11 @@ class Outgoing:
             )
         )
 
-    def takes(self, bodies: Sequence[Any]) -> bool:
-        """Whether there is room for these, a few long ones, all at once."""
-        return self.room > 0 and sum(map(len, bodies)) + BODY_OVERHEAD_BYTES * len(bodies) <= self._few_room
+    def takes(self, bodies: Iterable[Any]) -> int:
+        """For how many of these, a few long ones, there is room at once."""
+        if self.room <= 0:
+            return 0
+        return bisect_right(list(accumulate(len(body) + BODY_OVERHEAD_BYTES for body in bodies)), self._few_room)
 
     def send_each(self, bodies: Sequence[Any], kind: Kind) -> None:
         """A frame for each, without gathering."""

@@ -16,6 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice, takewhile
 from typing import Any
 
 from ..core.errors import Closed, Excluded, MalformedFrame, Overflow
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 QUEUED = 2
 """Batches that may wait before publishers do."""
+TOGETHER = 16
+"""Batches that are looked at when there is room for some."""
 
 Taken = Callable[[Arrived], None]
 Heard = Callable[[Message], None]
@@ -137,13 +140,12 @@ class Carrier:
     async def _send_queue(self) -> None:
         try:
             while self._queue:
-                batch = self._queue[0]
-                if len(batch) > self.group._channel.out.longest:  # one long event
-                    await self.group.send(encode_batch(batch))
-                else:
-                    await self.group._send_as(EVENTS, batch)
-                self._queue.popleft()
-                self._sent([batch])
+                some, sent = list(takewhile(self._fits_a_frame, islice(self._queue, TOGETHER))), 1
+                if some:
+                    sent = await self.group._send_some(EVENTS, some)
+                else:  # one long event
+                    await self.group.send(encode_batch(self._queue[0]))
+                self._sent([self._queue.popleft() for _ in range(sent)])
                 self.wake()
         except Exception as error:  # noqa: BLE001 - it is told to those who publish
             self._failed = error
@@ -151,6 +153,9 @@ class Carrier:
         finally:
             self._sending = None
             self.wake()
+
+    def _fits_a_frame(self, batch: Batch) -> bool:
+        return len(batch) <= self.group._channel.out.longest
 
     def _sent(self, batches: list[Batch]) -> None:
         if self._own:

@@ -187,9 +187,16 @@ class Group:
         self._add(out, kind, body)
         return True
 
-    async def _send_as(self, kind: Kind, body: Any) -> None:
-        """As ``_send_now``, as soon as there is room."""
-        self._add(await self._admitted(kind, len(body), ALL, None), kind, body)
+    async def _send_some(self, kind: Kind, bodies: Sequence[Any]) -> int:
+        """As ``_send_now``, as soon as there is room for the first of these; how many there was room for."""
+        while True:
+            out = await self._admitted(kind, len(bodies[0]), ALL, None)
+            count = out.takes(bodies)
+            if count > 1 and self._dispatch.send_each(self._channel, bodies[:count], kind):
+                return count
+            if out.fits(kind, len(bodies[0])):  # what was in front of them may have used the room
+                self._add(out, kind, bodies[0])
+                return 1
 
     def _add(self, out: Outgoing, kind: Kind, body: Any) -> None:
         first = not out.pending

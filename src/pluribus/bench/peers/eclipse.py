@@ -11,7 +11,7 @@ from typing import Any
 
 import zenoh
 
-from ..engines import free_port
+from ..ports import free_port
 from . import IDLE_S
 
 KEY = "pluribus/bench"

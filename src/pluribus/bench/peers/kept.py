@@ -21,6 +21,7 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 from ...core.errors import BadInput, Unavailable
+from ..ports import free_port
 
 SYSTEM = ("/usr/lib/rabbitmq/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/usr/lib/postgresql/15/bin")
 """Where servers are that are not on everybody's path; the first, because what is elsewhere there changes the user."""
@@ -94,12 +95,6 @@ def server(
     finally:
         process.terminate()
         process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def sqlite(size: int, depth: int, seconds: float) -> float:

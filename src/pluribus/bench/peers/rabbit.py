@@ -15,7 +15,8 @@ from time import perf_counter
 from typing import Any
 
 from ...core.errors import Unavailable
-from .kept import WARM_WINDOWS, client, folder, free_port, program, server
+from ..ports import free_port
+from .kept import WARM_WINDOWS, client, folder, program, server
 
 QUEUE = "events"
 ANSWER_S = 30.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 from ...core.errors import Unavailable
-from ..engines import free_port
+from ..ports import free_port
 
 START_S = 10.0
 LOOK_S = 0.01

@@ -9,7 +9,7 @@ from typing import Any
 
 import zmq
 
-from ..engines import free_port
+from ..ports import free_port
 from . import IDLE_S
 
 LINGER_MS = 2_000
