@@ -391,7 +391,8 @@ class Window(Layer):
 
     def _acknowledge(self) -> None:
         """Grant what moved by a quarter of the window or more; the rest waits, it would only make small steps."""
-        share = self.ports.engine.buffer_bytes // self._busy.count(self._moved, self.ports.clock.now())
+        moved = {key: stream.delivered for key, stream in self._moved.items()}
+        share = self._busy.share(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
         window = max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
         granted, self._answers = self._answers, {}
         for key, stream in self._moved.items():

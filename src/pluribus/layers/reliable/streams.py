@@ -511,8 +511,8 @@ class Streams(Layer):
 
     def _window_bytes(self) -> int:
         """What each stream may have under way to this member. Words of protocols have no part in it: few and short."""
-        moved = [key for key in self._moved if key[1] != CONTROL]
-        share = self.ports.engine.buffer_bytes // self._busy.count(moved, self.ports.clock.now())
+        moved = {key: self._in[key].delivered for key in self._moved if key[1] != CONTROL and key in self._in}
+        share = self._busy.share(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
         return max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
 
     def _acknowledge(self) -> None:
