@@ -109,7 +109,7 @@ class FakeEngine:
     def __init__(self, medium: Medium, address: Address, path_bytes: int = 60_000) -> None:
         self.medium = medium
         self.address = address
-        self.path_bytes = path_bytes
+        self.path_bytes = self.long_bytes = path_bytes
         self.buffer_bytes = 4 << 20
         self.stats = EngineStats()
         self.writable = True

@@ -8,7 +8,7 @@ import pytest
 
 from pluribus.bench.ports import free_port
 from pluribus.core.errors import TooLarge
-from pluribus.core.limits import PATH_BYTES_LOOPBACK
+from pluribus.core.limits import LONG_BYTES_LOOPBACK, PATH_BYTES_LOOPBACK
 from tests.engines.conftest import Kind
 from tests.engines.ends import End, Run, checked_sentence, ends, opened, until
 
@@ -88,10 +88,10 @@ def test_buses_do_not_hear_each_other(kind: Kind, run: Run[None]) -> None:
 def test_every_size_arrives_intact(kind: Kind, run: Run[None]) -> None:
     async def work() -> None:
         async with ends(kind.url, 2) as (sender, receiver):
-            path = sender.engine.path_bytes
-            assert 1 < path <= PATH_BYTES_LOOPBACK
-            sizes = [size for size in (1, 2, 3, 4, 5, 255, 256, 1_471, 1_472, 8_192, 65_535) if size < path - 1]
-            sizes += [path - 1, path]
+            path, long = sender.engine.path_bytes, sender.engine.long_bytes
+            assert 1 < path <= PATH_BYTES_LOOPBACK and path <= long <= LONG_BYTES_LOOPBACK
+            sizes = [size for size in (1, 2, 3, 4, 5, 255, 256, 1_471, 1_472, 8_192, 65_535) if size < long - 1]
+            sizes += [path - 1, path, long - 1, long]
             sent = [bytes(number % 251 for number in range(size)) for size in sizes]
             for datagram in sent:
                 sender.engine.send([datagram], receiver.address)
@@ -188,7 +188,7 @@ def test_statistics_add_up(kind: Kind, run: Run[None]) -> None:
 def test_an_oversized_datagram_is_refused_at_send(kind: Kind, run: Run[None]) -> None:
     async def work() -> None:
         async with ends(kind.url, 2) as (sender, receiver):
-            sizes = (sender.engine.path_bytes, sender.engine.path_bytes + 1)
+            sizes = (sender.engine.long_bytes, sender.engine.long_bytes + 1)
             oversized = [bytes(size) for size in sizes]
             with pytest.raises(TooLarge) as to_one:
                 sender.engine.send(oversized, receiver.address)

@@ -14,6 +14,8 @@ from pluribus.core.limits import (
     BODY_OVERHEAD_BYTES,
     FEW_MESSAGES,
     FRAME_OVERHEAD_BYTES,
+    LONG_BYTES_LOOPBACK,
+    LONG_MESSAGE_BYTES,
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
 )
@@ -25,9 +27,9 @@ from pluribus.wire.codec import Codec
 CODEC = Codec("demo", (Sent,))
 
 
-def outgoing(path_bytes: int = 1_472, first: int = 0) -> tuple[Outgoing, list[Frame]]:
+def outgoing(path_bytes: int = 1_472, first: int = 0, long_bytes: int = 0) -> tuple[Outgoing, list[Frame]]:
     frames: list[Frame] = []
-    return Outgoing(7, 8, 9, first, path_bytes, frames.append), frames
+    return Outgoing(7, 8, 9, first, path_bytes, frames.append, long_bytes), frames
 
 
 @given(
@@ -159,7 +161,7 @@ def test_a_sender_in_a_hurry_fills_a_batch_as_far_as_a_careful_one(sizes: list[i
 
 def test_a_few_long_messages_gather_beyond_a_frame_and_many_short_ones_do_not():
     out, frames = outgoing(PATH_BYTES_LOOPBACK)
-    for size, gathers in ((16_384, 14), (100, 566)):
+    for size, gathers in ((16_384, 29), (100, 566)):
         out.granted(1 << 20)
         taken = 0
         while out.fits(BYTES, size):
@@ -167,7 +169,19 @@ def test_a_few_long_messages_gather_beyond_a_frame_and_many_short_ones_do_not():
             taken += 1
         assert taken == gathers
         out.close()
-    assert [frame.count for frame in frames] == [3, 3, 3, 3, 2, 566]
+    assert [frame.count for frame in frames] == [*[3] * 9, 2, 566]
+
+
+@pytest.mark.parametrize(("size", "counts"), [(16_384, [29]), (LONG_MESSAGE_BYTES, [116]), (2_000, [29] * 8 + [7])])
+def test_a_few_long_messages_share_a_frame_where_the_engine_carries_it(size: int, counts: list[int]):
+    out, frames = outgoing(PATH_BYTES_LOOPBACK, long_bytes=LONG_BYTES_LOOPBACK)
+    out.granted(1 << 20)
+    while out.fits(BYTES, size):
+        out.add(BYTES, bytes(size))
+    out.close()
+    assert [frame.count for frame in frames][: len(counts)] == counts
+    longest = max(len(CODEC.encode(frame)) for frame in frames)
+    assert longest <= (LONG_BYTES_LOOPBACK if size >= LONG_MESSAGE_BYTES else PATH_BYTES_LOOPBACK)
 
 
 def test_before_a_window_is_known_a_batch_is_a_frame():

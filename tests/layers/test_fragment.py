@@ -92,7 +92,7 @@ def test_without_the_layer_the_engine_gets_the_frame_as_it_is():
     medium = Medium()
     a = member(medium, "a", cuts=False, path_bytes=60_000)
     member(medium, "b", cuts=False)
-    a.layer(Transport)._path_bytes = PATH
+    a.layer(Transport)._long_bytes = PATH
     say(a, words(1, 5_000))
     assert [len(data) > 5_000 for data, _, _ in medium.waiting] == [True]
     assert a.stats("transport")["too_long"] == 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import pluribus
 from pluribus.core.errors import BadBody, MalformedFrame
-from pluribus.core.limits import BATCH_MESSAGES_MAX, TOPICS_PER_BATCH_MAX
+from pluribus.core.limits import BATCH_MESSAGES_MAX, LONG_BYTES_LOOPBACK, LONG_MESSAGE_BYTES, TOPICS_PER_BATCH_MAX
 from pluribus.pubsub.batch import (
     PLAIN,
     Arrived,
@@ -92,9 +92,13 @@ def test_a_batch_knows_what_it_weighs_before_it_is_encoded(events):
     assert len(batch) == batch.size == without_its_weight
 
 
-@given(st.lists(st.sampled_from([0, 100, 300, 16_384, 40_000]), min_size=1, max_size=40), st.integers(0, 1 << 33))
-def test_a_few_long_events_of_one_topic_are_several_batches_that_fit_a_frame_each(sizes, first):
-    gathering = Gathering(ME, LARGEST, first)
+@given(
+    st.lists(st.sampled_from([0, 100, 300, 16_384, 40_000]), min_size=1, max_size=40),
+    st.integers(0, 1 << 33),
+    st.sampled_from([LARGEST, LONG_BYTES_LOOPBACK]),
+)
+def test_a_few_long_events_of_one_topic_are_several_batches_that_fit_a_frame_each(sizes, first, long_bytes):
+    gathering = Gathering(ME, LARGEST, first, long_bytes)
     sent = []
     for number, size in enumerate(sizes):
         body = number.to_bytes(2, "big") + bytes(size)
@@ -112,10 +116,11 @@ def test_a_few_long_events_of_one_topic_are_several_batches_that_fit_a_frame_eac
         assert not gathering.fits("b", 1, BYTES) and not gathering.fits("a", 1, TEXT)
         assert not gathering.fits("a", 1, BYTES, Extra({"x": 1}))
     batches = gathering.close()
-    assert (len(batches) > 1) >= several
+    long = long_bytes if sum(map(len, sent)) >= LONG_MESSAGE_BYTES * len(sent) else LARGEST
+    assert (len(batches) > 1) >= (several and long == LARGEST)
     for batch in batches:
         encoded = encode_batch(batch)
-        assert len(encoded) <= LARGEST
+        assert len(encoded) <= long
         assert len(batch) == len(encoded) - len(msgspec.msgpack.encode(batch.size))
     found = [event for batch in batches for event in arrived(encode_batch(batch))]
     assert [(event.topic, event.body, event.id) for event in found] == [

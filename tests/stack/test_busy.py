@@ -26,7 +26,7 @@ def test_a_word_now_and_then_makes_no_stream_busy():
     assert busy.share(words, BUFFER, 0.0) == BUFFER
     assert busy.share({"a": MUCH, **words}, BUFFER, 0.1) == BUFFER
     for turn in range(1, 10):  # little more than nothing a second, for ever
-        spoken = {name: MUCH - 1 + turn for name in words}
+        spoken = dict.fromkeys(words, MUCH - 1 + turn)
         assert busy.share({"a": (turn + 1) * MUCH, **spoken}, BUFFER, turn * (IDLE_S + 0.1)) == BUFFER
 
 

@@ -1,8 +1,8 @@
 """Ports for whatever a benchmark starts.
 
-They are below those that the kernel gives to clients by itself. One of these would be free when we ask and a client's a
-moment later; and a client that calls its server's port before the server is there may be given that very port, and so
-be connected with itself.
+They are below those that the kernel gives to clients by itself, and below those of multicast buses. One of the kernel's
+would be free when we ask and a client's a moment later; and a client that calls its server's port before the server is
+there may be given that very port, and so be connected with itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 import socket
 from contextlib import suppress
 
-FIRST, LAST = 20_000, 32_767
+FIRST, LAST = 10_000, 19_999
 _chance = random.SystemRandom()
 
 

@@ -92,7 +92,7 @@ class WireEngine:
     def __init__(self, wire: Wire, address: Address) -> None:
         self._wire = wire
         self.address = address
-        self.path_bytes = PATH_BYTES_LOOPBACK
+        self.path_bytes = self.long_bytes = PATH_BYTES_LOOPBACK
         self.buffer_bytes = 4 << 20
         self.stats = EngineStats()
         self.receive: Callable[[list[Datagram]], None] = lambda datagrams: None

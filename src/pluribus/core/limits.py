@@ -2,9 +2,14 @@
 
 # Wire
 DATAGRAM_BYTES_MAX = 65_507
-"""The largest UDP payload over IPv4; no engine offers a longer path."""
+"""The largest UDP payload over IPv4; no engine offers a longer path. What is longer goes in several."""
 PATH_BYTES_LOOPBACK = 60_000
 """Below the UDP maximum, so that headers of later layers fit without moving the boundary of a batch."""
+LONG_BYTES_LOOPBACK = 8 * PATH_BYTES_LOOPBACK
+"""What the loopback interface carries in several datagrams, as one."""
+LONG_MESSAGE_BYTES = 4_096
+"""Messages of this length and more may share a datagram that is longer than the path: what a frame costs is then worth
+more than another copy of it."""
 PATH_BYTES_UNKNOWN = 8_192
 """Where nothing is known of the path, as in the chapter's JGroups stack."""
 PATH_BYTES_ETHERNET = 1_472
@@ -83,8 +88,8 @@ SEGMENTS_MAX = 60
 WINDOW_BYTES_MAX = 6_000_000
 """What one stream may have under way to a receiver. Half of it is what an acknowledgement is worth, and what a sender
 can go on with while others have the processor; more only makes those wait who come behind."""
-BATCH_BYTES_MAX = 4 * PATH_BYTES_LOOPBACK
-"""What a batch of a few long messages may weigh: several frames that are made and sent in one go."""
+BATCH_BYTES_MAX = LONG_BYTES_LOOPBACK
+"""What a batch of a few long messages may weigh: a long frame, or several that are made and sent in one go."""
 FEW_MESSAGES = 256
 """So many messages may gather even if they are more than a frame: what the way down costs is then paid for several
 frames at once, and nobody waits long for so few."""

@@ -66,7 +66,10 @@ class Engine(Protocol):
     name: str
     address: Address
     path_bytes: int
-    """The largest datagram that it carries."""
+    """The largest datagram that it carries as well as short ones."""
+    long_bytes: int
+    """The largest that it carries at all. It is cut and joined on the way, which is worth it for a few long messages;
+    mostly the same as ``path_bytes``."""
     buffer_bytes: int
     """What the receiving side can hold while its program is busy; windows stay below it."""
     stats: EngineStats
@@ -81,7 +84,7 @@ class Engine(Protocol):
         """Start. ``receive`` gets every datagram, in lists; ``room`` is called when ``writable`` becomes true again."""
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
-        """To one, which is named as ``receive`` named it. ``TooLarge`` if any is longer than ``path_bytes``: then none
+        """To one, which is named as ``receive`` named it. ``TooLarge`` if any is longer than ``long_bytes``: then none
         of the list is sent. Nothing else is raised: whom it does not reach is counted."""
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:

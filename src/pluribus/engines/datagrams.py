@@ -32,6 +32,7 @@ from ..core.limits import (
     DATAGRAMS_PER_WAKE_MAX,
     ENGINE_QUEUE_BYTES_MAX,
     KEPT_HEAP_BYTES,
+    PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
     SOCKET_BUFFER_BYTES,
 )
@@ -62,10 +63,9 @@ class DatagramSocket:
         room: Callable[[], None],
         *,
         segment: bool = False,
-        packet_bytes: int = 0,
+        packet_bytes: int = PATH_BYTES_LOOPBACK,
     ) -> None:
-        """``segment``: let the kernel cut and join. ``packet_bytes``: what is longer goes as a train; 0 if nothing
-        is."""
+        """``segment``: let the kernel cut and join. ``packet_bytes``: what is longer goes as a train."""
         self.sock = sock
         self.writable = True
         self._stats = stats
@@ -79,18 +79,15 @@ class DatagramSocket:
         teach_allocator()
         self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
         self._segment = segment and _turn_on_segmentation(sock)
-        self._cutter = Cutter(packet_bytes, first_train()) if packet_bytes else None
-        self._joiner = Joiner() if packet_bytes else None
-        joined = self._segment or self._joiner is not None
-        self._loop.add_reader(sock.fileno(), self._read_joined if joined else self._read)
+        self._cutter = Cutter(packet_bytes, first_train())
+        self._joiner = Joiner()
+        self._loop.add_reader(sock.fileno(), self._read_joined if self._segment else self._read)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         if self._queue:
             self._enqueue(datagrams, to)
-        elif self._cutter is not None:
-            self._send_cut(datagrams, to, self._cutter)
-        elif len(datagrams) != 1:
-            self._send_whole(datagrams, to)
+        elif len(datagrams) != 1 or not self._cutter.whole(datagrams[0]):
+            self._send_cut(datagrams, to)
         else:
             try:
                 size = self.sock.sendto(datagrams[0], to)
@@ -104,11 +101,11 @@ class DatagramSocket:
                 stats.calls_out += 1
                 stats.datagrams_out += 1
 
-    def _send_cut(self, datagrams: Sequence[bytes], to: Address, cutter: Cutter) -> None:
+    def _send_cut(self, datagrams: Sequence[bytes], to: Address) -> None:
         """Those that fit a packet in runs, as ever; the others each as a train."""
         start = 0
         for at, datagram in enumerate(datagrams):
-            if cutter.whole(datagram):
+            if self._cutter.whole(datagram):
                 continue
             if start < at:
                 self._send_whole(datagrams[start:at], to)
@@ -117,7 +114,7 @@ class DatagramSocket:
                 self._enqueue(datagrams[at:], to)
                 return
             try:
-                self._send_train(datagram, to, cutter)
+                self._send_train(datagram, to)
             except BlockingIOError:
                 self._enqueue(datagrams[at:], to)
                 return
@@ -126,7 +123,8 @@ class DatagramSocket:
         if start < len(datagrams):
             self._send_whole(datagrams[start:] if start else datagrams, to)
 
-    def _send_train(self, datagram: bytes, to: Address, cutter: Cutter) -> None:
+    def _send_train(self, datagram: bytes, to: Address) -> None:
+        cutter = self._cutter
         buffers = cutter.cut(datagram)
         step = 2 * SEGMENTS_MAX if self._segment else 2
         cutting = [(SOL_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(cutter.packet_bytes))] if self._segment else []
@@ -218,8 +216,8 @@ class DatagramSocket:
         while self._queue:
             datagram, to = self._queue[0]
             try:
-                if self._cutter is not None and not self._cutter.whole(datagram):
-                    self._send_train(datagram, to, self._cutter)
+                if not self._cutter.whole(datagram):
+                    self._send_train(datagram, to)
                 else:
                     self.sock.sendto(datagram, to)
                     self._stats.calls_out += 1
@@ -251,6 +249,8 @@ class DatagramSocket:
         if got:
             if self._four:
                 got = [(data, source[:2]) for data, source in got]
+            got = self._joiner.whole(got)
+        if got:
             stats = self._stats
             stats.datagrams_in += len(got)
             size = len(got[0][0]) if len(got) == 1 else sum([len(data) for data, _ in got])
@@ -269,12 +269,7 @@ class DatagramSocket:
                 data, ancillary, _flags, source = recvmsg(DATAGRAM_BYTES_MAX, _ANCILLARY_BYTES)
                 source = source[:2]
                 size = _coalesced_size(ancillary) or len(data)
-                if self._joiner is not None:
-                    self._joiner.take(data, size, source, got)
-                elif size >= len(data):
-                    got.append((data, source))
-                else:
-                    got.extend((data[at : at + size], source) for at in range(0, len(data), size))
+                self._joiner.take(data, size, source, got)
                 if not busy and len(data) < SMALL_BYTES:
                     break
         except BlockingIOError:
@@ -298,13 +293,13 @@ class PlainDriver(asyncio.DatagramProtocol):
         stats: EngineStats,
         receive: Callable[[list[Datagram]], None],
         room: Callable[[], None],
-        packet_bytes: int = 0,
+        packet_bytes: int = PATH_BYTES_LOOPBACK,
     ) -> None:
         self._stats = stats
         self._receive = receive
         self._room = room
-        self._cutter = Cutter(packet_bytes, first_train()) if packet_bytes else None
-        self._joiner = Joiner() if packet_bytes else None
+        self._cutter = Cutter(packet_bytes, first_train())
+        self._joiner = Joiner()
         self._transport: asyncio.DatagramTransport | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.writable = True
@@ -316,7 +311,7 @@ class PlainDriver(asyncio.DatagramProtocol):
         stats: EngineStats,
         receive: Callable[[list[Datagram]], None],
         room: Callable[[], None],
-        packet_bytes: int = 0,
+        packet_bytes: int = PATH_BYTES_LOOPBACK,
     ) -> PlainDriver:
         loop = asyncio.get_running_loop()
         made = partial(cls, stats, receive, room, packet_bytes)
@@ -337,7 +332,7 @@ class PlainDriver(asyncio.DatagramProtocol):
             self._stats.bytes_out += len(datagram)
 
     def _send_one(self, datagram: bytes, to: Address, transport: asyncio.DatagramTransport) -> None:
-        if self._cutter is None or self._cutter.whole(datagram):
+        if self._cutter.whole(datagram):
             transport.sendto(datagram, to)
             self._stats.calls_out += 1
             return
@@ -360,10 +355,7 @@ class PlainDriver(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        got: list[Datagram] = [(data, addr[:2])]
-        if self._joiner is not None:
-            got = []
-            self._joiner.take(data, len(data), addr[:2], got)
+        got = self._joiner.whole([(data, addr[:2])])
         for whole, _ in got:
             self._stats.datagrams_in += 1
             self._stats.bytes_in += len(whole)

@@ -42,7 +42,7 @@ class InprocEngine:
         self._receive: Callable[[list[Datagram]], None] = lambda _: None
         self._arrived: list[Datagram] = []
         self.address: Address = (f"inproc-{next(_numbers)}", 0)
-        self.path_bytes = PATH_BYTES_LOOPBACK
+        self.path_bytes = self.long_bytes = PATH_BYTES_LOOPBACK
         self.buffer_bytes = SOCKET_BUFFER_BYTES
         self.stats = EngineStats()
         self.writable = True

@@ -38,7 +38,7 @@ class MulticastEngine:
         self, group: Address, interface: str, sizes: tuple[int | None, int], ttl: int, *, plain: bool = False
     ) -> None:
         self.group = group
-        self.path_bytes = longest(*sizes)
+        self.path_bytes, self.long_bytes = longest(*sizes)
         self._packet_bytes = sizes[1]
         self.buffer_bytes = 0
         self.address: Address = ("", 0)
@@ -95,7 +95,7 @@ class MulticastEngine:
         self._shared = await drive(shared, self.stats, heard, room, plain=self._plain, sizes=sizes)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
-        check_sizes(datagrams, self.path_bytes)
+        check_sizes(datagrams, self.long_bytes)
         if not is_number(to[0]):
             self.stats.dropped += len(datagrams)
         elif self._direct is not None:
@@ -103,7 +103,7 @@ class MulticastEngine:
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
         if self._direct is not None:
-            check_sizes(datagrams, self.path_bytes)
+            check_sizes(datagrams, self.long_bytes)
             self._direct.send(datagrams, self.group)
 
     def set_peers(self, peers: Sequence[Address]) -> None:

@@ -55,7 +55,7 @@ class NatsEngine:
         token = secrets.token_hex(TOKEN_BYTES)
         prefix = f"pluribus.{number_of(url.bus):012x}"
         self.address: Address = (token, 0)
-        self.path_bytes = PATH_BYTES_LOOPBACK
+        self.path_bytes = self.long_bytes = PATH_BYTES_LOOPBACK
         self.buffer_bytes = ENGINE_QUEUE_BYTES_MAX
         self.stats = EngineStats()
         self.writable = True
@@ -94,7 +94,7 @@ class NatsEngine:
         self._drained.set()
         client = Client()
         await self._connect(client)
-        self.path_bytes = min(client.max_payload, PATH_BYTES_LOOPBACK)
+        self.path_bytes = self.long_bytes = min(client.max_payload, PATH_BYTES_LOOPBACK)
         self._connected.set()
         self._client = client
         self._writer = self._loop.create_task(self._write(client))

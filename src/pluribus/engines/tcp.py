@@ -39,7 +39,7 @@ class TcpEngine:
 
     def __init__(self, url: BusUrl, bind: Address | None, tls: Tls | None) -> None:
         self.address: Address = ("", 0)
-        self.path_bytes = PATH_BYTES_LOOPBACK
+        self.path_bytes = self.long_bytes = PATH_BYTES_LOOPBACK
         self.buffer_bytes = ENGINE_QUEUE_BYTES_MAX
         self.stats = EngineStats()
         self._url = url

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from ..core.errors import BadUrl, TooLarge, Unreachable
-from ..core.limits import PATH_BYTES_LOOPBACK
+from ..core.limits import LONG_BYTES_LOOPBACK, PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
 from .binding import bind_by_url, bind_option, is_number, packet_option, path_option
@@ -31,7 +31,7 @@ class UdpEngine:
         self._seeds = url.hosts
         self._targets: tuple[Address, ...] = ()
         self.address: Address = ("", 0)
-        self.path_bytes = longest(path_bytes, packet_bytes)
+        self.path_bytes, self.long_bytes = longest(path_bytes, packet_bytes)
         self.buffer_bytes = 0
         self.stats = EngineStats()
 
@@ -60,7 +60,7 @@ class UdpEngine:
         self._driver = await drive(sock, self.stats, receive, room, plain=self._plain, sizes=sizes)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
-        check_sizes(datagrams, self.path_bytes)
+        check_sizes(datagrams, self.long_bytes)
         if not is_number(to[0]):
             self.stats.dropped += len(datagrams)
         elif self._driver is not None:
@@ -69,8 +69,8 @@ class UdpEngine:
     def send_all(self, datagrams: Sequence[bytes]) -> None:
         driver = self._driver
         if driver is not None:
-            if max(map(len, datagrams), default=0) > self.path_bytes:
-                check_sizes(datagrams, self.path_bytes)
+            if max(map(len, datagrams), default=0) > self.long_bytes:
+                check_sizes(datagrams, self.long_bytes)
             for target in self._targets:
                 driver.send(datagrams, target)
 
@@ -98,7 +98,6 @@ async def drive(
     """The fast driver, or the plain one where it was asked for or the loop cannot watch a socket. ``sizes`` are those
     of the longest datagram and of a packet."""
     path_bytes, packet_bytes = sizes
-    shorter = packet_bytes if packet_bytes < PATH_BYTES_LOOPBACK else 0  # else no datagram is longer than a packet
     if not plain:
         loop = asyncio.get_running_loop()
         try:
@@ -106,16 +105,20 @@ async def drive(
         except NotImplementedError:
             plain = True
     if plain:
-        return await PlainDriver.open(sock, stats, receive, room, shorter)
+        return await PlainDriver.open(sock, stats, receive, room, packet_bytes)
     segment = min(path_bytes, packet_bytes) < PATH_BYTES_LOOPBACK // 4
-    return DatagramSocket(sock, stats, receive, room, segment=segment, packet_bytes=shorter)
+    return DatagramSocket(sock, stats, receive, room, segment=segment, packet_bytes=packet_bytes)
 
 
-def longest(path_bytes: int | None, packet_bytes: int) -> int:
-    """What was asked for; else long datagrams where the kernel cuts them into packets, and packets elsewhere."""
+def longest(path_bytes: int | None, packet_bytes: int) -> tuple[int, int]:
+    """What was asked for; else long datagrams where the kernel cuts them into packets, and packets elsewhere. And the
+    longest of all: one lost packet loses it whole, so it is long only where packets are that are hardly ever lost."""
     if path_bytes is not None:
-        return path_bytes
-    return PATH_BYTES_LOOPBACK if kernel_segments() else packet_bytes
+        return path_bytes, path_bytes
+    if packet_bytes == PATH_BYTES_LOOPBACK:
+        return PATH_BYTES_LOOPBACK, LONG_BYTES_LOOPBACK
+    path_bytes = PATH_BYTES_LOOPBACK if kernel_segments() else packet_bytes
+    return path_bytes, path_bytes
 
 
 def check_sizes(datagrams: Sequence[bytes], path_bytes: int) -> None:

@@ -94,6 +94,7 @@ class Channel:
         *,
         own: bool = True,
         echoes: bool = True,
+        long_bytes: int = 0,
     ) -> None:
         self.name = name
         self.number = number
@@ -133,7 +134,7 @@ class Channel:
         """In groups that have a key."""
         self.bus_view = (0, 0)
         """The view of the bus in which the group was last seen to change."""
-        self._path_bytes = path_bytes
+        self._sizes = (path_bytes, long_bytes)
         self._pass_down = pass_down
         self._tell_down = tell_down
         self._numbers = numbers
@@ -353,4 +354,5 @@ class Channel:
             self.relay.validate()
 
     def _stream(self, to: int, first: int) -> Outgoing:
-        return Outgoing(self.me, self.number, to, first, self._path_bytes, self._pass_down)
+        path_bytes, long_bytes = self._sizes
+        return Outgoing(self.me, self.number, to, first, path_bytes, self._pass_down, long_bytes)

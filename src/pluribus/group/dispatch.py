@@ -137,14 +137,16 @@ class Dispatch(Layer):
         number = number_of(checked_name(name, "the group"))
         channel = self.channels.get(number) or self._again.get(number, (None, None))[0]
         if channel is None:
-            me, path = MemberId(self.node.me), self.ports.engine.path_bytes
+            me, engine = MemberId(self.node.me), self.ports.engine
+            path, long = engine.path_bytes, engine.long_bytes
             echoes = own or promises not in UNORDERED
             pass_down = self.pass_down
             if seal is not None:
-                path -= SEAL_BYTES
+                path, long = path - SEAL_BYTES, long - SEAL_BYTES
                 pass_down = partial(self._pass_sealed, seal)
                 state = SealedState(state, seal) if state is not None else None
-            channel = Channel(name, number, me, path, pass_down, self.tell_down, self._numbers, own=own, echoes=echoes)
+            below = (pass_down, self.tell_down)
+            channel = Channel(name, number, me, path, *below, self._numbers, own=own, echoes=echoes, long_bytes=long)
             channel.seal = seal
             if state is not None:
                 channel.state = self._transfer(channel, state, ordered=promises.startswith("total"))

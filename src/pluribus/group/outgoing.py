@@ -22,6 +22,7 @@ from ..core.limits import (
     BODY_OVERHEAD_BYTES,
     FEW_MESSAGES,
     FRAME_OVERHEAD_BYTES,
+    LONG_MESSAGE_BYTES,
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
 )
@@ -36,6 +37,7 @@ class Outgoing:
     __slots__ = (
         "_few_room",
         "_granted",
+        "_long",
         "_parents",
         "_pass_down",
         "_path",
@@ -59,11 +61,20 @@ class Outgoing:
         "to",
         "typed",
         "typed_alike",
+        "usual",
     )
 
     def __init__(
-        self, me: int, group: int, to: int, first: int, path_bytes: int, pass_down: Callable[[Frame], None]
+        self,
+        me: int,
+        group: int,
+        to: int,
+        first: int,
+        path_bytes: int,
+        pass_down: Callable[[Frame], None],
+        long_bytes: int = 0,
     ) -> None:
+        """Frames fit ``path_bytes``; those of a few long messages ``long_bytes``, if that is more."""
         self.me = me
         self._sender = int(me)  # msgspec encodes exact ints only
         self.group = group
@@ -76,7 +87,10 @@ class Outgoing:
         self.room = self._few_room = 0
         self._begin_batch()
         self._path = path_bytes - FRAME_OVERHEAD_BYTES
-        self.longest = self._path - BODY_OVERHEAD_BYTES
+        self._long = max(path_bytes, long_bytes) - FRAME_OVERHEAD_BYTES
+        self.usual = self._path - BODY_OVERHEAD_BYTES
+        """What short messages may weigh together in a frame."""
+        self.longest = self._long - BODY_OVERHEAD_BYTES
         """The largest body that fits a frame."""
         self.large = 0
         self.large_bytes = 0
@@ -92,7 +106,8 @@ class Outgoing:
         """How large the open batch may grow: several frames on a short path, so that the kernel can segment them."""
         whole = min(self._path * SEGMENTS_MAX, PATH_BYTES_LOOPBACK - FRAME_OVERHEAD_BYTES)
         self._granted = min(max(self._path, whole), room_bytes)
-        self._few_room = min(max(self._granted, min(self._path * SEGMENTS_MAX, BATCH_BYTES_MAX)), room_bytes)
+        several = min(self._path * SEGMENTS_MAX, BATCH_BYTES_MAX - FRAME_OVERHEAD_BYTES)
+        self._few_room = min(max(self._granted, several), room_bytes)
         self._set_room()
 
     def pause(self, paused: bool) -> None:
@@ -272,7 +287,7 @@ class Outgoing:
         if not extra_bytes and size <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
             yield pending, size - overhead * len(pending)
             return
-        yield from runs(pending, self._path, overhead)
+        yield from runs(pending, self._long if size >= LONG_MESSAGE_BYTES * len(pending) else self._path, overhead)
 
 
 def _answers(parents: dict[int, MessageId], first: int, messages: int) -> list[Parents]:

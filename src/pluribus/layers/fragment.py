@@ -224,5 +224,9 @@ class ShortPath:
     def path_bytes(self) -> int:
         return min(self._most, self._engine.path_bytes)
 
+    @property
+    def long_bytes(self) -> int:
+        return self.path_bytes
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)

@@ -42,7 +42,7 @@ class Transport(Layer):
     headers = (Refused,)
 
     def __init__(self) -> None:
-        self._path_bytes = UNLIMITED_BYTES
+        self._long_bytes = UNLIMITED_BYTES
         self._to_all: list[bytes] = []
         self._to_one: dict[int, list[bytes]] = {}
         self._addresses: dict[int, Address] = {}
@@ -57,12 +57,12 @@ class Transport(Layer):
         self.unknown_destination = 0
 
     def start(self) -> None:
-        self._path_bytes = self.ports.engine.path_bytes
+        self._long_bytes = self.ports.engine.long_bytes
 
     def down(self, frame: Frame) -> None:
         datagram = self.node.codec.encode(frame)
         self.unsettled = True
-        if len(datagram) > self._path_bytes:
+        if len(datagram) > self._long_bytes:
             self._cut(frame.to, datagram)
         elif frame.to == ALL:
             self._to_all.append(datagram)

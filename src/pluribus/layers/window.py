@@ -61,7 +61,7 @@ PROBE_S = 0.2
 UNLIMITED_BYTES = 1 << 62
 INITIAL_BYTES = 128 << 10
 """What may be sent before the first acknowledgement: little enough for any receiver's buffer."""
-OVERSHOOT_BYTES_MAX = 128 << 10
+OVERSHOOT_BYTES_MAX = 512 << 10
 """A sender closes its last batch beyond the limit; frames of it are charged after they were admitted."""
 GAP_MESSAGES_MAX = WINDOW_BYTES_MAX // FRAME_CHARGE_BYTES * BATCH_MESSAGES_MAX
 """More messages than a window of empty ones cannot have been under way."""

@@ -36,6 +36,7 @@ from ..core.limits import (
     EXTRAS_PER_BATCH_MAX,
     FEW_MESSAGES,
     HEADERS_PER_EVENT_MAX,
+    LONG_MESSAGE_BYTES,
     NAME_CHARS_MAX,
     SEGMENTS_MAX,
     TOPIC_CHARS_MAX,
@@ -261,6 +262,7 @@ class Gathering:
         "_kind",
         "_largest",
         "_left",
+        "_long",
         "_longest",
         "_me",
         "_more",
@@ -281,11 +283,13 @@ class Gathering:
         "type",
     )
 
-    def __init__(self, sender: int, largest_bytes: int, first: int = 0) -> None:
+    def __init__(self, sender: int, largest_bytes: int, first: int = 0, long_bytes: int = 0) -> None:
+        """A batch fits ``largest_bytes``; one of a few long events ``long_bytes``, if that is more."""
         self._sender = int(sender)
         self._me = MemberId(sender)
         assert largest_bytes // OVERHEAD_BYTES < BATCH_MESSAGES_MAX
         self._largest = largest_bytes - BATCH_BYTES
+        self._long = max(largest_bytes, long_bytes) - BATCH_BYTES
         self._more = max(min(largest_bytes * SEGMENTS_MAX, BATCH_BYTES_MAX) - largest_bytes, 0)
         """What a few long events may weigh beyond it."""
         self._first = first
@@ -352,12 +356,12 @@ class Gathering:
         """Bytes that the batch has room for if it may be several frames: such an event is like those before it."""
         plain = topic == self.solo and kind == self._kind and extra is PLAIN
         if plain and not (self._extras or self._parts or self._numbers) and len(self.bodies) < FEW_MESSAGES:
-            return self.left + self._more if max(size, self._longest) <= self._frame_bytes() else 0
+            return self.left + self._more if max(size, self._longest) <= self._frame_bytes(self._long) else 0
         return 0
 
-    def _frame_bytes(self) -> int:
+    def _frame_bytes(self, most: int) -> int:
         """What bodies have room for in a frame with these topics."""
-        return self._largest - sum(map(_topic_bytes, self._topics)) - OVERHEAD_BYTES
+        return most - sum(map(_topic_bytes, self._topics)) - OVERHEAD_BYTES
 
     def add(
         self,
@@ -443,7 +447,8 @@ class Gathering:
     def _close_long(self) -> list[Batch]:
         kind, of, batches = self._kind, self.places[self.solo or ""], []
         head_bytes = self._batch(0, [Part(kind, 1, of, NO_BODIES)], 0).size - 2
-        for run, weight in runs(self.bodies, self._frame_bytes(), OVERHEAD_BYTES):
+        long = self._size >= LONG_MESSAGE_BYTES * len(self.bodies)
+        for run, weight in runs(self.bodies, self._frame_bytes(self._long if long else self._largest), OVERHEAD_BYTES):
             count, first = len(run), self._first
             part = Part(kind, count, of, join_bodies(kind, run))  # type: ignore[arg-type]
             weight += len(array_header(count)) + _headers_bytes(kind, [*map(len, run)], self._longest)

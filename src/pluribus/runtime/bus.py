@@ -106,7 +106,7 @@ class Bus(Joining, Topical):
         engine = self._stack.ports.engine
         await engine.open(self._receive, self._room)
         if self._trace is not None:
-            shape = (engine.address, engine.path_bytes, engine.buffer_bytes, engine.broadcasts)
+            shape = (engine.address, engine.path_bytes, engine.buffer_bytes, engine.broadcasts, engine.long_bytes)
             self._trace.begin(Beginning(FORMAT, self._specification, self.url.bus, self.name, int(self.me), *shape))
         self._stack.start()
 

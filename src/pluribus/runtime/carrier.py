@@ -49,7 +49,8 @@ class Carrier:
         self.order = order
         self.group = group
         self.table = table
-        self.gathering = Gathering(group.me, group._channel.out.longest)
+        out = group._channel.out
+        self.gathering = Gathering(group.me, out.usual, long_bytes=out.longest)
         self.crowd: set[Reader] = set()
         """Readers of this member that have much to read and want to be waited for."""
         self.missed: Callable[[], None] = lambda: None

@@ -40,6 +40,7 @@ class Beginning(msgspec.Struct, array_like=True):
     path_bytes: int
     buffer_bytes: int
     broadcasts: bool = True
+    long_bytes: int = 0
 
 
 FORMAT = "pluribus trace 1"
@@ -117,7 +118,7 @@ def run_again(path: str | PathLike[str], top: Top) -> tuple[Beginning, int]:
 
 def _had_again(beginning: Beginning, records: list[bytes], make_top: Top) -> int:
     shape = (beginning.address, beginning.path_bytes, beginning.buffer_bytes)
-    story = Replay(records, *shape, broadcasts=beginning.broadcasts)
+    story = Replay(records, *shape, broadcasts=beginning.broadcasts, long_bytes=beginning.long_bytes)
     known = catalogue(secret_from(None))
     layers = [layer for layer in build(beginning.stack, known) if layer.name != Dispatch.name]
     transport = next(layer for layer in layers if isinstance(layer, Transport))

@@ -169,7 +169,7 @@ class SimEngine:
         self._receive: Callable[[list[Datagram]], None] | None = None
         self.address = address
         self.broadcasts = network.medium.broadcasts
-        self.path_bytes = network.medium.path_bytes
+        self.path_bytes = self.long_bytes = network.medium.path_bytes
         self._peers: tuple[Address, ...] = ()
         self.buffer_bytes = 4 << 20
         self.stats = EngineStats()

@@ -9,6 +9,7 @@ that it was given; if many of those begin at once the buffer may overflow, and r
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import Any
 
 IDLE_S = 1.0
 NOTABLE_PART = 64
@@ -27,7 +28,7 @@ class Busy:
         self._seen: dict[Hashable, int] = {}
         self._looked = 0.0
 
-    def share(self, moved: Mapping[Hashable, int], buffer_bytes: int, now: float) -> int:
+    def share(self, moved: Mapping[Any, int], buffer_bytes: int, now: float) -> int:
         """What a stream in use has of the buffer. ``moved`` has how many bytes each of these has brought so far; one
         that was not seen for a while is taken for one in use as soon as it has ever brought much."""
         if now - self._looked > IDLE_S:

@@ -232,6 +232,7 @@ class Replay:
         buffer_bytes: int,
         *,
         broadcasts: bool = True,
+        long_bytes: int = 0,
     ) -> None:
         self._records: list[Record] = [_decode(record) for record in records]
         self._timers: list[Callable[[], None]] = []
@@ -243,6 +244,7 @@ class Replay:
         self.broadcasts = broadcasts
         self.address = address
         self.path_bytes = path_bytes
+        self.long_bytes = long_bytes or path_bytes
         self.buffer_bytes = buffer_bytes
         self.writable = True
         self.stats = EngineStats()
