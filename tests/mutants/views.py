@@ -117,11 +117,11 @@ FOUND = {
     Frivolous: (29, "left view"),
     Absent: (10, "left view"),
     Double: (0, "after view"),
-    Vain: (4, "no majority"),
+    Vain: (5, "no majority"),
     Selfish: (1, "where"),
-    Trusting: (27, "came from primary"),
+    Trusting: (36, "came from primary"),
     Proud: (1, "where"),
-    Tactful: (19, "never learned"),
+    Tactful: (1, "never learned"),
     Polite: (8, "was not told"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""
