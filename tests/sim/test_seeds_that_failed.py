@@ -19,6 +19,12 @@ ONCE = [
     ("spread-views", 57, "the order of an ended group's last messages was waited for"),
     ("spread-views", 129, "who had gone on to a small view of a group was taken to answer for those below it"),
     ("spread-views", 193, "the same: its own acknowledgement was counted where sums are"),
+    ("relays", 4_010, "who had left a group and joined it again was given the rest of what it had left, in part"),
+    ("relays", 4_115, "a new relay waited for messages that the one before had settled"),
+    ("relays", 4_268, "a sender that had been cut off was told that all had what members elsewhere never had"),
+    ("relays", 4_373, "a sender that was new to the bus waited for a moment too short for any clock"),
+    ("relays", 4_443, "what came out of limbo was counted in a later view than it was of"),
+    ("asks", 7_107, "the last answer came in the moment in which the time was over, and was not counted"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
 ]

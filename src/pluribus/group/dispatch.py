@@ -416,6 +416,8 @@ class Dispatch(Layer):
                 self._primaries = (self._primaries[1], (event.number, event.leader))
             if event.sides:
                 self._merged(event.sides)
+            if self._desk is not None and not event.continues:
+                self._desk.apart()
         elif isinstance(event, Dropped):
             channel = self.channels.get(event.group)
             if channel is not None and event.ids:
@@ -549,7 +551,7 @@ class Dispatch(Layer):
         limbo = event.promises.startswith("total") and not self.view.primary and channel.me in event.members
         channel.members_changed(event.members, event.names, event.agreed, merged=self._merging, limbo=limbo)
         self.confirmations.members_changed(event.group, event.members)
-        if channel.relay is not None:
+        if channel.relay is not None and not limbo:  # what may still come is of the last primary, and counted as there
             excluded = self.view.excluded and event.promises.startswith("total")
             since = (self.view.number, self.view.leader) if excluded else None
             everybody = self.members[0].members if 0 in self.members else ()

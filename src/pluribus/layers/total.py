@@ -105,6 +105,12 @@ class Limbo:
     def held(self) -> int:
         return self.delivered + sum(places for places, _ in self.steps)
 
+    def forget(self, group: int) -> None:
+        """This member has left the group."""
+        self.steps = [
+            (places, None if frame is None or frame.group == group else frame) for places, frame in self.steps
+        ]
+
 
 class Total(Layer):
     """one order for everybody; safe: only what all hold"""
@@ -468,6 +474,8 @@ class Total(Layer):
         for key in [key for key in self._held if key[1] == group]:
             for frame in self._held.pop(key):
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
+        if self._limbo is not None:  # who joins again is a new member
+            self._limbo.forget(group)
         self._deferred.pop(group, None)  # views that this member has not come to
         self._let_go(group)
 

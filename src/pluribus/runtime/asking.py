@@ -68,17 +68,24 @@ class Asker:
         deadline = None if timeout is None else self._now() + timeout
         over: asyncio.Future[Answers | PluribusError] = asyncio.get_running_loop().create_future()
         members = channel.view.members if to is None else {to}.intersection(channel.view.members)
-        pending = asking.begin(word.question, members, replies, of, lambda found: _tell(over, found))
+        told: list[Answers | PluribusError] = []
+
+        def tell(found: Answers | PluribusError) -> None:
+            told.append(found)
+            if not over.done():
+                over.set_result(found)
+
+        pending = asking.begin(word.question, members, replies, of, tell)
         if to is not None:
             asking.place(word.question)
         try:
             sent = await self._send(word, ALL if to is None else to, parent, timeout)
             asking.sent(word.question, sent[1], channel.view.members)
             async with asyncio.timeout(None if deadline is None else max(deadline - self._now(), 0.0)):
-                found = await over
+                await over
         except TimeoutError:
-            if over.done() and not over.cancelled():  # in the same turn of the loop
-                return _found(over.result())
+            if told:  # in the same turn of the loop
+                return _found(told[0])
             missing = ", ".join(map(repr, sorted(pending.waiting))) or "a view"
             raise AnswersLate(
                 f"{len(pending.answers)} answers of {channel.name!r} came in {timeout:g} s, {missing} did not answer: "
@@ -87,7 +94,7 @@ class Asker:
             ) from None
         finally:
             asking.forget(word.question)
-        return _found(found)
+        return _found(told[0])
 
     async def reply(self, message: Message, body: Any) -> None:
         question = _open_question(message)
@@ -133,11 +140,6 @@ class Asker:
 def failure(question: int, error: BaseException) -> Answered:
     """The answer of a handler that raised."""
     return Answered(question, FAILED, wrapped([type(error).__name__, str(error)[:ERROR_CHARS_MAX]]))
-
-
-def _tell(over: asyncio.Future[Answers | PluribusError], found: Answers | PluribusError) -> None:
-    if not over.done():
-        over.set_result(found)
 
 
 def _found(found: Answers | PluribusError) -> Answers:

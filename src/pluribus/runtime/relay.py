@@ -78,10 +78,9 @@ class Relayed:
         """Who has just come to the bus does not know its groups: it looks for others first."""
         until = self._now() + FIRST_LOOK_S
         while self._dispatch.view.number <= 1 and not (self._outside.members or self._closed):
-            left_s = until - self._now()
-            if left_s <= 0:
+            if self._now() >= until:
                 return
-            await asyncio.sleep(min(left_s, LOOK_S))
+            await asyncio.sleep(LOOK_S)
 
     def _check(self) -> None:
         if self._closed:

@@ -71,6 +71,11 @@ class Desk:
         if group.group in self.outsides:
             self.outsides[group.group].shown(group)
 
+    def apart(self) -> None:
+        """The bus's view does not continue the one before."""
+        for outside in self.outsides.values():
+            outside.apart()
+
     def close(self) -> None:
         for outside in self.outsides.values():
             outside.close()

@@ -221,7 +221,8 @@ class Relay:
         source = self._sources.get(sender)
         if source is None:
             source = self._sources[sender] = Source(word.begins)
-        source.taken = max(source.taken, self._settled(sender, source))  # the others may be further than it was told
+        source.confirmed = max(source.confirmed, word.settled)  # by another relay
+        source.taken = max(source.taken, word.settled, self._settled(sender, source))
         if word.first == source.taken and self._queue_bytes < RELAY_QUEUE_BYTES_MAX and _is_sound(word):
             source.taken += len(word.bodies)
             self._queue.append((sender, word))

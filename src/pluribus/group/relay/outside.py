@@ -7,6 +7,9 @@ the group, the *relay*, and again until that member answers that they are settle
 the relay is silent for ``SILENT_S``, or gone, another one is told everything that is not settled. Members drop what
 they have, so each message is delivered once, and those of this sender in the order in which it sent them.
 
+A process that was cut off does not know who of the members was with it and who was elsewhere. What it had said before
+is said on, and ends as ``Uncertain``.
+
 When a view of the group begins, counting begins with the first message that is not settled (``begins``), and all of
 them are said again. A view without members ends everything that is under way: nobody would ever answer. Whether it was
 delivered is not known then, if a relay was told of it.
@@ -36,16 +39,17 @@ BATCH_BYTES_MAX = 8 << 10
 
 
 class Batch:
-    """Messages of one kind that are said together. ``said``: to anybody, ever."""
+    """Messages of one kind that are said together. ``said``: to anybody, ever. ``parted``: members that it was for may
+    have been elsewhere meanwhile, without it."""
 
-    __slots__ = ("bodies", "first", "kind", "said", "size")
+    __slots__ = ("bodies", "first", "kind", "parted", "said", "size")
 
     def __init__(self, first: int, kind: Kind) -> None:
         self.first = first
         self.kind = kind
         self.bodies: list[bytes] = []
         self.size = 0
-        self.said = False
+        self.said = self.parted = False
 
     @property
     def end(self) -> int:
@@ -172,6 +176,12 @@ class Outside:
             self._choose(int(self.me) % len(self.members))
         self.pump()
 
+    def apart(self) -> None:
+        """This process and members that it saw were perhaps not together until now. What was said already may have been
+        delivered while some were elsewhere, and is nothing new to the others: they will never have it."""
+        for batch in self._batches:
+            batch.parted = batch.parted or batch.said
+
     def _choose(self, at: int) -> None:
         """Another relay knows nothing yet."""
         self._relay = self.members[at % len(self.members)]
@@ -213,7 +223,7 @@ class Outside:
     def _tell(self, batch: Batch) -> None:
         batch.said = True
         self._said = max(self._said, batch.end)
-        self._say(self._relay, Forward(self._stamp, self._begins, batch.first, batch.kind, batch.bodies))
+        self._say(self._relay, Forward(self._stamp, self._begins, batch.first, batch.kind, batch.bodies, self.settled))
 
     def _again(self) -> None:
         """Not everything is settled: what was not taken is said again; if all was, the relay is asked by the first."""
@@ -244,7 +254,11 @@ class Outside:
             self._repeat_s = REPEAT_S
             self.settled = word.settled
             while self._batches and self._batches[0].end <= self.settled:
-                self._bytes -= self._batches.popleft().size
+                batch = self._batches.popleft()
+                self._bytes -= batch.size
+                if batch.parted:
+                    text = f"messages to {self.name!r} were under way while the bus was apart: some may never have them"
+                    self.on_lost(batch.first, batch.end, Uncertain(text, self.id_of(batch.first)))
             self._said = max(self._said, self.settled)
             self._taken = max(self._taken, self.settled)
             if not self._batches:

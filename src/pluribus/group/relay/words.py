@@ -28,6 +28,8 @@ class Forward(Header, tag=92):
     first: Position
     kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
     bodies: Annotated[list[bytes], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
+    settled: Position = 0
+    """What is before the sender has forgotten, because another member answered that it is settled."""
 
 
 class Settled(Header, tag=93):
