@@ -59,6 +59,7 @@ from ..stack.events import (
     Watch,
 )
 from ..stack.layer import Layer
+from ..stack.limbo import Limbo
 
 CONTROL = 0
 ENTRIES_PER_FRAME_MAX = 1_024
@@ -89,27 +90,6 @@ class OrderPlease(Header, tag=61):
 
     entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_FRAME_MAX)]
     view: tuple[Number, Number]
-
-
-class Limbo:
-    """What a member that was cut off from a primary holds of its order: places, with their message if it is for it."""
-
-    __slots__ = ("delivered", "steps", "view")
-
-    def __init__(self, view: tuple[int, int], delivered: int) -> None:
-        self.view = view
-        self.delivered = delivered
-        self.steps: list[tuple[int, Frame | None]] = []
-
-    @property
-    def held(self) -> int:
-        return self.delivered + sum(places for places, _ in self.steps)
-
-    def forget(self, group: int) -> None:
-        """This member has left the group."""
-        self.steps = [
-            (places, None if frame is None or frame.group == group else frame) for places, frame in self.steps
-        ]
 
 
 class Total(Layer):
