@@ -392,10 +392,10 @@ class Window(Layer):
     def _acknowledge(self) -> None:
         """Grant what moved by a quarter of the window or more; the rest waits, it would only make small steps."""
         moved = {key: stream.delivered for key, stream in self._moved.items()}
-        share = self._busy.share(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
-        window = max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
+        self._busy.moved(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
         granted, self._answers = self._answers, {}
         for key, stream in self._moved.items():
+            window = max(min(self._bytes_max, self._busy.share(key)), WINDOW_BYTES_MIN)
             limit = stream.end - stream.unread + window
             if limit - stream.granted >= window // 4:
                 stream.granted = limit

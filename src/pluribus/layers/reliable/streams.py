@@ -509,20 +509,20 @@ class Streams(Layer):
         if streams:
             self.pass_down(Frame(sender=self.node.me, headers=[Status(streams, self._stamp, quiet=True)]))
 
-    def _window_bytes(self) -> int:
-        """What each stream may have under way to this member. Words of protocols have no part in it: few and short."""
-        moved = {key: self._in[key].delivered for key in self._moved if key[1] != CONTROL and key in self._in}
-        share = self._busy.share(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
-        return max(min(self._bytes_max, share), WINDOW_BYTES_MIN)
+    def _window_bytes(self, key: InKey) -> int:
+        return max(min(self._bytes_max, self._busy.share(key)), WINDOW_BYTES_MIN)
 
     def _acknowledge(self) -> None:
         """Grant what moved by a half of the window; a status or a duplicate is answered in any case."""
-        window = self._window_bytes()
+        # Words of protocols have no part in the buffer: few and short.
+        moved = {key: self._in[key].delivered for key in self._moved if key[1] != CONTROL and key in self._in}
+        self._busy.moved(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
         granted: dict[int, list[Granted]] = {}
         for key, forced in self._moved.items():
             stream = self._in.get(key) or self._ended.get(key)
             if stream is None or (self._frozen and key[2] == ALL):
                 continue  # frozen: what the membership was told must remain all that anybody believes to be here
+            window = self._window_bytes(key)
             limit = stream.end - stream.unread + window
             if forced or limit - stream.granted >= window // GRANT_PART:
                 stream.granted = max(limit, stream.granted)
