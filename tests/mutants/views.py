@@ -119,9 +119,9 @@ FOUND = {
     Double: (0, "after view"),
     Vain: (5, "no majority"),
     Selfish: (1, "where"),
-    Trusting: (36, "came from primary"),
+    Trusting: (27, "came from primary"),
     Proud: (1, "where"),
-    Tactful: (1, "never learned"),
+    Tactful: (7, "never learned"),
     Polite: (8, "was not told"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""
