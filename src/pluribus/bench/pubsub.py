@@ -2,7 +2,7 @@
 
 Ours keeps its own window and loses nothing; the peers get one from the harness (``peers.flow``). Every rate alternates
 with what it is compared with; ratios are taken run by run, and the median counts. Peers whose client or server is not
-installed here are named in the report.
+installed here are named in the report, and so are those that lost messages all the same: such a run has no rate.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import Unavailable
+from ..core.errors import PluribusError, Unavailable
 from .exchange import SECONDS, Case, exchange
 from .peers import flow, names, peer
 from .report import Goal, Result, at_least, report, result
@@ -27,8 +27,8 @@ RIVALS = "zmq,zenoh,nats,redis,mqtt"
 
 Cell = tuple[int, int]
 """Subscribers and size."""
-Rates = dict[tuple[str, str], list[float]]
-"""By system and case."""
+Rates = dict[tuple[str, str], list[float | None]]
+"""By system and case; None for a run in which messages were lost."""
 
 
 def run(
@@ -38,10 +38,11 @@ def run(
     runs, seconds = (1, 0.3) if quick else (3, SECONDS)
     cells = [(1, 100)] if quick or not peers else [(count, size) for count in RECEIVERS for size in SIZES]
     rates: Rates = {}
+    lossy: dict[str, str] = {}
     for attempt in range(runs):
         for cell in cells:
             progress(f"run {attempt + 1} of {runs}: {_shown(cell)}")
-            _one_cell(cell, rivals, seconds, rates)
+            _one_cell(cell, rivals, seconds, rates, lossy)
         progress(f"run {attempt + 1} of {runs}: many topics, types, conditions")
         for case in (
             Flow(topics=TOPICS, seconds=seconds),
@@ -49,10 +50,15 @@ def run(
             Flow(typed=True, where=CONDITION, seconds=seconds),
         ):
             rates.setdefault((OURS, str(case)), []).append(stream(case).rate)
-    results: list[Result] = [result(f"{name}, {case}", "events/s", found) for (name, case), found in rates.items()]
+    results: list[Result] = [
+        result(f"{name}, {case}", "events/s", known)
+        for (name, case), found in rates.items()
+        if (known := [rate for rate in found if rate is not None])
+    ]
     made = report("pubsub", results, _goals(rates, cells, rivals))
     made["settings"] = {rival: peer(rival).settings for rival in rivals}
     made["missing"] = missing
+    made["lost messages"] = lossy
     return made
 
 
@@ -68,7 +74,7 @@ def available(wanted: str) -> tuple[list[str], dict[str, str]]:
     return found, missing
 
 
-def _one_cell(cell: Cell, rivals: list[str], seconds: float, rates: Rates) -> None:
+def _one_cell(cell: Cell, rivals: list[str], seconds: float, rates: Rates, lossy: dict[str, str]) -> None:
     count, size = cell
     shown = _shown(cell)
     group = exchange(Case(size=size, members=count + 1, seconds=seconds))
@@ -76,7 +82,11 @@ def _one_cell(cell: Cell, rivals: list[str], seconds: float, rates: Rates) -> No
     ours = stream(Flow(size=size, subscribers=count, seconds=seconds))
     rates.setdefault((OURS, shown), []).append(ours.rate)
     for rival in rivals:
-        rates.setdefault((rival, shown), []).append(flow.rate(rival, count, size, seconds))
+        try:
+            theirs: float | None = flow.rate(rival, count, size, seconds)
+        except PluribusError as error:
+            lossy[f"{rival}, {shown}"], theirs = str(error), None
+        rates.setdefault((rival, shown), []).append(theirs)
 
 
 def _goals(rates: Rates, cells: list[Cell], rivals: list[str]) -> list[Goal]:
@@ -88,13 +98,15 @@ def _goals(rates: Rates, cells: list[Cell], rivals: list[str]) -> list[Goal]:
             share = _median_ratio(ours, rates[(GROUP, shown)])
             goals.append(at_least(f"topics, {shown}: share of the group's FIFO rate", share, FIFO_SHARE))
         goals += [
-            at_least(f"{shown}: times {rival}", _median_ratio(ours, rates[(rival, shown)]), 1.0) for rival in rivals
+            at_least(f"{shown}: times {rival}", _median_ratio(ours, theirs), 1.0)
+            for rival in rivals
+            if any(theirs := rates[(rival, shown)])
         ]
     return goals
 
 
-def _median_ratio(ours: list[float], theirs: list[float]) -> float:
-    return statistics.median(our / their for our, their in zip(ours, theirs, strict=True))
+def _median_ratio(ours: list[float | None], theirs: list[float | None]) -> float:
+    return statistics.median(our / their for our, their in zip(ours, theirs, strict=True) if our and their)
 
 
 def _shown(cell: Cell) -> str:
