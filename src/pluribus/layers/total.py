@@ -247,15 +247,15 @@ class Total(Layer):
                 return
             queue.popleft()
 
-    def _deliver_entry(self, entry: Entry) -> bool:
-        """Pass up the data of an entry as far as it is there; whether that was all. The entry remembers the rest. A
-        place in the order is one message, also of groups that this member is not in."""
+    def _deliver_entry(self, entry: Entry, upto: int | None = None) -> bool:
+        """Pass up the data of an entry as far as it is there, or up to a place; whether that was all. The entry
+        remembers the rest. A place in the order is one message, also of groups that this member is not in."""
         if not self._is_mine(entry):
             self._delivered += entry.count
             return True
         held = self._held.get((entry.sender, entry.group))
         while entry.count > 0:
-            if not held:
+            if not held or (upto is not None and self._delivered >= upto):
                 return False
             frame = held.popleft()
             entry.first += frame.count
@@ -372,8 +372,10 @@ class Total(Layer):
         """Deliver what the survivors of the old view have, in an order that follows from what they have: everything on
         the way to a primary view, else as much as any of them has delivered already."""
         while self._queue and (everything or self._delivered < delivered):
-            entry, _ = self._queue.popleft()
-            self._deliver_entry(entry)
+            entry, _ = self._queue[0]
+            if not self._deliver_entry(entry, None if everything else delivered) and not everything:
+                break  # nobody has delivered the rest of it
+            self._queue.popleft()
         if everything:
             self._deliver_unordered()
 
