@@ -56,5 +56,5 @@ def test_a_peer_that_loses_messages_has_no_rate_and_is_named(monkeypatch: pytest
         "1→1 100 B: times zenoh": 3.0,
         "1→1 1024 B: times zenoh": 3.0,
     }
-    assert report["lost messages"]["nats, 1→1 100 B"] == "7 messages were lost"
+    assert report["failed"]["nats, 1→1 100 B"] == "7 messages were lost"
     assert not any("nats" in row["case"] for row in report["results"])

@@ -2,7 +2,8 @@
 
 Ours keeps its own window and loses nothing; the peers get one from the harness (``peers.flow``). Every rate alternates
 with what it is compared with; ratios are taken run by run, and the median counts. Peers whose client or server is not
-installed here are named in the report, and so are those that lost messages all the same: such a run has no rate.
+installed here are named in the report, and so are those that failed in a run, mostly because they lost messages all the
+same: it has no rate then.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RIVALS = "zmq,zenoh,nats,redis,mqtt"
 Cell = tuple[int, int]
 """Subscribers and size."""
 Rates = dict[tuple[str, str], list[float | None]]
-"""By system and case; None for a run in which messages were lost."""
+"""By system and case; None for a run that failed."""
 
 
 def run(
@@ -38,11 +39,11 @@ def run(
     runs, seconds = (1, 0.3) if quick else (3, SECONDS)
     cells = [(1, 100)] if quick or not peers else [(count, size) for count in RECEIVERS for size in SIZES]
     rates: Rates = {}
-    lossy: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for attempt in range(runs):
         for cell in cells:
             progress(f"run {attempt + 1} of {runs}: {_shown(cell)}")
-            _one_cell(cell, rivals, seconds, rates, lossy)
+            _one_cell(cell, rivals, seconds, rates, failed)
         progress(f"run {attempt + 1} of {runs}: many topics, types, conditions")
         for case in (
             Flow(topics=TOPICS, seconds=seconds),
@@ -58,7 +59,7 @@ def run(
     made = report("pubsub", results, _goals(rates, cells, rivals))
     made["settings"] = {rival: peer(rival).settings for rival in rivals}
     made["missing"] = missing
-    made["lost messages"] = lossy
+    made["failed"] = failed
     return made
 
 
@@ -74,7 +75,7 @@ def available(wanted: str) -> tuple[list[str], dict[str, str]]:
     return found, missing
 
 
-def _one_cell(cell: Cell, rivals: list[str], seconds: float, rates: Rates, lossy: dict[str, str]) -> None:
+def _one_cell(cell: Cell, rivals: list[str], seconds: float, rates: Rates, failed: dict[str, str]) -> None:
     count, size = cell
     shown = _shown(cell)
     group = exchange(Case(size=size, members=count + 1, seconds=seconds))
@@ -85,7 +86,7 @@ def _one_cell(cell: Cell, rivals: list[str], seconds: float, rates: Rates, lossy
         try:
             theirs: float | None = flow.rate(rival, count, size, seconds)
         except PluribusError as error:
-            lossy[f"{rival}, {shown}"], theirs = str(error), None
+            failed[f"{rival}, {shown}"], theirs = str(error), None
         rates.setdefault((rival, shown), []).append(theirs)
 
 

@@ -145,8 +145,18 @@ class Dispatch(Layer):
                 path, long = path - SEAL_BYTES, long - SEAL_BYTES
                 pass_down = partial(self._pass_sealed, seal)
                 state = SealedState(state, seal) if state is not None else None
-            below = (pass_down, self.tell_down)
-            channel = Channel(name, number, me, path, *below, self._numbers, own=own, echoes=echoes, long_bytes=long)
+            channel = Channel(
+                name,
+                number,
+                me,
+                path,
+                pass_down,
+                self.tell_down,
+                self._numbers,
+                own=own,
+                echoes=echoes,
+                long_bytes=long,
+            )
             channel.seal = seal
             if state is not None:
                 channel.state = self._transfer(channel, state, ordered=promises.startswith("total"))

@@ -62,7 +62,8 @@ UNLIMITED_BYTES = 1 << 62
 INITIAL_BYTES = 128 << 10
 """What may be sent before the first acknowledgement: little enough for any receiver's buffer."""
 OVERSHOOT_BYTES_MAX = 512 << 10
-"""A sender closes its last batch beyond the limit; frames of it are charged after they were admitted."""
+"""A sender closes its last batch beyond the limit, a long frame if it is one of a few long messages; frames are charged
+after they were admitted."""
 GAP_MESSAGES_MAX = WINDOW_BYTES_MAX // FRAME_CHARGE_BYTES * BATCH_MESSAGES_MAX
 """More messages than a window of empty ones cannot have been under way."""
 GRANTED_BYTES = 46  # the longest ``Granted`` in msgpack
@@ -395,7 +396,7 @@ class Window(Layer):
         self._busy.moved(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
         granted, self._answers = self._answers, {}
         for key, stream in self._moved.items():
-            window = max(min(self._bytes_max, self._busy.share(key)), WINDOW_BYTES_MIN)
+            window = self._busy.window(key, self._bytes_max)
             limit = stream.end - stream.unread + window
             if limit - stream.granted >= window // 4:
                 stream.granted = limit

@@ -66,14 +66,14 @@ class Asker:
         if channel.closed:
             raise Closed(f"group {channel.name!r} is closed: open it again with bus.group()")
         deadline = None if timeout is None else self._now() + timeout
-        over: asyncio.Future[Answers | PluribusError] = asyncio.get_running_loop().create_future()
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         members = channel.view.members if to is None else {to}.intersection(channel.view.members)
         told: list[Answers | PluribusError] = []
 
         def tell(found: Answers | PluribusError) -> None:
             told.append(found)
             if not over.done():
-                over.set_result(found)
+                over.set_result(None)
 
         pending = asking.begin(word.question, members, replies, of, tell)
         if to is not None:

@@ -276,7 +276,7 @@ class Reliable(Streams):
             return
         received, limit, tightest = total
         settled = received > found.said[0] and (received >= stream.known or group in self._watched)
-        if forced or settled or limit - found.said[1] >= self._window_bytes(key) // 4:
+        if forced or settled or limit - found.said[1] >= self._busy.window(key, self._bytes_max) // 4:
             found.said = total
             stamp = self._stamps.get(group, self._stamp)
             self._sums.setdefault(parent, []).append(Summed(owner, group, stamp, received, limit, tightest))

@@ -13,7 +13,6 @@ from ...core.limits import (
     STALL_S,
     STREAMS_MAX,
     WINDOW_BYTES_MAX,
-    WINDOW_BYTES_MIN,
 )
 from ...core.ports import Timer
 from ...stack.busy import Busy
@@ -509,9 +508,6 @@ class Streams(Layer):
         if streams:
             self.pass_down(Frame(sender=self.node.me, headers=[Status(streams, self._stamp, quiet=True)]))
 
-    def _window_bytes(self, key: InKey) -> int:
-        return max(min(self._bytes_max, self._busy.share(key)), WINDOW_BYTES_MIN)
-
     def _acknowledge(self) -> None:
         """Grant what moved by a half of the window; a status or a duplicate is answered in any case."""
         # Words of protocols have no part in the buffer: few and short.
@@ -522,7 +518,7 @@ class Streams(Layer):
             stream = self._in.get(key) or self._ended.get(key)
             if stream is None or (self._frozen and key[2] == ALL):
                 continue  # frozen: what the membership was told must remain all that anybody believes to be here
-            window = self._window_bytes(key)
+            window = self._busy.window(key, self._bytes_max)
             limit = stream.end - stream.unread + window
             if forced or limit - stream.granted >= window // GRANT_PART:
                 stream.granted = max(limit, stream.granted)
