@@ -8,11 +8,11 @@ import pytest
 from pluribus.core.errors import BadInput, TooLarge
 from pluribus.core.events import Event, Gone
 from pluribus.core.frame import Frame
-from pluribus.core.ids import number_of
+from pluribus.core.ids import ALL, number_of
 from pluribus.core.ports import Ports
 from pluribus.group.dispatch import Dispatch
 from pluribus.layers.window import Sent
-from pluribus.stack.events import Credit, JoinGroup, LeaveGroup, Members
+from pluribus.stack.events import Confirmed, Credit, JoinGroup, LeaveGroup, Members, ViewChanged
 from pluribus.stack.layer import Node
 from tests.harness import FakeEngine, ManualClock, Medium, Member
 from tests.layers.talkers import Talker, met
@@ -118,6 +118,20 @@ def test_a_group_that_is_joined_again_waits_until_its_leaving_was_noticed():
     assert [type(event) for event in told] == [JoinGroup, LeaveGroup, JoinGroup]
     dispatch.event_up(Members(group, (OTHER, ME), {}, agreed=True))
     assert second.view.members == (OTHER, ME)
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_who_waits_is_not_told_that_a_member_has_what_was_sent_while_it_was_away(leaving: bool):
+    dispatch = alone(Dispatch(), [])
+    group, heard = number_of("x"), list[bool]()
+    channel = dispatch.join("x")
+    dispatch.event_up(Members(group, (ME, OTHER), {}, agreed=True))
+    dispatch.confirm((group, ALL), 1, heard.append)
+    if leaving:
+        dispatch.leave(channel)
+    dispatch.event_up(ViewChanged(9, 1, (ME, OTHER), primary=True, sides=((ME,), (OTHER,))))
+    dispatch.event_up(Confirmed(group, ALL, 1))
+    assert heard == [False]
 
 
 def alone(dispatch: Dispatch, told: list[Event]) -> Dispatch:

@@ -20,6 +20,7 @@ ONCE = [
     ("spread-views", 57, "the order of an ended group's last messages was waited for"),
     ("spread-views", 129, "who had gone on to a small view of a group was taken to answer for those below it"),
     ("spread-views", 193, "the same: its own acknowledgement was counted where sums are"),
+    ("relays", 238, "who was leaving a group was told that all had what a member that had been away never had"),
     ("relays", 4_010, "who had left a group and joined it again was given the rest of what it had left, in part"),
     ("relays", 4_115, "a new relay waited for messages that the one before had settled"),
     ("relays", 4_268, "a sender that had been cut off was told that all had what members elsewhere never had"),

@@ -464,11 +464,12 @@ class Dispatch(Layer):
         """Who comes from another view may have been a member of this one, and away without our notice: what was sent
         there did not reach it, and nothing is sent again."""
         away = {member for side in sides if self.node.me not in side for member in side}
-        for channel in self.channels.values():
-            missing = away.intersection(channel.view.members)
+        for group, known in self.members.items():  # also those that are being left: somebody may still wait for them
+            missing = away.intersection(known.members)
             if missing:
-                channel.asking.left(missing)
-                self.confirmations.uncertain(channel.number)
+                self.confirmations.uncertain(group)
+                if group in self.channels:
+                    self.channels[group].asking.left(missing)
 
     def _no_room(self, event: NoRoom) -> None:
         channel = self.channels.get(event.group)
