@@ -53,6 +53,30 @@ def test_what_was_published_is_there_after_a_restart(store):
     asyncio.run(second())
 
 
+@pytest.mark.parametrize("where", [None, "name = 'none'"])
+def test_who_reads_all_the_time_lets_others_have_their_turns(store, where):
+    async def scenario():
+        turns = 0
+
+        async def other():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        async with connect("turns", store=store) as bus:
+            await bus.durable.publish_many([("a", bytes(1_000))] * 500)
+            log, task = bus.log("a"), asyncio.create_task(other())
+            await asyncio.sleep(0)
+            before = turns
+            for _ in range(20):
+                await log.read(0, 500, where=where)
+            assert turns - before >= 8
+            task.cancel()
+
+    asyncio.run(scenario())
+
+
 def test_events_keep_what_was_published_with_them(store):
     async def scenario():
         async with connect("envelope", store=store) as bus:

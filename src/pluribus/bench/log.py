@@ -181,7 +181,8 @@ async def _fill(path: Path, count: int) -> float:
 
 
 async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
-    """Open it, read from anywhere, append."""
+    """Open it, read from anywhere (each time within a batch that was appended at once: a short log has but one), append.
+    """
     found: dict[str, float] = {}
     since = perf_counter()
     async with connect(f"inproc://bench-{free_port()}", store=path, serve="127.0.0.1:0") as bus:
@@ -192,7 +193,8 @@ async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
         chance = random.Random(1)
         since = perf_counter()
         for _ in range(READS):
-            start = chance.randrange(0, max(count - READ_EVENTS, 1))
+            within = chance.randrange(max(min(count, BULK) - READ_EVENTS, 1))
+            start = chance.randrange(max(count // BULK, 1)) * BULK + within
             batches = await log.read(start, start + READ_EVENTS)
             assert sum(map(len, batches)) == min(READ_EVENTS, end - start)
         found["read"] = READS / (perf_counter() - since)

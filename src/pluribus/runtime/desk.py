@@ -44,6 +44,8 @@ class Desk:
         self._outcomes: dict[int, Outcome] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._filters: dict[str, Callable[[Any], Any]] = {}
+        self._read_bytes = 0
+        """Since others had a turn."""
         self._closed = False
         keeper.on_commit = self._commit
         keeper.on_snapshot = self._snapshot
@@ -190,17 +192,20 @@ class Desk:
                 return Fetched(pieces, start, first, end)
 
     async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
-        """As much as is asked for, a little at a time, so that others have their turns."""
+        """As much as is asked for, a little at a time, so that others have their turns. They also have them when
+        somebody asks again and again for little: what is here is read without waiting for anything."""
         pieces: list[Piece] = []
         left = min(asked.bytes_max, READ_BYTES_MAX)
         while True:
+            if self._read_bytes >= TURN_BYTES:
+                self._read_bytes = 0
+                await asyncio.sleep(0)
             some, at = self._read(asked.topic, start, asked.stop, min(left, TURN_BYTES), asked.where, asked.bodies)
             pieces += some
             left -= sum(len(packed) for _, packed in some)
             if left <= 0 or at >= asked.stop or not some:
                 return pieces, at
             start = at
-            await asyncio.sleep(0)
 
     async def _follow(self, asked: Follow) -> Followed:
         until = asyncio.get_running_loop().time() + asked.wait_s
@@ -233,6 +238,7 @@ class Desk:
         """Packed batches, and the offset behind the last event that was looked at."""
         if not where and bodies:
             pieces = self.reading.read(name, start, stop, bytes_max)
+            self._read_bytes += sum(len(packed) for _, packed in pieces)
             return pieces, max(start, min(stop, _end(pieces[-1]))) if pieces else start
         kept: list[Piece] = []
         looked, size = 0, 0
@@ -247,6 +253,7 @@ class Desk:
                 if chosen is not None:
                     kept.append((offset, chosen.data))
                     size += len(chosen.data)
+        self._read_bytes += looked
         return kept, start
 
     def _chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
