@@ -181,8 +181,7 @@ async def _fill(path: Path, count: int) -> float:
 
 
 async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
-    """Open it, read from anywhere (each time within a batch that was appended at once: a short log has but one), append.
-    """
+    """Open it, append, read from anywhere: each time within what was appended at once, as a short log is all of it."""
     found: dict[str, float] = {}
     since = perf_counter()
     async with connect(f"inproc://bench-{free_port()}", store=path, serve="127.0.0.1:0") as bus:

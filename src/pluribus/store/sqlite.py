@@ -51,8 +51,8 @@ _COMMIT_MASK = (1 << 31) - 1
 _PAGES_MORE = 2
 """Pages that an append touches besides those that are full of its rows."""
 READER_CACHE_KIB = 512
-"""What is read is mostly not read again: pages that stay in the processor's cache are worth more than many (a row of 100
-kB costs 82 us so, 95 with the 2 MB that SQLite takes by itself)."""
+"""What is read is mostly not read again: few pages, which stay in the processor's cache, are worth more than many. A
+row of 112 kB costs 82 us, and 95 with the 2 MB that SQLite takes by itself."""
 _SELECT = "SELECT at, sum, row FROM rows WHERE at >= ? AND at < ?"
 
 
