@@ -38,7 +38,7 @@ from ..core.limits import (
 )
 from ..core.ports import Address, Datagram, EngineStats
 from .courtesy import FLOW_BYTES_MIN, Courtesy
-from .trains import Cutter, Joiner
+from .trains import MARKED, Cutter, Joiner
 
 log = logging.getLogger(__name__)
 
@@ -80,13 +80,14 @@ class DatagramSocket:
         self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
         self._segment = segment and _turn_on_segmentation(sock)
         self._cutter = Cutter(packet_bytes, first_train())
+        self._whole_bytes = packet_bytes
         self._joiner = Joiner()
         self._loop.add_reader(sock.fileno(), self._read_joined if self._segment else self._read)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         if self._queue:
             self._enqueue(datagrams, to)
-        elif len(datagrams) != 1 or not self._cutter.whole(datagrams[0]):
+        elif len(datagrams) != 1 or len(datagrams[0]) > self._whole_bytes or datagrams[0][:1] == MARKED:
             self._send_cut(datagrams, to)
         else:
             try:
@@ -249,7 +250,8 @@ class DatagramSocket:
         if got:
             if self._four:
                 got = [(data, source[:2]) for data, source in got]
-            got = self._joiner.whole(got)
+            if len(got) > 1 or got[0][0][:1] == MARKED:
+                got = self._joiner.whole(got)
         if got:
             stats = self._stats
             stats.datagrams_in += len(got)

@@ -29,7 +29,7 @@ from ..core.ports import Address, Datagram
 
 MARK = 0xC1
 """Never used by msgpack, so no frame begins with it."""
-_MARKED = bytes([MARK])
+MARKED = bytes([MARK])
 _HEAD = Struct(">BBHHI")
 HEAD_BYTES = _HEAD.size
 VERSION = 1
@@ -47,7 +47,7 @@ class Cutter:
 
     def whole(self, datagram: bytes) -> bool:
         """Whether it goes as it is."""
-        return len(datagram) <= self.packet_bytes and datagram[:1] != _MARKED
+        return len(datagram) <= self.packet_bytes and datagram[:1] != MARKED
 
     def cut(self, datagram: bytes) -> Buffers:
         step = self.packet_bytes - HEAD_BYTES
@@ -80,7 +80,7 @@ class Joiner:
 
     def whole(self, came: list[Datagram]) -> list[Datagram]:
         """The datagrams among what came one by one: mostly all of it."""
-        if not any(data[:1] == _MARKED for data, _ in came):
+        if not any(data[:1] == MARKED for data, _ in came):
             return came
         got: list[Datagram] = []
         for data, source in came:

@@ -181,7 +181,11 @@ class Channel:
                 frame = self.pieces.take(frame, piece)
         if frame.kind in MARKED and self._diverted(frame):
             return
-        self.let_in(frame)
+        if self.state is None:
+            self.inbox.append(frame)
+            self.on_arrival()
+        else:
+            self.let_in(frame)
 
     def let_in(self, frame: Frame) -> None:
         """It is to be read, as soon as the state before it is there."""
@@ -204,7 +208,7 @@ class Channel:
 
     def pass_over(self, frame: Frame) -> None:
         """A frame that is not taken from the inbox is done with."""
-        stream = frame.stream
+        stream = (frame.sender, frame.group, frame.to)
         frames, size = self._taken.get(stream, (0, 0))
         self._taken[stream] = (frames + 1, size + frame.size)
         self._taken_bytes += frame.size + REPORT_FRAME_BYTES

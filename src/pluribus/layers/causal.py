@@ -32,6 +32,7 @@ not consumed, so the window of its sender holds what may wait.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from operator import add, ge, sub
 from typing import Annotated, Any
 
@@ -120,6 +121,9 @@ class Causal(Layer):
         self.early = 0
         self.lost_dependencies = 0
         self.malformed = 0
+
+    def marks(self) -> Container[int]:
+        return self._groups
 
     def down(self, frame: Frame) -> None:
         group = self._groups.get(frame.group)

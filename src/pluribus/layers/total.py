@@ -147,10 +147,14 @@ class Total(Layer):
     def concerns(self) -> Container[int]:
         return self._groups
 
+    def marks(self) -> Container[int]:
+        return self._groups
+
     def down(self, frame: Frame) -> None:
         members = self._groups.get(frame.group)
         if members is not None and frame.to == ALL and frame.count and self._sequencer not in members:
             self._to_ask.append(self._entry(frame))
+            self.unsettled = True
         self.pass_down(frame)
 
     def _entry(self, frame: Frame) -> Entry:
@@ -161,6 +165,7 @@ class Total(Layer):
         has no order then is ordered by the change itself."""
         if self._blocked:
             return
+        self.unsettled = False
         if self._to_ask:
             asked, self._to_ask = self._to_ask, []
             if self._sequencer == self.node.me:
@@ -208,6 +213,7 @@ class Total(Layer):
             if self._sequencer != self.node.me:
                 return
             early: list[Entry] = []
+            self.unsettled = True
             for entry in please.entries:
                 (early if self._is_early(entry) else self._to_order).append(entry)
             if early:  # its sender is in a later view of the group than we are
@@ -233,6 +239,7 @@ class Total(Layer):
             last.count += entry.count
         else:
             self._to_order.append(entry)
+            self.unsettled = True
 
     def _deliver(self) -> None:
         """Deliver entries from the front while their data is there, and, if they must be safe, while they are."""
@@ -513,6 +520,7 @@ class Total(Layer):
             first = self._noted.pop((member, group), end)
             if first < end:
                 self._to_order.append(Entry(group, member, first, end - first, self._stamps.get(group, 0)))
+                self.unsettled = True
 
     def _group_changed(self, group: int, members: frozenset[int], promises: str) -> None:
         if not members or not promises.startswith("total"):

@@ -19,25 +19,17 @@ from typing import Any
 class Line:
     """Who goes on when the datagrams at hand have been received. One a bus."""
 
-    __slots__ = ("_waiters", "receiving")
+    __slots__ = ("receiving", "waiters")
 
     def __init__(self) -> None:
         self.receiving = False
         """Inside the engine's call-back: no task runs, and a task may be run after it."""
-        self._waiters: list[Waiter] = []
-
-    def join(self, waiters: list[Waiter]) -> None:
-        """While ``receiving``, they go on after it; otherwise in the loop's next turn."""
-        if self.receiving:
-            self._waiters += waiters
-        else:
-            for waiter in waiters:
-                waiter.run_soon()
+        self.waiters: list[Waiter] = []
 
     def run(self) -> None:
         """Let those go on who waited for what was received, and those who waited for them in turn."""
-        while self._waiters:
-            waiters, self._waiters = self._waiters, []
+        while self.waiters:
+            waiters, self.waiters = self.waiters, []
             for waiter in waiters:
                 waiter.run()
 
@@ -133,7 +125,12 @@ class Arrivals:
         return waiter
 
     def wake(self) -> None:
-        if self._waiters:
-            waiters = self._waiters.copy()
-            self._waiters.clear()
-            self._line.join(waiters)
+        """While datagrams are received, those who wait go on after it; otherwise in the loop's next turn."""
+        waiting = self._waiters
+        if waiting:
+            if self._line.receiving:
+                self._line.waiters += waiting
+            else:
+                for waiter in waiting:
+                    waiter.run_soon()
+            waiting.clear()

@@ -351,7 +351,7 @@ class Group:
         channel = self._channel
         inbox = channel.inbox
         since = self._now()
-        noted = False
+        self._readers.note()
         while True:
             for message in self._current:
                 yield message
@@ -367,9 +367,6 @@ class Group:
                     return
                 await self._arrivals.wait()
                 since = self._now()
-            if not noted:
-                noted = True
-                self._readers.note()
             self._current = channel.take()
 
     async def receive(self, timeout: float | None = None) -> Message:
@@ -384,13 +381,13 @@ class Group:
         while True:
             for message in self._current:
                 return message
+            self._readers.note()
             if channel.must_report:
                 self._dispatch.consumed(channel)
             while not channel.inbox:
                 if channel.closed:
                     raise self._closed()
                 await self._arrivals.wait(None if deadline is None else deadline - self._now())
-            self._readers.note()
             self._current = channel.take()
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Message]:

@@ -78,6 +78,11 @@ class Layer:
         """The groups all of whose frames a selective layer wants to see, as they are at any time; None: no group's."""
         return None
 
+    def marks(self) -> Container[int] | None:
+        """The groups that ``down`` has anything to do with, as they are at any time: it is not asked about others, and
+        passes on what it is asked about. None: all."""
+        return None
+
     def event_down(self, event: Event) -> None:
         self.tell_down(event)
 

@@ -6,7 +6,7 @@ the same thing, when two headers share a tag, or when the bottom is not a transp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
@@ -98,7 +98,7 @@ class Stack:
             layer.stimulus = self.run
             layer.pass_up = _up_through(above)
             layer.tell_up = _telling(above, "event_up")
-            layer.pass_down = _first(below, "down", _lost_frame)
+            layer.pass_down = _down_through(below)
             layer.tell_down = _telling(below, "event_down")
 
     def __str__(self) -> str:
@@ -169,6 +169,30 @@ def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
         for groups, up in concerned:
             if group in groups:
                 up(frame)
+                return
+        after(frame)
+
+    return way
+
+
+def _down_through(below: Sequence[Layer]) -> Callable[[Frame], None]:
+    """The way down from above these layers. Those that mark frames of some groups are passed by with others."""
+    asked = [layer for layer in below if overrides(layer, "down")]
+    ways: list[tuple[Container[int], Callable[[Frame], None]]] = []
+    for layer in asked:
+        groups = layer.marks()
+        if groups is None:
+            break
+        ways.append((groups, layer.down))
+    if len(ways) < 2:
+        return _first(below, "down", _lost_frame)
+    after: Callable[[Frame], None] = asked[len(ways)].down if len(asked) > len(ways) else _lost_frame
+
+    def way(frame: Frame) -> None:
+        group = frame.group
+        for groups, down in ways:
+            if group in groups:
+                down(frame)
                 return
         after(frame)
 

@@ -22,7 +22,7 @@ from ...stack.stalls import checked_stall_s
 from .confirming import Confirming
 from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Summed, Sums, Want
 from .incoming import Incoming
-from .outgoing import Outgoing
+from .outgoing import UNLIMITED_BYTES, Outgoing
 from .summing import SUM_ABOVE, Summing
 
 FRAME_CHARGE_BYTES = 768
@@ -129,7 +129,8 @@ class Streams(Layer):
             out.kept.append(frame)
             out.kept_bytes += frame.size
             self.pass_down(frame.copy())
-            self._watch()
+            if self._status is None:
+                self._watch()
         else:
             out.settle()
         self._tell_credit(key, out)
@@ -155,7 +156,7 @@ class Streams(Layer):
     def _tell_credit(self, key: Key, out: Outgoing) -> None:
         if key[0] == CONTROL:
             return
-        room = min(out.room, BATCH_BYTES_MAX)
+        room = min(min(out.limits.values(), default=UNLIMITED_BYTES) - out.offset, BATCH_BYTES_MAX)
         if room != out.told:
             if room <= 0 < out.told:
                 self.stalls += 1
@@ -310,7 +311,8 @@ class Streams(Layer):
         stream.asked = 0
         stream.end = max(stream.end, data.offset + cost)
         stream.delivered += cost
-        stream.forget_upto(data.stable)
+        if data.stable > stream.stable:
+            stream.forget_upto(data.stable)
         if frame.group in self._watched and frame.to == ALL:
             self._moved[key] = True
             self._tell_stable(key, stream, data.stable)

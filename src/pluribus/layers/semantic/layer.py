@@ -95,6 +95,9 @@ class Semantic(Layer):
     def concerns(self) -> Container[int]:
         return self._groups
 
+    def marks(self) -> Container[int]:
+        return self._groups
+
     def down(self, frame: Frame) -> None:
         group = self._groups.get(frame.group)
         if group is not None and frame.to == ALL and frame.count:
