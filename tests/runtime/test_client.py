@@ -9,7 +9,9 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, BadUrl, Gap, Refused, Uncertain, Unreachable
+from pluribus.core.url import parse_url
 from pluribus.pubsub.durable.batch import pack
+from pluribus.runtime.client import ClientBus
 from pluribus.runtime.reader import LogReader
 from tests.engines.certificates import Authority
 from tests.runtime.test_durable import three
@@ -296,3 +298,55 @@ def test_a_call_back_that_can_receive_nothing_is_told_of_and_ends(caplog, tmp_pa
     asyncio.run(main())
     told = [record.getMessage() for record in caplog.records if "called no more" in record.getMessage()]
     assert len(told) == 2 and all("'quotes/#'" in one for one in told)
+
+
+class Breaking:
+    """A client whose connection is there whenever it is asked for, and breaks when the test says so."""
+
+    def __init__(self):
+        self.bus = ClientBus(parse_url("client://127.0.0.1:1/bus"), "client", None)
+        self.bus._line.connected = self._connected
+        self.bus._line.ask = self._ask
+        self.asked = []
+        self.then = lambda: None
+
+    async def _connected(self):
+        await asyncio.sleep(0)
+
+    async def _ask(self, request):
+        self.asked.append(request.number)
+        await asyncio.sleep(0)
+        then, self.then = self.then, lambda: None
+        then()
+
+
+def test_a_connection_that_breaks_behind_the_last_answer_is_made_again():
+    async def scenario():
+        at = Breaking()
+        await at.bus.subscribe("a").open()
+        at.then = at.bus._broken  # the answer has come, and nobody has looked at it yet
+        at.bus._broken()
+        await at.bus._restoring
+        assert at.asked == [1, 1, 1], "opened, begun again, and again"
+        await at.bus.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_opens_a_subscription_while_others_begin_again_asks_for_it_alone():
+    async def scenario():
+        at = Breaking()
+        await at.bus.subscribe("a").open()
+        at.bus._broken()
+        second = at.bus.subscribe("b")
+        await asyncio.gather(second.open(), at.bus._restoring)
+        assert sorted(at.asked) == [1, 1, 2]
+        closed = at.bus.subscribe("c")
+        await closed.open()
+        at.bus._broken()
+        await closed.close()
+        await at.bus._restoring
+        assert at.asked.count(3) == 2, "opened, and said to be over"
+        await at.bus.close()
+
+    asyncio.run(scenario())

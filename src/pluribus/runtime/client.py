@@ -58,6 +58,7 @@ class ClientBus:
         self._told = 0
         self._soon: list[tuple[str, Any, dict[str, Any]]] = []
         self._restoring: asyncio.Task[None] | None = None
+        self._breaks = 0
         self._calling: set[asyncio.Task[None]] = set()
         self.closed = False
 
@@ -203,20 +204,25 @@ class ClientBus:
             subscription.heard(heard)
 
     def _broken(self) -> None:
+        self._breaks += 1
         for subscription in self._subscriptions.values():
             subscription.gap()
         if self._subscriptions and (self._restoring is None or self._restoring.done()):
             self._restoring = asyncio.ensure_future(self._restore())
 
     async def _restore(self) -> None:
-        """Live subscriptions begin again, at whichever member there is."""
+        """Live subscriptions begin again, at whichever member there is. Those that somebody is opening are asked for by
+        whoever does: one that is asked for twice misses what comes between."""
         pause_s = PAUSE_S
         while not self.closed:
+            breaks = self._breaks
             try:
                 await self._line.connected()
                 for subscription in list(self._subscriptions.values()):
-                    await subscription.listen()
-                return
+                    if subscription.begun and not subscription.closed:
+                        await subscription.listen()
+                if self._breaks == breaks:  # else it broke again behind the last answer
+                    return
             except PluribusError:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
@@ -277,15 +283,15 @@ class ClientSubscription:
         self._events: deque[Event[Any] | Gap] = deque()
         self._unread = 0
         self._arrival = asyncio.Event()
-        self._begun = self.closed = False
+        self.begun = self.closed = False
         self._opening: asyncio.Future[None] | None = None
 
     async def open(self) -> ClientSubscription:
-        while not self._begun:
+        while not self.begun:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.ensure_future(self.listen())
             await asyncio.shield(self._opening)  # once, however many read
-            self._begun = True
+            self.begun = True
         return self
 
     async def listen(self) -> None:
@@ -306,7 +312,7 @@ class ClientSubscription:
 
     def gap(self) -> None:
         """The connection broke: events may be missing."""
-        if self._begun:
+        if self.begun:
             self._events.append(Gap(f"the connection broke, and events of {self.pattern!r} may be missing here"))
             self._arrival.set()
 
@@ -353,7 +359,7 @@ class ClientSubscription:
             self._arrival.set()
             self._bus._subscriptions.pop(self._number, None)
             with suppress(PluribusError):
-                if self._begun and not self._bus.closed:
+                if self.begun and not self._bus.closed:
                     await self._bus._line.ask(Unlisten(self._number))
 
     async def __aenter__(self) -> ClientSubscription:
