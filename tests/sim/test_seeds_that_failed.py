@@ -26,6 +26,7 @@ ONCE = [
     ("relays", 4_268, "a sender that had been cut off was told that all had what members elsewhere never had"),
     ("relays", 4_373, "a sender that was new to the bus waited for a moment too short for any clock"),
     ("relays", 4_443, "what came out of limbo was counted in a later view than it was of"),
+    ("live", 3_224, "who shared a subscription was told that it was uncertain, when members were cut off meanwhile"),
     ("asks", 7_107, "the last answer came in the moment in which the time was over, and was not counted"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),

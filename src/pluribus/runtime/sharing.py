@@ -6,8 +6,10 @@ of the order.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import Uncertain
 from ..core.frame import Message
 from ..core.ids import MessageId
 from ..pubsub.batch import Arrived
@@ -54,7 +56,11 @@ class Sharing:
             subscription.arrived()
 
         self.shares.enter(key, self._numbers, deliver)
-        await self._carrier.group.send(Joined(key, self._numbers), wait="stable")
+        word, everywhere = Joined(key, self._numbers), False
+        while not (everywhere or subscription.closed):
+            with suppress(Uncertain):  # members were cut off: it is said again, which does no harm where it was heard
+                await self._carrier.group.send(word, wait="stable")
+                everywhere = True
 
     async def leave(self, subscription: Subscription) -> None:
         key, number = subscription.share
