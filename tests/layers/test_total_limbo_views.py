@@ -31,6 +31,6 @@ def test_a_view_that_waits_is_shown_before_its_messages_also_on_the_way_out_of_l
     alone.layer.up(Frame(sender=SEQUENCER, group=0, count=1, headers=[Order(entries)]))
     story.clear()
     # Others who were in the view come from elsewhere, so it does not simply go on: what all hold is delivered.
-    alone.layer.event_up(ViewChanged(2, ME, (ME, 14), primary=True, after=(1, SEQUENCER), limbo=2))
+    alone.layer.event_up(ViewChanged(2, ME, (ME, 14), primary=True, after=(1, SEQUENCER), limbo=(2, 2)))
     shown = [what.sender if isinstance(what, Frame) else what.stamp for what in story if hasattr(what, "group")]
     assert shown == [SEQUENCER, 11, NEW]

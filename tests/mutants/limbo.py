@@ -7,14 +7,14 @@ class Amnesiac(Total):
     """Goes to the next primary with nothing of the last one."""
 
     def _leave_limbo(self, limbo, upto):
-        super()._leave_limbo(limbo, 0)
+        super()._leave_limbo(limbo, (0, 0))
 
 
 class Lavish(Total):
     """Delivers all that it has, and not only what everybody has."""
 
     def _leave_limbo(self, limbo, upto):
-        super()._leave_limbo(limbo, limbo.held if upto else 0)
+        super()._leave_limbo(limbo, limbo.held if any(upto) else upto)
 
 
 FOUND = {

@@ -92,8 +92,8 @@ class Trusting(Total):
 class Proud(Total):
     """Finishes what it holds although the primary has gone on without it."""
 
-    def _finish(self, delivered, *, everything):
-        super()._finish(delivered, everything=True)
+    def _finish(self, upto, *, everything):
+        return super()._finish(upto, everything=True)
 
 
 class Tactful(Total):

@@ -16,6 +16,11 @@ ONCE = [
     ("groups", 50_359, "the same"),
     ("groups", 61_635, "who left a group that had gone on was asked for messages of views that it never was in"),
     ("groups", 62_330, "who was cut off delivered a whole run of the order where another one had only its beginning"),
+    (
+        "groups",
+        63_626,
+        "what was not safe yet was delivered, because others had delivered later messages of other groups",
+    ),
     ("spread-views", 31, "it failed once while summing was built; which change mended it is not known"),
     ("spread-views", 57, "the order of an ended group's last messages was waited for"),
     ("spread-views", 129, "who had gone on to a small view of a group was taken to answer for those below it"),

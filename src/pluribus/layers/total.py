@@ -36,7 +36,7 @@ a common cut, one primary. Live while there is a primary: entries and data arriv
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -44,6 +44,7 @@ import msgspec
 from ..core.frame import Frame, Header, Number, Piece, Relayed, Standing
 from ..core.ids import ALL, MessageId
 from ..stack.events import (
+    NOWHERE,
     Blocked,
     CollectDelivered,
     CollectHeld,
@@ -54,6 +55,7 @@ from ..stack.events import (
     GroupBlocked,
     Members,
     Paused,
+    Places,
     Stable,
     ViewChanged,
     Watch,
@@ -132,7 +134,7 @@ class Total(Layer):
         self._limbo: Limbo | None = None
         """Between a primary that this member was cut off from and the next one that it enters."""
         self._delivered = 0
-        self._heard = 0
+        self._heard: Places = NOWHERE
         """Places of the order that are behind this member, and how many there were with the last that it delivered.
         What it only passed, because it is in another group, may not be safe yet, and binds nobody."""
         self.ordered = 0
@@ -147,8 +149,7 @@ class Total(Layer):
     def concerns(self) -> Container[int]:
         return self._groups
 
-    def marks(self) -> Container[int]:
-        return self._groups
+    marks = concerns
 
     def down(self, frame: Frame) -> None:
         members = self._groups.get(frame.group)
@@ -254,21 +255,21 @@ class Total(Layer):
                 return
             queue.popleft()
 
-    def _deliver_entry(self, entry: Entry, upto: int | None = None) -> bool:
-        """Pass up the data of an entry as far as it is there, or up to a place; whether that was all. The entry
-        remembers the rest. A place in the order is one message, also of groups that this member is not in."""
+    def _deliver_entry(self, entry: Entry) -> bool:
+        """Pass up the data of an entry as far as it is there; whether that was all. The entry remembers the rest. A
+        place in the order is one message, also of groups that this member is not in."""
         if not self._is_mine(entry):
             self._delivered += entry.count
             return True
         held = self._held.get((entry.sender, entry.group))
         while entry.count > 0:
-            if not held or (upto is not None and self._delivered >= upto):
+            if not held:
                 return False
             frame = held.popleft()
             entry.first += frame.count
             entry.count -= frame.count
             self._delivered += frame.count
-            self._heard = self._delivered
+            self._heard = (self._delivered, self._delivered if entry.group in self._safe else self._heard[1])
             self.pass_up(frame)
         if self._deferred and entry.group in self._deferred:
             self._show_deferred(entry.group)
@@ -345,11 +346,12 @@ class Total(Layer):
 
     def _view_changed(self, view: ViewChanged) -> list[Dropped]:
         if self._primary:
-            self._finish(view.delivered, everything=view.continues)
-            self._limbo = None if view.continues else self._enter_limbo()
+            all_have = view.limbo if view.primary and view.after == self._view else NOWHERE
+            upto = (max(view.delivered[0], all_have[0]), max(view.delivered[1], all_have[1]))
+            self._limbo = self._finish(upto, everything=view.continues)
         if view.primary and self._limbo is not None:
             # First: what is delivered now was uncertain only to somebody else.
-            self._leave_limbo(self._limbo, view.limbo if view.after == self._limbo.view else 0)
+            self._leave_limbo(self._limbo, view.limbo if view.after == self._limbo.view else NOWHERE)
         dropped = self._drop_all()
         if view.primary:
             self._limbo = None
@@ -366,7 +368,7 @@ class Total(Layer):
         self._buried.clear()
         self._stamps = {group: stamp for group, stamp in self._stamps.items() if group in self._groups}
         self._delivered = 0
-        self._heard = 0
+        self._heard = NOWHERE
         self._members = view.members
         self._primary = view.primary
         self._view = (view.number, view.leader)
@@ -375,60 +377,67 @@ class Total(Layer):
             self._pause(group)
         return dropped
 
-    def _finish(self, delivered: int, *, everything: bool) -> None:
+    def _finish(self, upto: Places, *, everything: bool) -> Limbo | None:
         """Deliver what the survivors of the old view have, in an order that follows from what they have: everything on
-        the way to a primary view, else as much as any of them has delivered already."""
-        while self._queue and (everything or self._delivered < delivered):
-            entry, _ = self._queue[0]
-            if not self._deliver_entry(entry, None if everything else delivered) and not everything:
-                break  # nobody has delivered the rest of it
-            self._queue.popleft()
+        the way to a primary view, else as far as any of them has delivered already, or as all have it. Then what is in
+        order behind that and complete is kept: it is uncertain until there is a primary."""
         if everything:
+            while self._queue:
+                self._deliver_entry(self._queue.popleft()[0])
             self._deliver_unordered()
+            return None
+        limbo = Limbo(self._view, self._places_held())
+        for place, entry, frame in list(self._ahead()):
+            safe = entry.group in self._safe
+            if frame is None or place > max(upto[safe], limbo.held[safe]):
+                continue
+            self._held[(entry.sender, entry.group)].popleft()
+            if place > upto[safe]:
+                limbo.steps.append((place, frame))
+                continue
+            self._show_before(frame)
+            self.pass_up(frame)
+            if entry.group in self._deferred:
+                self._show_deferred(entry.group)
+        return limbo
 
-    def _places_held(self) -> int:
-        if not self._primary:
-            return self._limbo.held if self._limbo is not None else 0
-        places = self._delivered
+    def _ahead(self) -> Iterator[tuple[int, Entry, Frame | None]]:
+        """What has a place and was not delivered: where the place ends, and the message; None where there is none for
+        this member, or it is missing."""
+        place = self._delivered
         waiting = {stream: iter(held) for stream, held in self._held.items()}
         for entry, _ in self._queue:
             count = entry.count
-            while count > 0 and self._is_mine(entry):
-                frame = next(waiting.get((entry.sender, entry.group), iter(())), None)
-                if frame is None:
-                    return places
+            held = waiting.get((entry.sender, entry.group), iter(())) if self._is_mine(entry) else iter(())
+            while count > 0 and (frame := next(held, None)) is not None:
                 count -= frame.count
-                places += frame.count
-            places += max(count, 0)
-        return places
+                place += frame.count
+                yield place, entry, frame
+            if count > 0:
+                place += count
+                yield place, entry, None
 
-    def _enter_limbo(self) -> Limbo:
-        """Keep what is in order from the front and complete; it is uncertain until there is a primary."""
-        limbo = Limbo(self._view, self._delivered)
-        for entry, _ in self._queue:
-            held = self._held.get((entry.sender, entry.group), deque())
-            while entry.count > 0 and held and self._is_mine(entry):
-                frame = held.popleft()
-                entry.count -= frame.count
-                limbo.steps.append((frame.count, frame))
-            if entry.count > 0 and self._is_mine(entry):
-                break
-            limbo.steps.append((entry.count, None))
-        return limbo
+    def _places_held(self) -> Places:
+        """Nothing is missing before the first; the second looks only at safe groups: who waits for a message of another
+        group does not keep them back, and nor did it when somebody took one of theirs for safe."""
+        if not self._primary:
+            return self._limbo.held if self._limbo is not None else NOWHERE
+        found, complete = [self._delivered, self._delivered], [True, True]
+        for place, entry, frame in self._ahead():
+            if frame is None and self._is_mine(entry):
+                complete = [False, complete[1] and entry.group not in self._safe]
+            found = [place if complete[kind] else found[kind] for kind in (0, 1)]
+        return found[0], found[1]
 
-    def _leave_limbo(self, limbo: Limbo, upto: int) -> None:
+    def _leave_limbo(self, limbo: Limbo, upto: Places) -> None:
         """Deliver what all have who come from there; the rest, and what is of groups that were left, is gone."""
-        places = limbo.delivered
         steps, limbo.steps = limbo.steps, []
-        for count, frame in steps:
-            places += count
-            if frame is None:
-                continue
-            if places <= upto and self.node.me in self._groups.get(frame.group, ()):
+        for place, frame in steps:
+            if place <= upto[frame.group in self._safe] and self.node.me in self._groups.get(frame.group, ()):
                 self._show_before(frame)
                 self.pass_up(frame)
             else:
-                limbo.steps.append((count, frame))
+                limbo.steps.append((place, frame))
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
 
     def _deliver_unordered(self) -> None:
@@ -474,10 +483,9 @@ class Total(Layer):
         if self._limbo is not None and self._primary:
             mine: dict[int, list[MessageId]] = {}
             for _, frame in self._limbo.steps:
-                if frame is not None:
-                    self.uncertain += frame.count
-                    if frame.sender == self.node.me:
-                        mine.setdefault(frame.group, []).extend(messages_of(frame))
+                self.uncertain += frame.count
+                if frame.sender == self.node.me:
+                    mine.setdefault(frame.group, []).extend(messages_of(frame))
             own += [Dropped(group, tuple(ids)) for group, ids in mine.items() if ids]
         for (sender, group), held in self._held.items():
             for frame in held:

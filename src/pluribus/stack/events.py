@@ -49,6 +49,11 @@ class Members(Event, frozen=True):
     """By sender: its first message that does not belong to the view before. Also of those who left just now."""
 
 
+Places = tuple[int, int]
+"""How far in a total order: all of it, and the messages of safe groups, which may be further or less far."""
+NOWHERE = (0, 0)
+
+
 class ViewChanged(Event, frozen=True):
     """Up: a new agreed view of the bus; what came before belongs to the one before."""
 
@@ -61,8 +66,8 @@ class ViewChanged(Event, frozen=True):
     continues: bool = False
     """It is primary, and the next link after the view that this member comes from, as do all others who were in that
     and are here."""
-    delivered: int = 0
-    """How many places of the old view's total order any of those who left it together has delivered."""
+    delivered: Places = (0, 0)
+    """How far in the old view's total order any of those who left it together has delivered."""
     lineage: int = 0
     """Of a primary: the chain that it is a link of, and its place there."""
     epoch: int = 0
@@ -72,20 +77,20 @@ class ViewChanged(Event, frozen=True):
     """It is primary, and there was a primary between it and the last one that this member was in."""
     after: tuple[int, int] = (0, 0)
     """Of a primary: the view of the link before it in its chain."""
-    limbo: int = 0
-    """How many places of that link's total order everybody holds who was in it and is here."""
+    limbo: Places = (0, 0)
+    """As far as everybody holds that link's total order who was in it and is here."""
 
 
 class CollectDelivered(Event, frozen=True):
-    """Up, answered at once: how many places of the total order this member has delivered in this view."""
+    """Up, answered at once: how far this member has delivered the total order of this view."""
 
-    into: list[int]
+    into: list[Places]
 
 
 class CollectHeld(Event, frozen=True):
-    """Up, answered at once: how many places of the last primary's total order this member has delivered or could."""
+    """Up, answered at once: how far this member has delivered the last primary's total order, or could."""
 
-    into: list[int]
+    into: list[Places]
 
 
 class Dropped(Event, frozen=True):

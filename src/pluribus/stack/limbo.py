@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from ..core.frame import Frame
+from .events import Places
 
 
 class Limbo:
-    """Places, with their message if it is for this member."""
+    """Messages that were not delivered, each with the place in the order that it ends at."""
 
-    __slots__ = ("delivered", "steps", "view")
+    __slots__ = ("held", "steps", "view")
 
-    def __init__(self, view: tuple[int, int], delivered: int) -> None:
+    def __init__(self, view: tuple[int, int], held: Places) -> None:
         self.view = view
-        self.delivered = delivered
-        self.steps: list[tuple[int, Frame | None]] = []
-
-    @property
-    def held(self) -> int:
-        return self.delivered + sum(places for places, _ in self.steps)
+        self.held = held
+        self.steps: list[tuple[int, Frame]] = []
 
     def forget(self, group: int) -> None:
         """This member has left the group."""
-        self.steps = [
-            (places, None if frame is None or frame.group == group else frame) for places, frame in self.steps
-        ]
+        self.steps = [(place, frame) for place, frame in self.steps if frame.group != group]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...core.limits import VIEW_MEMBERS_MAX
 from .primary import first_link, latest, next_link
-from .words import FIRST_NUMBER, NO_BALLOT, Ballot, Joined, Piece, Progress, Proposal, Roster
+from .words import FIRST_NUMBER, NO_BALLOT, Ballot, Joined, Piece, Places, Progress, Proposal, Roster
 
 INVITING, PROPOSING, ENTERING = "inviting", "proposing", "entering"
 
@@ -25,8 +25,8 @@ class Attempt:
         self.entered: set[int] = set()
         self.proposal: Proposal | None = None
         self.cuts: dict[int, list[Piece]] = {}
-        self.delivered: dict[int, int] = {}
-        self.limbo: int | None = None
+        self.delivered: dict[int, Places] = {}
+        self.limbo: Places | None = None
 
     def missing(self) -> list[int]:
         """Who has not answered the present step."""
@@ -64,7 +64,8 @@ class Attempt:
                 for (of, sender, group), (upto, holder) in sorted(best.items())
                 if of == view
             ]
-            self.delivered[member] = max(other.delivered for other in answers.values() if other.view == view)
+            alike = [other.delivered for other in answers.values() if other.view == view]
+            self.delivered[member] = (max(places for places, _ in alike), max(safe for _, safe in alike))
         starts = [Progress(member, group, first) for member in members for group, first in answers[member].own]
         pasts = {member: answers[member].past for member in members}
         views = {member: answers[member].view for member in members}
@@ -76,7 +77,7 @@ class Attempt:
         if link is not None and recent is not None and link.after == recent.view:
             came = [answers[member] for member in members if pasts[member].last == recent]
             if any(answer.view != recent.view for answer in came):
-                self.limbo = min(answer.held for answer in came)
+                self.limbo = (min(answer.held[0] for answer in came), min(answer.held[1] for answer in came))
         self.proposal = Proposal(
             self.ballot,
             members,

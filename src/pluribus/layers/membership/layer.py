@@ -35,6 +35,7 @@ import msgspec
 from ...core.frame import Frame
 from ...core.ids import ALL, MemberId
 from ...stack.events import (
+    NOWHERE,
     Blocked,
     CollectDelivered,
     CollectDigest,
@@ -52,6 +53,7 @@ from ...stack.events import (
     JoinGroup,
     LastWord,
     LeaveGroup,
+    Places,
     Reach,
     Reached,
     Rekey,
@@ -250,9 +252,9 @@ class Membership(Leading):
         progress = [Progress(sender, group, upto) for (sender, group), upto in sorted(digest.items())]
         agreed = self._proposal.ballot if self._agreed and self._proposal is not None else self._view.ballot
         wishes = [self._wishes[group] for group in sorted(self._wishes)]
-        delivered: list[int] = []
+        delivered: list[Places] = []
         self.tell_up(CollectDelivered(delivered))
-        held: list[int] = []
+        held: list[Places] = []
         self.tell_up(CollectHeld(held))
         return Joined(
             ballot,
@@ -261,10 +263,10 @@ class Membership(Leading):
             self._members,
             progress,
             sorted(own.items()),
-            sum(delivered),
+            delivered[0] if delivered else NOWHERE,
             wishes,
             self._past(),
-            sum(held),
+            held[0] if held else NOWHERE,
         )
 
     def _past(self) -> Past:

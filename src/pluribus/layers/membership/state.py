@@ -10,7 +10,9 @@ from ...core.frame import Frame
 from ...core.ids import ALL
 from ...core.ports import Timer
 from ...stack.events import (
+    NOWHERE,
     Members,
+    Places,
     Tell,
     ViewChanged,
 )
@@ -64,8 +66,8 @@ class State(Layer):
         self._left: set[int] = set()
         self._promised: Ballot = NO_BALLOT
         self._proposal: Proposal | None = None
-        self._delivered = 0
-        self._limbo: int | None = None
+        self._delivered = NOWHERE
+        self._limbo: Places | None = None
         self._agreed = False
         self._busy = False
         self._flushing = False
@@ -123,7 +125,7 @@ class State(Layer):
             *view.ballot, members, link is not None, continues, self._delivered, *chain, sides, excluded
         )
         if link is not None:
-            shown = msgspec.structs.replace(shown, after=link.after, limbo=self._limbo or 0)
+            shown = msgspec.structs.replace(shown, after=link.after, limbo=self._limbo or NOWHERE)
         self.tell_up(shown)
         self.tell_up(Members(0, members, names, agreed=True, stamp=stamp_of(view.ballot)))
         gone = self._rosters.keys() - {roster.group for roster in view.rosters}

@@ -109,6 +109,10 @@ class Invite(Header, tag=40):
     ballot: Ballot
 
 
+Places = tuple[Number, Number]
+"""``stack.events.Places`` on the wire."""
+
+
 class Joined(Header, tag=41):
     """Step 1, the answer: my view, the one I agreed to if that is later, how far I am, where I want to be."""
 
@@ -119,12 +123,12 @@ class Joined(Header, tag=41):
     progress: list[Progress]
     own: list[tuple[Number, Number]]
     """By group, where this member's own stream goes on."""
-    delivered: Number
-    """Places of the total order that it has delivered in its view."""
+    delivered: Places
+    """How far it has delivered the total order of its view."""
     wishes: Annotated[list[Wish], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
     past: Past
-    held: Number = 0
-    """Places of the total order of the last primary that it was in which it has delivered or could."""
+    held: Places = (0, 0)
+    """How far it has delivered the total order of the last primary that it was in, or could."""
 
 
 class Busy(Header, tag=42):
@@ -138,11 +142,11 @@ class Propose(Header, tag=43):
 
     proposal: Proposal
     cut: list[Piece]
-    delivered: Number
-    """The most places of the total order that anybody of the addressee's old view has delivered."""
-    limbo: Number | None = None
-    """There if somebody was cut off from the last primary and comes back before there is another one: the places of its
-    total order that all have who were in it."""
+    delivered: Places
+    """How far anybody of the addressee's old view has delivered its total order."""
+    limbo: Places | None = None
+    """There if somebody was cut off from the last primary and comes back before there is another one: how far all have
+    its total order who were in it."""
 
 
 class Agree(Header, tag=44):

@@ -95,8 +95,7 @@ class Semantic(Layer):
     def concerns(self) -> Container[int]:
         return self._groups
 
-    def marks(self) -> Container[int]:
-        return self._groups
+    marks = concerns
 
     def down(self, frame: Frame) -> None:
         group = self._groups.get(frame.group)
