@@ -19,14 +19,14 @@ an order travel on the control streams, ahead of what their senders say of the g
 At a view change, the survivors have the same data and the same entries (the membership's cut). If the new view is the
 next primary after the old one, they deliver what was ordered, then what was not, by age of the sender and by number:
 the same everywhere. The new sequencer starts from nothing. If it is not, this member is cut off: what it holds may be
-ordered otherwise elsewhere. What another survivor has delivered already it delivers, the rest counts as ``uncertain``;
-what of it this member had sent is reported (``Dropped``), and the group is paused until there is a primary again.
+ordered otherwise elsewhere. What another survivor has delivered already it delivers, of safe groups what was safe to
+one of them; the rest is ``uncertain``. What of it this member sent is reported (``Dropped``), and its groups wait.
 
 *Limbo.* All may lose all at once, just after one of them delivered a safe message. Whoever forms the next primary then
-comes from views without one, and must not go on without that message. So a member that is cut off keeps the beginning
-of the order that it holds with its data. If the next primary it enters is the link after the one it was cut off from,
-it delivers of this as many places as everybody has who comes from there; whatever anybody delivered safely is among
-them, because everybody had it before it was safe. The rest, and all of it if a primary went on meanwhile, is dropped.
+comes from views without one, and must not go on without that message. So who is cut off keeps what it holds of the
+order with its data. If the next primary it enters is the link after the one it was cut off from, it delivers of this as
+far as everybody has it who comes from there, of safe groups as far as everybody has theirs; whatever anybody delivered
+safely is among it. The rest, and all of it if a primary went on meanwhile, is dropped.
 
 Promises: members that pass from a primary view to the next together deliver the same total sequence. With safe, any
 member that delivered at all delivered a prefix of what the primary delivers. Assumes reliable FIFO streams, views with
