@@ -64,6 +64,32 @@ async def test_several_readers_share_the_messages():
 
 
 @on_a_loop
+async def test_who_waited_beside_another_reader_reads_on_in_what_that_one_took():
+    async with two_in_a_group(own=False) as (one, other):
+        bodies = [b"%d" % number for number in range(10)]
+        waiting = [asyncio.create_task(other.receive()) for _ in range(3)]
+        await asyncio.sleep(0)
+        await one.send_many(bodies)
+        got = [message.body for message in await asyncio.gather(*waiting)]
+        got += [(await other.receive(5)).body for _ in bodies[3:]]
+        assert got == bodies
+
+
+@on_a_loop
+async def test_a_reader_that_waited_takes_nothing_away_from_a_slower_one():
+    async with two_in_a_group(own=False) as (one, other):
+        bodies = [b"%d" % number for number in range(10)]
+        waiting = [asyncio.create_task(other.receive()) for _ in range(3)]
+        await asyncio.sleep(0)
+        await one.send_many(bodies[:-1])
+        await eventually(waiting[1].done)
+        await one.send(bodies[-1])
+        got = [message.body for message in await asyncio.gather(*waiting)]
+        got += [(await other.receive(5)).body for _ in bodies[3:]]
+        assert got == bodies
+
+
+@on_a_loop
 async def test_receive_times_out_and_the_next_message_is_not_lost():
     async with two_in_a_group(own=False) as (one, other):
         with pytest.raises(TimeoutError):

@@ -360,14 +360,21 @@ class Group:
             if self._now() - since > TURN_S_MAX:
                 await asyncio.sleep(0)
                 since = self._now()
-            while not inbox:
-                if channel.closed:
-                    if self._excluded:
-                        raise Excluded(self._excluded)
-                    return
+            elif inbox:
+                self._take()
+            elif channel.closed:
+                if self._excluded:
+                    raise Excluded(self._excluded)
+                return
+            else:
                 await self._arrivals.wait()
                 since = self._now()
-            self._current = channel.take()
+
+    def _take(self) -> None:
+        """The next frame, when all messages of the one before are read: not after a wait, in which another reader may
+        have taken one. Who waits beside us may read on in it."""
+        self._current = self._channel.take()
+        self._arrivals.wake()
 
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none.
@@ -384,11 +391,12 @@ class Group:
             self._readers.note()
             if channel.must_report:
                 self._dispatch.consumed(channel)
-            while not channel.inbox:
-                if channel.closed:
-                    raise self._closed()
+            if channel.inbox:
+                self._take()
+            elif channel.closed:
+                raise self._closed()
+            else:
                 await self._arrivals.wait(None if deadline is None else deadline - self._now())
-            self._current = channel.take()
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
         """At least one message, and as many as are there, up to ``most``; raises as ``receive`` does."""
