@@ -94,6 +94,22 @@ def test_a_barrier_sees_what_was_committed_before_it_and_has_no_place():
     pluribus.sim.run(main())
 
 
+def test_any_number_of_barriers_waits_for_a_primary_together():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=2, stack=VIEWS) as world:
+            one, *_ = await readers(world)
+            world.partition([0], [1, 2])
+            await until(lambda: one.log.paused)
+            for _ in range(2_000):
+                one.log.barrier(one.completed)
+            world.heal()
+            await until(lambda: len(one.done) == 2_000)
+            assert one.done == [0] * 2_000
+            one.log.validate()
+
+    pluribus.sim.run(main())
+
+
 def test_a_command_larger_than_a_frame_goes_in_pieces():
     async def main() -> None:
         async with pluribus.sim.world(members=3, seed=3, stack=VIEWS) as world:

@@ -69,6 +69,19 @@ class Submission(msgspec.Struct, eq=False):
     """Where in the frame that brought it its first command was."""
 
 
+class Together:
+    """The completions of all who share a barrier."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self, first: Done) -> None:
+        self.waiting = [first]
+
+    def __call__(self, index: int, error: PluribusError | None) -> None:
+        for done in self.waiting:
+            done(index, error)
+
+
 class SafeLog:
     """One member's end of the log. ``start`` it when the call-backs are set."""
 
@@ -141,17 +154,11 @@ class SafeLog:
     def barrier(self, done: Done) -> None:
         """One that has not been sent serves all that come before it is."""
         last = self._waiting[-1] if self._waiting else None
-        if last is not None and last.barrier:
-            first = last.done
-
-            def both(index: int, error: PluribusError | None) -> None:
-                first(index, error)
-                done(index, error)
-
-            last.done = both
+        if last is not None and isinstance(last.done, Together):
+            last.done.waiting.append(done)
             return
         kind, encoded = encode_body(None)
-        self._submit(Submission(kind, encoded, done, barrier=True))
+        self._submit(Submission(kind, encoded, Together(done), barrier=True))
 
     def withdraw(self, done: Done) -> bool:
         """Take back what was submitted with this completion, if it has not been sent; it is then not called."""
