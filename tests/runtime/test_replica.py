@@ -7,6 +7,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Refused, Uncertain
+from pluribus.group.replica import CALLS_MAX
 from pluribus.runtime.bus import VIEWS
 from tests.harness import new_bus, on_a_loop
 
@@ -122,6 +123,38 @@ def test_outside_a_primary_calls_wait_or_raise():
             assert await waiting == b"115"
             assert await reading in (105, 115)
             world.validate()
+
+    pluribus.sim.run(main())
+
+
+def test_a_call_waits_for_room_no_longer_than_it_was_told():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=1, stack=VIEWS) as world:
+            replicas = [await bus.replica("ledger", Ledger()) for bus in world.buses]
+            world.partition([0], [1, 2])
+            await asyncio.sleep(10)
+            waiting = [asyncio.create_task(replicas[0].call(b"ann 1")) for _ in range(CALLS_MAX)]
+            await asyncio.sleep(1)
+            with pytest.raises(NotPrimary, match="for 2 s"):
+                await asyncio.wait_for(replicas[0].call(b"ann 1", timeout=2), 10)
+            world.heal()
+            assert sorted(map(int, await asyncio.gather(*waiting))) == list(range(1, CALLS_MAX + 1))
+
+    pluribus.sim.run(main())
+
+
+def test_an_answer_in_the_very_moment_of_the_time_out_counts():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=1, stack=VIEWS) as world:
+            replica = [await bus.replica("ledger", Ledger()) for bus in world.buses][0]
+            world.partition([0], [1, 2])
+            loop, core = asyncio.get_running_loop(), replica._core
+            loop.call_later(2, lambda: core._end(*core._calls, b"7", None))
+            loop.call_later(2, lambda: [ready(None) for ready in core._reads])
+            called = asyncio.create_task(replica.call(b"ann 7", timeout=2))
+            read = asyncio.create_task(replica.read(balance("ann"), timeout=2))
+            assert await called == b"7"
+            assert await read == 0
 
     pluribus.sim.run(main())
 

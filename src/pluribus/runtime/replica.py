@@ -96,33 +96,36 @@ class Replica(Generic[M]):
             raise NotPrimary(f"the replica {self.name!r} {self._log.paused}")
         if timeout == 0 and self._room.locked():
             raise Overflow(f"{CALLS_MAX:,} calls of {self.name!r} are under way: await some of them")
-        async with self._room:
-            future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        key: CallId | None = None
 
-            def answer(result: bytes, error: PluribusError | None) -> None:
-                if future.done():
-                    return
-                if error is None:
-                    future.set_result(result)
-                else:
-                    future.set_exception(error)
+        def answer(result: bytes, error: PluribusError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
 
-            key = self._core.call(command, answer, id=id, repeat=timeout != 0)
-            try:
-                if not timeout:
-                    return await future
-                async with asyncio.timeout(timeout):
-                    return await future
-            except TimeoutError:
-                raise self._too_late(key, timeout) from None
-            except asyncio.CancelledError:
+        try:
+            async with asyncio.timeout(timeout or None), self._room:
+                key = self._core.call(command, answer, id=id, repeat=timeout != 0)
+                return await future
+        except TimeoutError:
+            if _has_come(future):
+                return future.result()
+            raise self._too_late(key, id, timeout) from None
+        except asyncio.CancelledError:
+            if key is not None:
                 self._core.give_up(key)
-                raise
+            raise
 
-    def _too_late(self, key: CallId, timeout: float | None) -> PluribusError:
-        if self._core.give_up(key):
+    def _too_late(self, key: CallId | None, id: CallId | None, timeout: float | None) -> PluribusError:
+        """``key`` is None if there was not even room for it, ``id`` what it was called with, perhaps before."""
+        known = key if key is not None else id
+        if known is None or (key is not None and self._core.give_up(key)):
             return NotPrimary(f"the replica {self.name!r} {self._log.paused or 'could not send'} for {timeout:g} s")
-        return Uncertain(f"no answer of the replica {self.name!r} in {timeout:g} s: call again with the same id", key)
+        return Uncertain(f"no answer of the replica {self.name!r} in {timeout:g} s: call again with the same id", known)
 
     async def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
         """What ``question`` finds in the machine, which it must not change.
@@ -152,6 +155,8 @@ class Replica(Generic[M]):
                     self._core.read(fresh)
                     return await future
             except TimeoutError:
+                if _has_come(future):
+                    return future.result()
                 raise NotPrimary(f"the replica {self.name!r} could not order a read in {timeout:g} s") from None
             finally:
                 self._core.give_up_read(fresh)
@@ -188,3 +193,8 @@ class Replica(Generic[M]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _has_come(future: asyncio.Future[T]) -> bool:
+    """Whether an answer came after all, in the very turn of the loop in which the time-out did."""
+    return future.done() and not future.cancelled()
