@@ -16,9 +16,10 @@ from pluribus.core.errors import (
     Closed,
     NoMembers,
     RemoteError,
+    TooLarge,
     Unanswered,
 )
-from tests.harness import eventually, new_bus, on_a_loop
+from tests.harness import eventually, new_bus, on_a_loop, two_in_a_group
 
 PROMISES = ["fifo", "none", "causal", "total", "semantic"]
 
@@ -98,6 +99,25 @@ async def test_an_answer_that_cannot_travel_can_be_given_again():
             await question.reply(object())
         await question.reply("words")
         assert (await asking)[0].body == "words"
+
+
+@on_a_loop
+async def test_an_answer_that_does_not_fit_the_path_is_an_error_answer():
+    async with two_in_a_group(own=False) as (one, other):
+
+        async def too_long(message: pluribus.Message) -> bytes:
+            return bytes(100_000)
+
+        handling = asyncio.create_task(other.handle(too_long))
+        answers = await one.ask(b"?", timeout=5)
+        assert answers[0].error is not None and answers[0].error.kind == "TooLarge"
+        handling.cancel()
+        asking = asyncio.create_task(one.ask(b"again?", timeout=5))
+        message = await other.receive(5)
+        with pytest.raises(TooLarge):
+            await message.reply(bytes(100_000))
+        await message.reply(b"short")
+        assert (await asking)[0].body == b"short"
 
 
 @on_a_loop

@@ -98,14 +98,19 @@ class Asker:
 
     async def reply(self, message: Message, body: Any) -> None:
         question = _open_question(message)
-        word = Answered(question.number, GOOD, wrapped(body))
-        question.answered = True
-        await self.give(question.sender, word)
+        await self._answer(question, Answered(question.number, GOOD, wrapped(body)))
 
     async def fail(self, message: Message, error: BaseException) -> None:
         question = _open_question(message)
+        await self._answer(question, failure(question.number, error))
+
+    async def _answer(self, question: Question, word: Answered) -> None:
         question.answered = True
-        await self.give(question.sender, failure(question.number, error))
+        try:
+            await self.give(question.sender, word)
+        except BaseException:  # too large for this stack, for example: another one may be given
+            question.answered = False
+            raise
 
     async def answer_with(self, message: Message, handled: Awaitable[Any]) -> None:
         """Answer with what a handler returns or raises, unless it replied itself."""
