@@ -7,6 +7,7 @@ import pytest
 import pluribus.sim
 from pluribus.core.errors import GroupMismatch
 from pluribus.runtime.bus import VIEWS, Bus
+from tests.harness import eventually, on_a_loop, two
 
 
 def view_of(bus: Bus) -> int:
@@ -81,3 +82,37 @@ def test_a_name_whose_members_have_all_left_is_free_for_other_promises():
             assert (await group.receive(timeout=1)).body == b"mine"
 
     pluribus.sim.run(main())
+
+
+@on_a_loop
+async def test_who_asks_for_a_group_that_is_being_joined_waits_for_it_too():
+    async with two(stack="views") as (a, b):
+        await a.group("x")
+        first = asyncio.create_task(b.group("x"))
+        await asyncio.sleep(0)
+        group = await b.group("x")
+        assert b.me in group.view and await first is group
+
+
+@on_a_loop
+async def test_a_group_whose_joining_was_given_up_is_left_again():
+    async with two(stack="views") as (a, b):
+        stayed = await a.group("x")
+        given_up = [asyncio.create_task(b.group("x")) for _ in range(2)]
+        await asyncio.sleep(0)
+        given_up[0].cancel()
+        assert b.me in (await given_up[1]).view, "one of two who asked still wants it"
+        await (await b.group("x")).close()
+        await eventually(lambda: len(stayed.view) == 1)
+        given_up = [asyncio.create_task(b.group("x")) for _ in range(2)]
+        await asyncio.sleep(0)
+        for task in given_up:
+            task.cancel()
+        await asyncio.wait(given_up)
+        await a.group("y")  # what was sent to the coordinator before is dealt with
+        await b.group("y")
+        await eventually(lambda: len(stayed.view) == 1)
+        again = await b.group("x")
+        await stayed.wait_for(2)
+        await stayed.send(b"for both")
+        assert (await again.receive(5)).body == b"for both"

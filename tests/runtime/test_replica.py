@@ -207,6 +207,21 @@ def test_closing_ends_calls():
     pluribus.sim.run(main())
 
 
+def test_a_replica_whose_opening_was_given_up_may_be_opened_with_another_machine():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=1, stack=VIEWS) as world:
+            replicas = [await bus.replica("ledger", Ledger()) for bus in world.buses[1:]]
+            world.partition([0], [1, 2])
+            await replicas[0].call(b"ann 5")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(world.buses[0].replica("ledger", Ledger()), 5)
+            world.heal()
+            again = await world.buses[0].replica("ledger", Ledger())
+            assert again.machine.accounts == {"ann": 5}
+
+    pluribus.sim.run(main())
+
+
 def test_after_everybody_with_the_state_is_gone_it_begins_anew():
     async def main() -> None:
         async with pluribus.sim.world(members=2, seed=5, stack=VIEWS) as world:

@@ -38,6 +38,7 @@ from .arrivals import Arrivals, Line
 from .asking import ANSWER_S, Asker
 from .calls import Service
 from .objects import Objects
+from .opening import Opening
 from .readers import Readers
 from .stability import Stability
 
@@ -66,6 +67,7 @@ class Group:
         "_since",
         "_stability",
         "_view_waiters",
+        "opening",
     )
 
     def __init__(
@@ -89,6 +91,7 @@ class Group:
         self._since = 0.0
         self._readers = Readers()
         self._excluded = ""
+        self.opening = Opening(self.close)
         self._asker = Asker(channel, self._send, now)
         self._stability = Stability(channel, dispatch, now)
         self._service = Service(channel, self._asker, lambda: dispatch.consumed(channel))
@@ -450,11 +453,12 @@ class Group:
     async def restored(self) -> None:
         """Returns when this member has the state of the group, if it has one."""
         channel = self._channel
-        while channel.state is not None and not channel.state.ready:
+        while not (channel.state is None or channel.state.ready or self.opening.done):
             if channel.closed:
                 raise Closed(f"group {self.name!r} was closed before its state was there")
             await self._arrivals.wait()
-        channel.take_marks()
+        if not self.opening.done:  # else somebody may be reading, and comes to them
+            channel.take_marks()
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""

@@ -119,7 +119,7 @@ class Joining:
             had = group._channel.promises
             if not set(asked) <= set(had.split()):
                 raise GroupMismatch(f"group {name!r} is open with {had!r}, not with {promises!r}: ask for the same")
-            return group
+            return await self._opened(group)
         if open and "views" not in self._provided:
             raise BadInput("open=True needs agreed views, by which members count once what is relayed: stack='views'")
         if state is not None and not (own and "views" in self._provided):
@@ -127,14 +127,17 @@ class Joining:
         wish = checked_wish(stalled, self._provided)
         channel = self._dispatch.join(name, own=own, promises=promises, state=state, stalled=wish, seal=seal)
         group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now, self._line)
-        try:
-            await group.joined(JOIN_S)
-        except TimeoutError:
-            raise Unreachable(f"no view of group {name!r} in {JOIN_S:g} s: look at bus.stats()") from None
-        except GroupMismatch:
-            await group.close()
-            raise
-        await group.restored()
+        return await self._opened(group)
+
+    async def _opened(self, group: Group) -> Group:
+        """The group, once this member is in its view and has its state."""
+        if not group.opening.done:
+            async with group.opening:
+                try:
+                    await group.joined(JOIN_S)
+                except TimeoutError:
+                    raise Unreachable(f"no view of group {group.name!r} in {JOIN_S:g} s: look at bus.stats()") from None
+                await group.restored()
         return group
 
     def _seal(self, name: str, key: Given, *, open: bool) -> Seal:
@@ -159,7 +162,8 @@ class Joining:
         delivered and that cannot be known, or was not known after ``timeout`` seconds.
         """
         if name in self._groups:
-            return await self._groups[name].send(body, wait="stable", timeout=timeout)
+            group = await self._opened(self._groups[name])
+            return await group.send(body, wait="stable", timeout=timeout)
         return await self.relay(name).send(body, wait="stable", timeout=timeout)
 
     async def objects(
@@ -199,7 +203,9 @@ class Joining:
             self._replicas[name] = replica
         elif replica.machine is not machine:
             raise GroupMismatch(f"replica {name!r} is open with another machine: close it first, or give the same")
-        await replica.ready()
+        if not replica.opening.done:
+            async with replica.opening:
+                await replica.ready()
         return replica
 
     async def notifications(self, name: str, consumer: Any, **promises: Any) -> Notifications:

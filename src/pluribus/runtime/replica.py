@@ -14,6 +14,7 @@ from ..group.channel import Channel
 from ..group.log import StateMachine
 from ..group.replica import CALLS_MAX, CallId
 from ..group.safelog import SafeLog
+from .opening import Opening
 
 M = TypeVar("M", bound=StateMachine)
 T = TypeVar("T")
@@ -31,6 +32,7 @@ class Replica(Generic[M]):
         self._room = asyncio.Semaphore(CALLS_MAX)
         self._read_room = asyncio.Semaphore(CALLS_MAX)
         self._closed = False
+        self.opening = Opening(self.close)
         log.on_ready = self._wake
         self._channel: Channel = log.start()
 
