@@ -12,6 +12,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import BadBody, BadInput, Closed, Overflow, TooLarge
 from pluribus.runtime.bus import BEST_EFFORT, VIEWS
+from pluribus.stack.events import Blocked
 from tests.harness import eventually, new_bus, on_a_loop, two, two_in_a_group
 
 BODY = bytes(10_000)
@@ -319,6 +320,21 @@ async def test_what_was_sent_before_closing_arrives():
         await one.close()
         assert [(await other.receive(5)).body for _ in range(50)] == [b"%d" % number for number in range(50)]
         await eventually(lambda: len(other.view) == 1, "it left")
+
+
+@on_a_loop
+async def test_nothing_joins_what_still_waits_to_leave_a_group_that_was_closed():
+    async with two_in_a_group(own=False, stack="views") as (one, other):
+        dispatch = one._dispatch
+        sent = await one.send_many([b"at once", b"gathers"])
+        dispatch.stimulus(lambda: dispatch.event_up(Blocked(True)))  # a view is about to change
+        await one.close()
+        with pytest.raises(Closed):
+            await one.send(b"behind")
+        dispatch.stimulus(lambda: dispatch.event_up(Blocked(False)))
+        assert [(await other.receive(5)).id for _ in sent] == sent
+        await eventually(lambda: len(other.view) == 1)
+        assert not other._channel.inbox
 
 
 @pytest.mark.parametrize("stack", [BEST_EFFORT, VIEWS])

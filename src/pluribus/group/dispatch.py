@@ -244,6 +244,7 @@ class Dispatch(Layer):
         if self.channels.pop(channel.number, None) is None:
             return
         channel.closed = True
+        channel.out.pause(True)  # what gathered may still wait for the next view, and nothing joins it
         if channel.paused:
             self.given_up += channel.out.give_up()
         self._numbers.used(channel.number, channel.out.end)
