@@ -70,6 +70,25 @@ def test_a_relay_that_dies_loses_nothing_and_repeats_nothing():
     pluribus.sim.run(main())
 
 
+def test_what_nobody_waited_for_is_told_of_though_somebody_waited_for_an_earlier_message():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=2, stack=VIEWS) as world:
+            await world.buses[1].group("news", open=True)
+            await known_to(world.buses[0], "news")
+            relay = world.buses[0].relay("news")
+            world.crash(1)
+            waiting = asyncio.create_task(relay.send("waited for", wait="stable"))
+            await asyncio.sleep(0)
+            await relay.send("not waited for")
+            with pytest.raises(Uncertain):
+                await waiting
+            with pytest.raises(Uncertain):
+                await relay.drain(timeout=20)
+            await relay.drain(timeout=20)
+
+    pluribus.sim.run(main())
+
+
 def test_who_joins_later_hears_nothing_of_before_and_everything_after():
     async def main() -> None:
         async with pluribus.sim.world(members=3, seed=3, stack=VIEWS) as world:

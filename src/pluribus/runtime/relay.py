@@ -139,12 +139,12 @@ class Relayed:
                 waiter.set_result(None)
 
     def _lost(self, first: int, end: int, error: PluribusError) -> None:
-        told = False
+        told = 0
         for upto, over in self._waiting:
             if first < upto and not over.done():
                 over.set_exception(error)
-                told = True
-        if not told:
+                told = max(told, upto)
+        if told < end:  # nobody waited for the last of them
             self._error = error
 
     def abandon(self) -> None:
