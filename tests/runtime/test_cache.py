@@ -70,6 +70,18 @@ async def test_leaving_the_bus_ends_what_waits():
         await writing
 
 
+def test_a_change_that_is_applied_in_the_very_moment_of_the_time_out_is_certain():
+    async def main() -> None:
+        async with pluribus.sim.world(members=1, seed=1, stack=VIEWS) as world:
+            cache = await world.buses[0].cache("x")
+            cache._notifications._notified = _never
+            waiting, loop = cache._consumer.waiting, asyncio.get_running_loop()
+            loop.call_later(1, lambda: [waiter.set_result(None) for waiter in waiting.values()])
+            await cache.put("a", 1, timeout=1)
+
+    pluribus.sim.run(main())
+
+
 async def _never(message: pluribus.Message) -> None:
     """A consumer that applies nothing."""
 

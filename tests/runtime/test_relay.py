@@ -11,6 +11,7 @@ from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadInput, GroupMismatch, NoMembers, Refused, TooLarge, Uncertain
 from pluribus.core.ids import number_of
 from pluribus.core.limits import OUTSIDE_BODY_BYTES_MAX
+from pluribus.group.relay.words import Settled
 from pluribus.runtime.bus import BEST_EFFORT, VIEWS, Bus
 from pluribus.runtime.group import Group
 from tests.harness import eventually, on_a_loop
@@ -85,6 +86,20 @@ def test_what_nobody_waited_for_is_told_of_though_somebody_waited_for_an_earlier
             with pytest.raises(Uncertain):
                 await relay.drain(timeout=20)
             await relay.drain(timeout=20)
+
+    pluribus.sim.run(main())
+
+
+def test_what_is_settled_in_the_very_moment_of_the_time_out_is_certain():
+    async def main() -> None:
+        async with pluribus.sim.world(members=2, seed=2, stack=VIEWS) as world:
+            await world.buses[1].group("news", open=True)
+            await known_to(world.buses[0], "news")
+            world.pause(1, 30)
+            relay, loop = world.buses[0].relay("news"), asyncio.get_running_loop()
+            outside = relay._outside
+            loop.call_later(1, lambda: outside.heard(outside._relay, Settled(outside._stamp, 1, 1)))
+            await relay.send(b"just in time", wait="stable", timeout=1)
 
     pluribus.sim.run(main())
 

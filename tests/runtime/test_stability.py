@@ -6,6 +6,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, Closed, Uncertain, Undelivered
+from pluribus.core.ids import ALL
 from pluribus.runtime.bus import VIEWS
 from tests.harness import eventually, new_bus, on_a_loop, two_in_a_group
 
@@ -72,6 +73,19 @@ def test_a_receiver_that_is_silent_or_gone():
             world.crash(1)
             with pytest.raises(Uncertain, match="cut off"):
                 await sending
+
+    pluribus.sim.run(main())
+
+
+def test_what_is_confirmed_in_the_very_moment_of_the_time_out_is_certain():
+    async def main() -> None:
+        async with pluribus.sim.world(members=2, seed=1, stack=VIEWS) as world:
+            one, _ = await asyncio.gather(*[bus.group("x") for bus in world.buses])
+            await one.wait_for(2)
+            world.pause(1, 30)
+            group, loop = one._channel.number, asyncio.get_running_loop()
+            loop.call_later(1, lambda: one._dispatch.confirmations.confirmed((group, ALL), 1))
+            await one.send(b"just in time", wait="stable", timeout=1)
 
     pluribus.sim.run(main())
 

@@ -14,6 +14,7 @@ from ..core.errors import Closed, Uncertain
 from ..core.frame import Message
 from ..core.view import View
 from ..group.cache import ABSENT, Entries, Key, checked_key, clear, put, remove
+from .futures import has_come
 from .notifications import Notifications
 
 APPLIED_S = 10.0
@@ -133,6 +134,8 @@ class Cache:
             async with asyncio.timeout_at(deadline):
                 await waiter
         except TimeoutError:
+            if has_come(waiter):
+                return waiter.result()
             raise Uncertain(
                 f"a change of cache {self.name!r} was not applied in {timeout:g} s: look again", sent
             ) from None

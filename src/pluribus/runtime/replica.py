@@ -14,6 +14,7 @@ from ..group.channel import Channel
 from ..group.log import StateMachine
 from ..group.replica import CALLS_MAX, CallId
 from ..group.safelog import SafeLog
+from .futures import has_come
 from .opening import Opening
 
 M = TypeVar("M", bound=StateMachine)
@@ -114,7 +115,7 @@ class Replica(Generic[M]):
                 key = self._core.call(command, answer, id=id, repeat=timeout != 0)
                 return await future
         except TimeoutError:
-            if _has_come(future):
+            if has_come(future):
                 return future.result()
             raise self._too_late(key, id, timeout) from None
         except asyncio.CancelledError:
@@ -157,7 +158,7 @@ class Replica(Generic[M]):
                     self._core.read(fresh)
                     return await future
             except TimeoutError:
-                if _has_come(future):
+                if has_come(future):
                     return future.result()
                 raise NotPrimary(f"the replica {self.name!r} could not order a read in {timeout:g} s") from None
             finally:
@@ -195,8 +196,3 @@ class Replica(Generic[M]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _has_come(future: asyncio.Future[T]) -> bool:
-    """Whether an answer came after all, in the very turn of the loop in which the time-out did."""
-    return future.done() and not future.cancelled()

@@ -11,6 +11,7 @@ from ..group.channel import Channel
 from ..group.dispatch import Dispatch
 from ..layers.reliable import Reliable
 from ..stack.events import Unconfirmed
+from .futures import has_come
 
 
 class Stability:
@@ -42,17 +43,18 @@ class Stability:
         forget = self._dispatch.confirm((channel.number, int(to)), message[1] + 1, told)
         try:
             async with asyncio.timeout(None if deadline is None else max(deadline - self._now(), 0.0)):
-                has = await over
+                await over
         except TimeoutError:
-            raise Uncertain(
-                f"message {message[1]} to {channel.name!r} was sent, but not all are known to have it: wait longer, or "
-                "look at its view",
-                message,
-            ) from None
+            if not has_come(over):
+                raise Uncertain(
+                    f"message {message[1]} to {channel.name!r} was sent, but not all are known to have it: wait "
+                    "longer, or look at its view",
+                    message,
+                ) from None
         finally:
             self._waiting.discard(over)
             forget()
-        if not has:
+        if not over.result():
             raise Uncertain(
                 f"message {message[1]} to {channel.name!r} was sent, but receivers were cut off: not all may have it",
                 message,
