@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -193,6 +194,18 @@ async def test_what_handlers_raise_reaches_the_asker_with_its_kind():
             await groups[0].ask("bad", replies="one")
         assert len(failed.value.answers) == 3
         assert (await groups[0].ask("good", replies="one"))[0].body == "fine", "handling goes on after an error"
+
+
+@on_a_loop
+async def test_a_next_that_finds_nothing_is_an_error_like_any_other():
+    def plain(message: pluribus.Message) -> Any:
+        return next(iter(()))
+
+    async with asked(2, own=False, handler=plain) as (one, other):
+        other.serve(SimpleNamespace(plain=plain), ["plain"])
+        for asking in (one.ask("?", timeout=5), one.call("plain", "!", timeout=5)):
+            with pytest.raises(RemoteError, match="StopIteration"):
+                _ = (await asking)[0].body
 
 
 @on_a_loop

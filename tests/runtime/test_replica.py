@@ -59,6 +59,15 @@ async def test_calls_reads_and_joiners():
 
 
 @on_a_loop
+async def test_a_read_that_fails_is_the_readers_alone():
+    async with pluribus.connect(new_bus(), stack="views") as bus:
+        replica = await bus.replica("ledger", Ledger())
+        failing = [replica.read(lambda ledger: next(iter(ledger.accounts))), replica.read(lambda ledger: ledger.no)]
+        found = await asyncio.gather(*failing, replica.read(balance("ann")), return_exceptions=True)
+        assert list(map(type, found)) == [RuntimeError, AttributeError, int]
+
+
+@on_a_loop
 async def test_asking_again_gives_the_same_and_another_machine_is_refused():
     async with pluribus.connect(new_bus(), stack="views") as bus:
         ledger = Ledger()

@@ -399,6 +399,8 @@ def test_questions_calls_and_object_groups():
                 raise KeyError(message.body)
             if message.body == "itself":
                 message.reply("myself")
+            if message.body == "nothing":
+                return next(iter(()))
             return "handled"
 
         question: list[pluribus.Message] = []
@@ -413,6 +415,7 @@ def test_questions_calls_and_object_groups():
         assert [found.body for found in one.ask("anything", replies="one", timeout=WITHIN_S)] == ["handled"]
         assert one.ask("itself", timeout=WITHIN_S)[0].body == "myself"
         assert one.ask("bad", timeout=WITHIN_S)[0].error.kind == "KeyError"
+        assert "StopIteration" in str(one.ask("nothing", timeout=WITHIN_S)[0].error)
 
         other.serve(Doubler())
         assert one.call("double", 4, timeout=WITHIN_S)[0].body == 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 
 from ..core.errors import Gap
 from ..pubsub.event import Event
+from .futures import in_a_thread
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ async def call_with_events(subscription: Readable, call: Call, bodies: bool) -> 
             async for event in subscription:
                 given = event.body if bodies else event
                 try:
-                    await (call(given) if waits else asyncio.to_thread(call, given))
+                    await (call(given) if waits else in_a_thread(call, given))
                 except Exception:
                     log.exception("the call-back of %r failed with event %s", pattern, event.id)
             break

@@ -23,6 +23,7 @@ from ..group.calls import arguments_of, called, methods_of
 from ..group.channel import Channel
 from ..wire.questions import ABSENT, GOOD, Answered, Called, words_of, wrapped
 from .asking import Asker, failure
+from .futures import in_a_thread
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class Service:
                 )
             args, named = arguments_of(call)
             waits = inspect.iscoroutinefunction(method)
-            result = await (method(*args, **named) if waits else asyncio.to_thread(method, *args, **named))
+            result = await (method(*args, **named) if waits else in_a_thread(method, *args, **named))
             return Answered(call.question, GOOD, wrapped(result))
         except Exception as error:  # the caller's to handle
             log.debug("the call of %r in %r failed", call.method, self._channel.name, exc_info=True)

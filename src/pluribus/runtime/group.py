@@ -37,6 +37,7 @@ from ..wire.bodies import BYTES, Kind, check_size, encode_body, encode_quickly
 from .arrivals import Arrivals, Line
 from .asking import ANSWER_S, Asker
 from .calls import Service
+from .futures import in_a_thread
 from .objects import Objects
 from .opening import Opening
 from .readers import Readers
@@ -422,7 +423,7 @@ class Group:
         """
         waits = inspect.iscoroutinefunction(handler)
         async for message in self:
-            handled: Awaitable[Any] = handler(message) if waits else asyncio.to_thread(handler, message)
+            handled: Awaitable[Any] = handler(message) if waits else in_a_thread(handler, message)
             if message.asks:
                 await self._asker.answer_with(message, handled)
             else:

@@ -27,6 +27,7 @@ from ..core.frame import Message
 from ..core.ids import MessageId
 from ..core.view import View
 from ..wire.questions import Wrapped, unwrapped, wrapped
+from .futures import in_a_thread
 from .group import Group
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class Notifications:
 
     async def _tell(self, message: Message) -> None:
         try:
-            await (self._notified(message) if self._waits else asyncio.to_thread(self._notified, message))
+            await (self._notified(message) if self._waits else in_a_thread(self._notified, message))
         except Exception:
             log.exception("the consumer of %r failed with notification %s", self.name, message.id)
 

@@ -14,7 +14,7 @@ from ..group.channel import Channel
 from ..group.log import StateMachine
 from ..group.replica import CALLS_MAX, CallId
 from ..group.safelog import SafeLog
-from .futures import has_come
+from .futures import has_come, taken
 from .opening import Opening
 
 M = TypeVar("M", bound=StateMachine)
@@ -151,7 +151,7 @@ class Replica(Generic[M]):
                 try:
                     future.set_result(question(self._core.machine))
                 except Exception as failure:  # noqa: BLE001 - it is the asker's
-                    future.set_exception(failure)
+                    future.set_exception(taken(failure))
 
             try:
                 async with self._read_room, asyncio.timeout(timeout or None):

@@ -18,13 +18,11 @@ called here too.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import Future
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -261,14 +259,19 @@ class Group(Face):
 
     def _answer(self, handler: Callable[[Message], Any], message: Message) -> None:
         """The handler works in the caller's thread; what came of it is told on the loop."""
-        handled: Future[Any] = Future()
+        result, failure = None, None
         try:
-            handled.set_result(handler(message))
+            result = handler(message)
         except Exception as error:  # noqa: BLE001 - it is the asker's to handle
-            handled.set_exception(error)
+            failure = error
+
+        async def handled() -> Any:
+            if failure is not None:
+                raise failure
+            return result
 
         async def told() -> None:
-            await self._real._asker.answer_with(message, asyncio.wrap_future(handled))
+            await self._real._asker.answer_with(message, handled())
 
         self._thread.call(told)
 
