@@ -23,6 +23,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -337,18 +338,24 @@ class Subscription(Face):
     def receive(self, timeout: float | None = None) -> Topical[Any]:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
         self._thread.check()
-        with self._reading:
-            if not self._fetched:
-                self._thread.call(self._take, timeout)
-            return self._fetched.popleft()
+        deadline = None if timeout is None else monotonic() + timeout
+        if not self._reading.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
+            raise TimeoutError
+        try:
+            while True:
+                with suppress(IndexError):
+                    return self._fetched.popleft()
+                self._thread.call(self._take, None if deadline is None else max(deadline - monotonic(), 0.0))
+        finally:
+            self._reading.release()
 
     def receive_many(
         self, most: int = real_subscription.RECEIVE_MANY, timeout: float | None = None
     ) -> list[Topical[Any]]:
         """At least one event, and as many as are there, up to ``most``."""
         events = [self.receive(timeout)]
-        with self._reading:
-            while self._fetched and len(events) < most:
+        with suppress(IndexError):  # not in turn: another thread may have it, and wait for the next event
+            while len(events) < most:
                 events.append(self._fetched.popleft())
         return events
 
