@@ -15,7 +15,7 @@ import pytest
 import pluribus
 from pluribus import sync
 from pluribus.bench.ports import free_port
-from pluribus.core.errors import AnswersLate, BadInput, Closed, GroupMismatch, Overflow
+from pluribus.core.errors import AnswersLate, BadInput, Closed, GroupMismatch, Overflow, Undelivered
 from pluribus.core.limits import SILENCE_S
 from pluribus.runtime import background
 from tests.harness import new_bus
@@ -368,6 +368,50 @@ def test_an_interrupt_ends_the_wait_and_loses_nothing():
         signal.signal(signal.SIGINT, before)
         one.send(b"after it")
         assert other.receive(WITHIN_S).body == b"after it"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals to interrupt with")
+def test_what_an_interrupted_caller_wanted_to_know_is_not_asked():
+    with sync.connect(new_bus()) as bus:
+        failures: list[object] = []
+        asked: list[int] = []
+        go_on = threading.Event()
+        bus._thread.ask(bus._thread._loop.set_exception_handler, lambda loop, context: failures.append(context))
+        bus._thread._loop.call_soon_threadsafe(go_on.wait)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            bus._thread.ask(asked.append, 1)
+        joined(interrupt)
+        signal.signal(signal.SIGINT, before)
+        go_on.set()
+        bus._thread.ask(asked.append, 2)
+        bus._thread.ask(bus._thread._loop.set_exception_handler, None)
+        assert asked == [2] and not failures
+
+
+def test_leaving_because_of_an_error_raises_that_error(monkeypatch: pytest.MonkeyPatch):
+    async def undelivered() -> None:
+        raise Undelivered("2 messages have not reached somebody")
+
+    with sync.connect(new_bus()) as bus, monkeypatch.context() as patched:
+        patched.setattr(bus._real, "close", undelivered)
+        with pytest.raises(LookupError) as error, bus:
+            raise LookupError("mine")
+        assert "have not reached" in error.value.__notes__[0]
+        with pytest.raises(Undelivered), bus:
+            pass
+
+
+def test_what_another_thread_has_fetched_is_not_waited_for():
+    with pair() as (one, other):
+        one.send_many([b"a", b"b"])
+        assert other.receive(WITHIN_S).body == b"a"
+        while not other._fetched:
+            other._fetch(WITHIN_S)
+        other._fetch(timeout=0)  # as a thread does that looked before the other one was done
+        assert other.receive(0).body == b"b"
 
 
 def test_a_thread_that_ended_is_started_again(monkeypatch: pytest.MonkeyPatch):

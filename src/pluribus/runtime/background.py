@@ -55,6 +55,8 @@ class Background:
         future: Future[T] = Future()
 
         def answer() -> None:
+            if not future.set_running_or_notify_cancel():  # the caller was interrupted, and nobody waits
+                return
             try:
                 future.set_result(question(*args, **kwargs))
             except BaseException as error:  # noqa: BLE001 - it is the caller's

@@ -28,7 +28,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..core.errors import Closed
+from ..core.errors import Closed, Undelivered
 from ..core.events import Event
 from ..core.frame import Message
 from ..core.ids import MemberId, MessageId
@@ -179,8 +179,21 @@ class Bus(Face):
         return self._thread.ask(self._real.stats)
 
     def close(self) -> None:
-        super().close()
-        self._forget_goodbye()
+        try:
+            super().close()
+        finally:
+            self._forget_goodbye()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leaving because of an error: that one counts, whatever was not delivered."""
+        try:
+            self.close()
+        except Undelivered as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))
 
 
 class Group(Face):
@@ -291,6 +304,8 @@ class Group(Face):
     def _fetch(self, timeout: float | None) -> None:
         """Have at least one message fetched, by this thread or by another that is at it already."""
         with self._turn:
+            if self._fetched:  # by another thread, since we looked
+                return
             if self._fetching:
                 if not self._turn.wait(timeout):
                     raise TimeoutError
