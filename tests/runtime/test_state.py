@@ -1,12 +1,15 @@
 """State transfer and replicas on real sockets, and in traces of real runs."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import pluribus
 from pluribus.bench.ports import free_port
 from pluribus.runtime.tracing import replay
-from tests.harness import eventually, new_bus, on_a_loop
+from tests.harness import eventually, new_bus, on_a_loop, two
 from tests.runtime.test_replica import Ledger
 
 STATE_BYTES = 16 << 20
@@ -51,6 +54,44 @@ async def test_a_large_state_passes_over_sockets_while_the_group_goes_on():
         assert second.bulk == first.bulk and len(second.bulk) == STATE_BYTES
         for task in reading:
             task.cancel()
+
+
+class Failing(Counting):
+    """Snapshots in parts, of which the first ``failures`` fail between two of them."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__(400_000)
+        self.failures = failures
+        self.snapshots = 0
+
+    def snapshot(self) -> Iterator[bytes]:
+        self.snapshots += 1
+        yield bytes(8)
+        yield self.bulk[:200_000]
+        if self.snapshots <= self.failures:
+            raise OSError("no more for now")
+        yield self.bulk[200_000:]
+
+
+@on_a_loop
+async def test_a_snapshot_that_fails_half_way_is_not_taken_for_a_shorter_one():
+    async with two(stack="views") as (a, b):
+        first, second = Failing(2), Counting()
+        reading = asyncio.create_task(read(await a.group("counts", state=first), first))
+        await b.group("counts", state=second)
+        assert second.bulk == first.bulk and first.snapshots == 3
+        reading.cancel()
+
+
+@on_a_loop
+async def test_a_snapshot_that_always_fails_is_asked_for_now_and_then():
+    async with two(stack="views") as (a, b):
+        first, second = Failing(1_000_000), Counting()
+        reading = asyncio.create_task(read(await a.group("counts", state=first), first))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(b.group("counts", state=second), 1)
+        assert 2 <= first.snapshots < 100
+        reading.cancel()
 
 
 @on_a_loop

@@ -119,15 +119,19 @@ class Serving:
 
     def _answer(self, asked: dict[Asker, Want], snapshot: Snapshot | None) -> None:
         del self._snapshots[:-SNAPSHOTS_MAX]
-        for key in [key for key, served in self._serving.items() if served not in self._snapshots]:
-            del self._serving[key]
-            self._say(key[0], Over(key[1]))  # it will ask again, and get a later one
+        self._end_transfers()
         for key, want in asked.items():
             if snapshot is None:
                 self._say(key[0], Over(key[1]))
             else:
                 self._serving[key] = snapshot
                 self._serve(key, snapshot, want)
+
+    def _end_transfers(self) -> None:
+        """Of snapshots that are not kept any more: whoever was at it will ask again, and get a later one."""
+        for key in [key for key, served in self._serving.items() if served not in self._snapshots]:
+            del self._serving[key]
+            self._say(key[0], Over(key[1]))
 
     def _serve(self, key: Asker, snapshot: Snapshot, want: Want) -> None:
         member, transfer = key
@@ -141,7 +145,8 @@ class Serving:
                 found = snapshot.chunk(index)
             except Exception:
                 log.exception("%s could not go on with a snapshot for a joiner", MemberId(self._me))
-                self._say(member, Over(transfer))
+                self._snapshots.remove(snapshot)  # an iterator that failed has an end, which is not that of the state
+                self._end_transfers()
                 return
             if found is None:
                 return

@@ -327,9 +327,10 @@ class Transfer:
         self._pull = None
         self._avoid.add(pull.provider)
         if self._avoid >= self._answers.keys():
-            self._avoid.clear()
-        self._ask()
-        self._decide()
+            self._avoid.clear()  # and again with the next tick: what fails at once would fail thousands of times
+        else:
+            self._ask()
+            self._decide()
 
     def _decide(self) -> None:
         """Whose state to take: of somebody who is sure, as soon as one answers; else of the best, when all have."""
