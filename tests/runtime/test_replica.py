@@ -199,6 +199,45 @@ def test_an_identity_that_is_written_down_first():
     pluribus.sim.run(main())
 
 
+class Forgetful(Ledger):
+    """Takes the state of another member only so many times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def restore(self, state: bytes) -> None:
+        self.times -= 1
+        if self.times < 0:
+            raise ValueError("what is this?")
+        super().restore(state)
+
+
+def test_a_machine_that_cannot_take_the_state_is_no_replica():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=4, stack=VIEWS) as world:
+            replicas = [await bus.replica("ledger", Ledger()) for bus in world.buses[:2]]
+            await replicas[0].call(b"ann 5")
+            with pytest.raises(Closed):
+                await asyncio.wait_for(world.buses[2].replica("ledger", Forgetful(0)), 20)
+            once = await world.buses[2].replica("ledger", Forgetful(1))
+            assert once.machine.accounts == {"ann": 5}
+            world.partition([2], [0, 1])
+            await asyncio.sleep(10)
+            await replicas[0].call(b"ann 5")
+            calling = asyncio.create_task(once.call(b"ann 1"))
+            world.heal()
+            with pytest.raises(Uncertain):
+                await asyncio.wait_for(calling, 20)
+            assert once.closed
+            with pytest.raises(Closed):
+                await once.read(balance("ann"))
+            again = await world.buses[2].replica("ledger", Ledger())
+            assert await again.read(balance("ann")) == await replicas[0].read(balance("ann")) >= 10
+
+    pluribus.sim.run(main())
+
+
 def test_closing_ends_calls():
     async def main() -> None:
         async with pluribus.sim.world(members=3, seed=4, stack=VIEWS) as world:

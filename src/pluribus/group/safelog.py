@@ -23,6 +23,7 @@ Bounded: commands that wait or are under way by ``COMMANDS_MAX`` and ``COMMAND_B
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,6 +40,8 @@ from .log import Done
 from .pieces import Large
 from .state.line import Change, Seens
 from .state.words import Seen
+
+log = logging.getLogger(__name__)
 
 COMMANDS_MAX = 65_536
 COMMAND_BYTES_MAX = 256 << 20
@@ -93,6 +96,8 @@ class SafeLog:
         self.on_restore: Callable[[int, bytes], None] = lambda index, state: None
         self.on_ready: Callable[[], None] = lambda: None
         """The state is here, again or for the first time, or the group has other members."""
+        self.on_failed: Callable[[], None] = self.close
+        """What the owner has is not what the others have."""
         self.generation = 0
         self.malformed = 0
         self._own_generation = generation
@@ -254,7 +259,13 @@ class SafeLog:
         until = self._clock.now() + TURN_S_MAX
         while channel.inbox:
             sender = channel.inbox[0].sender
-            self._apply(sender, [(message.id[1], message.body) for message in channel.take()])
+            try:
+                messages = channel.take()
+            except Exception:
+                log.exception("the log %r is left: its owner could not take the state of another member", self.name)
+                self.on_failed()
+                return
+            self._apply(sender, [(message.id[1], message.body) for message in messages])
             if channel.must_report:
                 self._dispatch.consumed(channel)
             if channel.inbox and self._clock.now() > until:

@@ -35,6 +35,7 @@ class Replica(Generic[M]):
         self._closed = False
         self.opening = Opening(self.close)
         log.on_ready = self._wake
+        log.on_failed = self._leave
         self._channel: Channel = log.start()
 
     @property
@@ -68,7 +69,7 @@ class Replica(Generic[M]):
 
     async def ready(self) -> None:
         """Returns when the state is here."""
-        while not self._log.ready:
+        while not self._log.ready or self._closed:
             if self._channel.refused:
                 raise GroupMismatch(f"the group of the replica {self.name!r} {self._channel.refused}")
             await self._changed("before its state was there")
@@ -167,6 +168,9 @@ class Replica(Generic[M]):
 
     async def close(self) -> None:
         """Leave: calls that have no answer end as ``Uncertain``, or as ``Closed`` if they were never sent."""
+        self._leave()
+
+    def _leave(self) -> None:
         if not self._closed:
             self.abandon()
             self._log.close()
