@@ -8,6 +8,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, GroupMismatch
+from pluribus.runtime.bus import VIEWS
 from tests.harness import eventually, new_bus, on_a_loop, two
 
 
@@ -100,6 +101,32 @@ async def test_a_consumer_that_fails_is_told_the_next_one(caplog: pytest.LogCapt
         await notifications.notify("go on")
         await eventually(lambda: consumer.told == ["go on"])
         assert "on purpose" in caplog.text
+
+
+class Fussy(Caching):
+    """Does not take every cache."""
+
+    def put_cache(self, cache: list[Any]) -> None:
+        super().put_cache(cache)
+        if "too much" in cache:
+            raise ValueError("on purpose")
+
+
+def test_a_consumer_that_cannot_take_a_cache_leaves():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=1, stack=VIEWS) as world:
+            consumers = [Fussy() for _ in world.buses]
+            found = [await b.notifications("news", c) for b, c in zip(world.buses, consumers, strict=True)]
+            await found[0].wait_for(3)
+            world.partition([2], [0, 1])
+            await asyncio.sleep(10)
+            await found[0].notify("too much")
+            world.heal()
+            await eventually(lambda: found[2].closed and consumers[2].over, within_s=30)
+            await eventually(lambda: len(found[0].view) == 2)
+            await found[2].close()
+
+    pluribus.sim.run(main())
 
 
 @on_a_loop

@@ -104,6 +104,9 @@ class Notifications:
                     await self._tell(message)
             except Excluded as missed:
                 log.warning("%s", missed)  # only without a cache: with one it is given anew
+            except Exception:
+                log.exception("the consumer of %r could not take another member's cache: it leaves", self.name)
+                await self._group.close()
         self._call(self._ended)
 
     async def _tell(self, message: Message) -> None:
