@@ -129,7 +129,8 @@ class Cache:
         sent = await self._notifications.notify(change, timeout=timeout)
         if sent[1] <= consumer.applied:  # a large one, of which the last piece was faster than we
             return
-        waiter = consumer.waiting[sent[1]] = loop.create_future()
+        waiter: asyncio.Future[None] = loop.create_future()
+        consumer.waiting[sent[1]] = waiter
         try:
             async with asyncio.timeout_at(deadline):
                 await waiter

@@ -18,8 +18,8 @@ def has_come(future: asyncio.Future[T]) -> bool:
 
 
 async def in_a_thread(call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
-    """As ``asyncio.to_thread``, for functions of applications: whatever they raise is raised here. ``StopIteration``, of
-    a ``next`` that found nothing, would not arrive, and whoever waits would wait for ever."""
+    """As ``asyncio.to_thread``, for functions of applications: whatever they raise is raised here. ``StopIteration``,
+    of a ``next`` that found nothing, would not arrive, and whoever waits would wait for ever."""
 
     def called() -> T:
         try:
