@@ -245,3 +245,31 @@ async def test_a_peer_that_gives_a_name_for_its_address_makes_nobody_ask_a_name_
     async with two_in_a_group(f"udp://localhost:{free_port()}/names", own=False) as (one, other):
         await one.send(b"names of a URL are numbers since it was opened")
         await other.receive(5)
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["fails", "is cancelled"])
+@on_a_loop
+async def test_a_bus_whose_keeper_does_not_close_is_closed_all_the_same(fails: bool):
+    url = new_bus()
+    bus = await pluribus.connect(url)
+    group = await bus.group("x")
+
+    async def close() -> None:
+        if fails:
+            raise OSError("the disk is gone")
+        await asyncio.Event().wait()
+
+    bus.keeping.close = close  # type: ignore[method-assign]
+    receiving = asyncio.create_task(group.receive())
+    closing = asyncio.create_task(bus.close(timeout=0))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises((OSError, asyncio.CancelledError)):
+        await closing
+    assert bus.closed
+    with pytest.raises(Closed):
+        await asyncio.wait_for(receiving, 5)
+    async with pluribus.connect(url) as other:
+        await other.group("x")
+        assert len(other.members) == 1, "nobody is there any more"

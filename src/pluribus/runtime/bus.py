@@ -213,12 +213,18 @@ class Bus(Joining, Topical):
             await self._leave()
 
     async def _leave(self) -> None:
-        for doorman in self._doors:
-            await doorman.close()
-        if self._keeping is not None:
-            await self._keeping.close()
-        if self._topics is not None:
-            await self._topics.close()
+        """Whatever fails on the way, or is cancelled: nobody waits for this bus any more, and its address is free."""
+        try:
+            for doorman in self._doors:
+                await doorman.close()
+            if self._keeping is not None:
+                await self._keeping.close()
+            if self._topics is not None:
+                await self._topics.close()
+        finally:
+            await self._part()
+
+    async def _part(self) -> None:
         for replica in list(self._replicas.values()):
             await replica.close()
         for group in list(self._groups.values()):
