@@ -300,3 +300,27 @@ async def test_a_last_value_that_others_told_of_does_not_come_again_when_it_arri
                 for subscription in (early, late):
                     assert await taken(subscription, 1) == ["last"] and not subscription.given
                 assert await taken(plain, 2) == ["first", "last"]
+
+
+@pytest.mark.parametrize("guarantee", ["reliable", "total"])
+@on_a_loop
+async def test_who_gives_up_while_joining_does_not_make_it_join_twice(guarantee):
+    async with members() as (a, b), a.subscribe("t", guarantee=guarantee):
+        topics, joined = b.pubsub, []
+
+        async def group(name, **options):
+            joined.append(name)
+            return await type(b).group(b, name, **options)
+
+        b.group = group
+        for _ in range(3):
+            impatient = asyncio.create_task(b.publish("u", 0) if guarantee == "reliable" else topics.carrier("total"))
+            for _ in range(2):
+                await asyncio.sleep(0)
+            impatient.cancel()
+            await asyncio.gather(impatient, return_exceptions=True)
+        async with b.subscribe("t", guarantee=guarantee) as events:
+            for number in range(20):
+                await a.publish("t", number)
+                assert await taken(events, 1) == [number]
+        assert len(joined) == len(set(joined))

@@ -83,14 +83,10 @@ class Topics:
         """The carrier of every event, joined."""
         if self._base is not None:
             return self._base
-        if self._joining is None:
+        if self._joining is None or self._joining.done():  # who gives up waiting leaves it to the next: it is joined once
             self._joining = asyncio.ensure_future(self._join())
-        try:
-            return await asyncio.shield(self._joining)
-        except BaseException:
-            if self._base is None:
-                self._joining = None
-            raise
+            self._joining.add_done_callback(_heard)
+        return await asyncio.shield(self._joining)
 
     async def _join(self) -> Carrier:
         group = await self.bus.group(GROUP, own=False)
@@ -108,14 +104,11 @@ class Topics:
         """The carrier of an order, joined."""
         if order in self.carriers:
             return self.carriers[order]
-        if order not in self._opening:
-            self._opening[order] = asyncio.ensure_future(self._open_carrier(order))
-        try:
-            return await asyncio.shield(self._opening[order])
-        except BaseException:
-            if order not in self.carriers:
-                self._opening.pop(order, None)
-            raise
+        opening = self._opening.get(order)
+        if opening is None or opening.done():
+            opening = self._opening[order] = asyncio.ensure_future(self._open_carrier(order))
+            opening.add_done_callback(_heard)
+        return await asyncio.shield(opening)
 
     async def _open_carrier(self, order: str) -> Carrier:
         if order not in self.bus.orders:
@@ -502,6 +495,12 @@ def _translation(term: str, vocabulary: Vocabulary | None) -> Callable[[Event[An
         raise BadInput(f"concept={term!r} needs to be understood: give a vocabulary= too")
     concept = vocabulary.concept(term)
     return lambda event: vocabulary.translated(event, concept)
+
+
+def _heard(joining: asyncio.Future[Carrier]) -> None:
+    """What kept it from joining concerns those who wait for it, if anybody does."""
+    if not joining.cancelled():
+        joining.exception()
 
 
 def _nothing(heard: Any) -> None:
