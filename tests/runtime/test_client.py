@@ -350,3 +350,24 @@ def test_who_opens_a_subscription_while_others_begin_again_asks_for_it_alone():
         await at.bus.close()
 
     asyncio.run(scenario())
+
+
+def test_a_client_that_goes_while_it_subscribes_leaves_nothing_behind():
+    async def scenario():
+        async with served("gone-early") as member:
+            client = await pluribus.connect(url_of(member)).__aenter__()
+            opening = asyncio.create_task(client.subscribe("t", guarantee="total").open())
+            (seen,) = member._doors[0]._clients
+            while not seen._listens:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+            client.closed = True
+            client._line._writer.transport.abort()
+            await asyncio.gather(opening, return_exceptions=True)
+            await client._line.close()
+            async with asyncio.timeout(5):
+                while member._doors[0]._clients:  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.01)
+            await member.pubsub.carrier("total")
+            assert not member.pubsub.subscriptions
+
+    asyncio.run(scenario())

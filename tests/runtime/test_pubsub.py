@@ -324,3 +324,36 @@ async def test_who_gives_up_while_joining_does_not_make_it_join_twice(guarantee)
                 await a.publish("t", number)
                 assert await taken(events, 1) == [number]
         assert len(joined) == len(set(joined))
+
+
+@pytest.mark.parametrize("options", [{}, {"guarantee": "total"}, {"shared": "workers"}])
+@pytest.mark.parametrize("turns", [1, 5, 21, 55])
+@on_a_loop
+async def test_a_subscription_that_is_closed_while_it_begins_leaves_nothing_behind(options, turns):
+    async with members() as (a, b), b.subscribe("other", guarantee="total"):
+        topics = a.pubsub
+        await topics.carrier("total")
+        events = a.subscribe("t", **options)
+        opening = asyncio.create_task(events.open())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        done = opening.done()
+        await events.close()
+        if not done:
+            with pytest.raises(Closed):
+                await opening
+        assert not topics.subscriptions and not topics.neighbours.own_wants and not topics.sharing.shares.keys
+        assert not any(len(carrier.table) for carrier in topics._carriers())
+
+
+@on_a_loop
+async def test_a_subscription_that_is_not_entered_in_time_leaves_nothing_behind():
+    async with members() as (a, _):
+        await a.publish("t", "here")
+        entering = asyncio.create_task(a.subscribe("t", guarantee="total").__aenter__())
+        await asyncio.sleep(0)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        await a.pubsub.carrier("total")
+        assert not a.pubsub.subscriptions and not any(len(carrier.table) for carrier in a.pubsub._carriers())

@@ -201,9 +201,9 @@ class _Client:
                 await pubsub.publish_encoded(topic, kind, body, headers, parent, request.retain)
 
     async def close(self) -> None:
+        self.abandon()  # first, so that none of its questions makes another subscription
         for listening in list(self._listens.values()):
             await listening.close()
-        self.abandon()
         with suppress(OSError):
             await self._writer.wait_closed()
 

@@ -381,14 +381,19 @@ class Topics:
         if subscription.retain:
             self._give(subscription, self.neighbours.retained.of(subscription.interest))
         self.subscriptions[subscription] = None
-        if order:
-            await self.neighbours.want(base, Want(order, subscription.pattern))
-        if subscription.shared:
-            await self.sharing.enter(subscription)
+        try:
+            if order:
+                await self.neighbours.want(base, Want(order, subscription.pattern))
+            if subscription.shared:
+                await self.sharing.enter(subscription)
+        except Exception:
+            await self.end(subscription)
+            raise
         return carrier
 
     async def end(self, subscription: Subscription) -> None:
-        carrier = subscription._carrier
+        """Also of one that has only begun to begin."""
+        carrier = self.carriers.get(subscription.order) if subscription.order else self._base
         if self.subscriptions.pop(subscription, True) is not None or carrier is None:
             return
         if subscription.shared:

@@ -64,6 +64,8 @@ class Sharing:
 
     async def leave(self, subscription: Subscription) -> None:
         key, number = subscription.share
+        if not number:  # it never entered
+            return
         self.shares.leave(key, number)
         if key not in self.shares.keys:
             self._interests.pop(key, None)

@@ -97,15 +97,21 @@ class Subscription:
     # Beginning and end
 
     async def open(self) -> Subscription:
-        if self.closed:
-            raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+        self._check_open()
         if self._carrier is None:
-            if self._opening is None:
+            if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
                 self._opening = asyncio.ensure_future(self._topics.begin(self))
-            self._carrier = await asyncio.shield(self._opening)
+            opening = self._opening
+            await asyncio.wait([opening])  # others may wait for it too: it goes on when this one gives up
+            self._check_open()
+            self._carrier = opening.result()
             if self._call is not None and self._calling is None:
                 self._calling = asyncio.get_running_loop().create_task(call_with_events(self, self._call, self._bodies))
         return self
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
 
     async def open_quietly(self) -> None:
         """For whoever does not wait for it."""
@@ -116,6 +122,9 @@ class Subscription:
         if self.closed:
             return
         self.end()
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
         await self._topics.end(self)
         if self._calling is not None and self._calling is not asyncio.current_task():
             self._calling.cancel()
@@ -134,7 +143,11 @@ class Subscription:
         return self.open().__await__()
 
     async def __aenter__(self) -> Subscription:
-        return await self.open()
+        try:
+            return await self.open()
+        except asyncio.CancelledError:  # it is never left then, and nobody would read what it gets
+            await self.close()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
