@@ -357,3 +357,20 @@ async def test_a_subscription_that_is_not_entered_in_time_leaves_nothing_behind(
             await entering
         await a.pubsub.carrier("total")
         assert not a.pubsub.subscriptions and not any(len(carrier.table) for carrier in a.pubsub._carriers())
+
+
+@on_a_loop
+async def test_taking_many_stops_before_a_gap_and_the_next_is_told_of_it():
+    async with members() as (a, _), a.subscribe("t", slow="tell", backlog=3) as few:
+        for number in range(5):
+            await a.publish("t", number)
+            await a.flush()
+        assert [event.body for event in await few.receive_many()] == [0, 1, 2]
+        with pytest.raises(Gap) as gap:
+            await few.receive_many(timeout=5)
+        assert gap.value.missed == 2
+        few.backlog.lost()
+        await a.publish("t", 5)
+        with pytest.raises(Gap, match="cut off"):
+            await few.receive_many(timeout=5)
+        assert await taken(few, 1) == [5]

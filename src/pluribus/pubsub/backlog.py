@@ -201,6 +201,10 @@ class Backlog:
             raise Overflow(f"the subscription has ended: {self.ended}; subscribe again, and read faster")
         return []
 
+    def put_back(self, gap: Gap) -> None:
+        """It was met by somebody who had events before it: the next to take is told."""
+        self._runs.appendleft(Run(0, None, None, None, gap.missed or -1))
+
     def take_some(self) -> list[Event[Any]]:
         """The next run of events; if it is short, those behind it, too."""
         events, runs = self.take(), self._runs

@@ -83,7 +83,7 @@ class Topics:
         """The carrier of every event, joined."""
         if self._base is not None:
             return self._base
-        if self._joining is None or self._joining.done():  # who gives up waiting leaves it to the next: it is joined once
+        if self._joining is None or self._joining.done():  # it goes on when who waits gives up
             self._joining = asyncio.ensure_future(self._join())
             self._joining.add_done_callback(_heard)
         return await asyncio.shield(self._joining)

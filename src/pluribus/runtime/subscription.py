@@ -278,7 +278,10 @@ class Subscription:
                 break
             try:
                 self._current = self._take()
-            except (Gap, Overflow):
+            except Gap as gap:
+                self.backlog.put_back(gap)
+                break
+            except Overflow:  # it comes again by itself
                 break
         return events
 
