@@ -374,3 +374,20 @@ async def test_taking_many_stops_before_a_gap_and_the_next_is_told_of_it():
         with pytest.raises(Gap, match="cut off"):
             await few.receive_many(timeout=5)
         assert await taken(few, 1) == [5]
+
+
+@on_a_loop
+async def test_who_reads_when_a_subscription_is_closed_comes_to_the_end_and_not_to_a_gap():
+    async with members() as (a, _):
+        events = await a.subscribe("t")
+        reading = events.__aiter__()
+        for number in range(3):
+            await a.publish("t", number)
+            await a.flush()
+        assert (await anext(reading)).body == 0
+        await a.publish("t", 3)
+        await a.flush()
+        await events.close()
+        assert [event.body async for event in reading] == [1, 2]  # it had taken them with the first
+        with pytest.raises(Closed):
+            await events.receive(1)

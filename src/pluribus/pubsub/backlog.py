@@ -181,6 +181,11 @@ class Backlog:
             self._miss(dropped)
         return dropped
 
+    def close(self) -> None:
+        """Nobody reads any more: what waits is dropped, and is no gap for anybody."""
+        self.give_up()
+        self._runs.clear()
+
     def take(self) -> list[Event[Any]]:
         """The next run of events. Where some are missing it raises ``Gap``, once; at the end of a subscription that
         was too slow ``Overflow``."""

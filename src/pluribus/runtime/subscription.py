@@ -134,7 +134,7 @@ class Subscription:
         """No more will come."""
         self.closed = True
         self._current = iter(())
-        self.backlog.give_up()
+        self.backlog.close()
         if self._carrier is not None:
             self._carrier.crowd.discard(self)
         self._arrivals.wake()
