@@ -10,6 +10,7 @@ import pluribus
 from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, Gap, Overflow
 from pluribus.events import Merged, Missed
 from pluribus.pubsub.batch import Arrived, decode_batch
+from pluribus.runtime import subscription
 from tests.harness import eventually, new_bus, on_a_loop, two
 
 
@@ -391,3 +392,19 @@ async def test_who_reads_when_a_subscription_is_closed_comes_to_the_end_and_not_
         assert [event.body async for event in reading] == [1, 2]  # it had taken them with the first
         with pytest.raises(Closed):
             await events.receive(1)
+
+
+@pytest.mark.parametrize("deadline", [None, 60])
+@on_a_loop
+async def test_who_reads_slowly_what_it_took_at_once_is_not_taken_for_one_who_does_not_read(monkeypatch, deadline):
+    monkeypatch.setattr(subscription, "STALL_S", 0.2)
+    async with members() as (a, b), a.subscribe("t", deadline=deadline) as slow:
+        await together(a, b)
+        await b.publish_many([("t", number) for number in range(60)])
+        await eventually(lambda: slow.waiting == 60)
+        assert await taken(slow, 1) == [0]
+        await b.publish_many([("t", number) for number in range(60, 120)])
+        for number in range(1, 120):
+            assert await taken(slow, 1) == [number]
+            await asyncio.sleep(0.01)
+        assert not slow.missed

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Generator, Iterator
 from itertools import islice
+from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,9 @@ class Subscription:
         self._carrier: Carrier | None = None
         self._opening: asyncio.Future[Carrier] | None = None
         self._current: Iterator[Event[Any]] = iter(())
+        self._run: Iterator[Event[Any]] = self._current
+        """The same, before late ones are left out: what is left of it tells whether somebody reads."""
+        self._left = 0
         self._arrivals = Arrivals(topics.line)
         self._now = topics.now
         self._taken_at = 0.0
@@ -161,7 +165,7 @@ class Subscription:
         if backlog.slow == WAIT:
             if not self._watched:
                 self._watched = True
-                self._taken_at = self._now()
+                self._taken_at, self._left = self._now(), length_hint(self._run)
                 self._topics.later(STALL_S, self._look)
             if self._carrier is not None and backlog.waiting > backlog.limit:
                 self._carrier.crowd.add(self)
@@ -183,6 +187,9 @@ class Subscription:
         self._watched = False
         if self.closed or not self.backlog.waiting:
             return
+        left = length_hint(self._run)
+        if left != self._left:  # it is still busy with what it took
+            self._left, self._taken_at = left, self._now()
         if self._now() - self._taken_at >= STALL_S:
             dropped = self.backlog.give_up()
             log.warning("%d events of %r were dropped: nobody has read them for %g s", dropped, self.pattern, STALL_S)
@@ -212,7 +219,8 @@ class Subscription:
             self._unfinished = events[-1].id
         if self._carrier is not None and self._carrier.crowd:
             self._relieved()
-        return iter(events) if self.deadline is None else self._in_time(events, self.deadline)
+        self._run = iter(events)
+        return self._run if self.deadline is None else self._in_time(self._run, self.deadline)
 
     def _new(self, events: list[Event[Any]]) -> list[Event[Any]]:
         """Without those that it was given as last values."""
@@ -220,7 +228,7 @@ class Subscription:
         self.given -= again
         return [event for event in events if event.retained or event.id not in again] if again else events
 
-    def _in_time(self, events: list[Event[Any]], deadline: float) -> Iterator[Event[Any]]:
+    def _in_time(self, events: Iterator[Event[Any]], deadline: float) -> Iterator[Event[Any]]:
         """Asked event by event, when the reader comes to it: one that was in time when it arrived may be late now."""
         wall, late = self._topics.wall, 0
         for event in events:
