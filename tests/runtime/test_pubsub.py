@@ -408,3 +408,15 @@ async def test_who_reads_slowly_what_it_took_at_once_is_not_taken_for_one_who_do
             assert await taken(slow, 1) == [number]
             await asyncio.sleep(0.01)
         assert not slow.missed
+
+
+@on_a_loop
+async def test_what_was_late_is_reported_though_nobody_reads_on():
+    async with members() as (a, b), a.subscribe("t", deadline=0.3) as urgent:
+        await together(a, b)
+        await a.publish_many([("t", "old")] * 3)
+        await asyncio.sleep(0.4)
+        await a.publish_many([("t", "new")] * 2)
+        await a.flush()
+        assert await taken(urgent, 1) == ["new"]
+        assert urgent.late == 3

@@ -232,13 +232,19 @@ class Subscription:
         """Asked event by event, when the reader comes to it: one that was in time when it arrived may be late now."""
         wall, late = self._topics.wall, 0
         for event in events:
-            if wall() - event.time <= deadline:
-                yield event
-            else:
+            if wall() - event.time > deadline:
                 late += 1
+                continue
+            if late:  # now, because nobody may ask for the rest
+                self._report_late(late)
+                late = 0
+            yield event
         if late:
-            self.late += late
-            self._topics.tell(Missed(self.pattern, late, "late"))
+            self._report_late(late)
+
+    def _report_late(self, late: int) -> None:
+        self.late += late
+        self._topics.tell(Missed(self.pattern, late, "late"))
 
     def __aiter__(self) -> AsyncIterator[Event[Any]]:
         return self._events()
