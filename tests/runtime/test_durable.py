@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadFilter, BadInput, NoMembers, Refused, TooLarge, Uncertain
+from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, NoMembers, Refused, TooLarge, Uncertain
 
 
 class Tick(msgspec.Struct):
@@ -386,5 +386,29 @@ def test_a_member_with_a_store_learns_beside_a_voter(tmp_path):
                 await second.durable.publish("t", "from the learner")
                 assert second.keeping.keeper.keeper.voters == (first.keeping.keeper.keeper.id,)
                 assert await first.log("t").offsets() == (0, 51)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_published_soon_and_given_up_is_told_to_who_flushes_later(store):
+    async def scenario():
+        async with connect("told-later", store=store) as bus:
+            await bus.durable.publish("a", b"1")
+            lost = bus.durable.publish_soon("a", b"2")
+            bus.durable._publishers["a"]._give_up("no keeper confirmed it")
+            with pytest.raises(Uncertain) as uncertain:
+                await bus.flush()
+            assert uncertain.value.id == lost
+            await bus.flush()  # it is told once
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_published_soon_on_a_bus_that_is_closed(store):
+    async def scenario():
+        async with connect("closed-soon", store=store) as bus:
+            await bus.durable.publish("a", b"1")
+        with pytest.raises(Closed):
+            bus.durable.publish_soon("a", b"2")
 
     asyncio.run(scenario())

@@ -145,10 +145,13 @@ class Durable:
         self, topic: str, body: Any, *, headers: Mapping[str, Any] | None = None, parent: MessageId | None = None
     ) -> MessageId:
         """Publish without waiting; ``await flush()`` waits for all. ``Overflow`` if too much waits already."""
+        self._check_open()
         publisher = self._publisher(topic)
         if publisher.waiting_bytes > WAITING_BYTES_MAX:
             raise Overflow(f"{publisher.waiting_bytes:,} bytes wait for the keepers: await bus.flush()")
-        return publisher.add(*_encoded(body), headers, parent)
+        id = publisher.add(*_encoded(body), headers, parent)
+        publisher.confirmed().soon = True
+        return id
 
     async def flush(self) -> None:
         """Returns when everything that was published is on disk; ``Uncertain`` with the first that may not be."""

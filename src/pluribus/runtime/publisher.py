@@ -53,6 +53,8 @@ class Confirmation(asyncio.Future[int]):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self._waiting: list[asyncio.Future[int]] = []
+        self.soon = False
+        """Whether nobody waits for it but who flushes."""
 
     def waiter(self) -> asyncio.Future[int]:
         if self.done():
@@ -134,6 +136,8 @@ class Publisher:
         self._again = False
         self._pause_s = PAUSE_S
         self._asked_to_close = False
+        self._lost: PluribusError | None = None
+        """Why something was not confirmed that nobody but who flushes asks for."""
         self.waiting_bytes = 0
         self.tasks: set[asyncio.Task[None]] = set()
 
@@ -211,11 +215,17 @@ class Publisher:
         return self._gathering if session == self.session and self._closed_up_to <= number < self._next else None
 
     async def flush(self) -> None:
-        """Wait until everything so far is confirmed; raises as the first that is not."""
+        """Wait until everything so far is confirmed; raises as the first that is not, be it since the last time."""
         self._turn_ends()
-        waiting = [batch.done for batch in (*self._under_way, *self._queue)]
-        for done in waiting:
-            await done.waiter()
+        error: PluribusError | None = None
+        for done in [batch.done for batch in (*self._under_way, *self._queue)]:
+            try:
+                await done.waiter()
+            except PluribusError as failed:
+                error = error or failed
+        lost, self._lost = self._lost or error, None
+        if lost is not None:
+            raise lost
 
     def close(self) -> None:
         """What is not confirmed is uncertain."""
@@ -347,5 +357,8 @@ class Publisher:
         self.session, self._next, self._closed_up_to = self._new_session(), 1, 1
         self.waiting_bytes = 0
         for batch in batches:
-            batch.done.fail(reason(batch))
+            error = reason(batch)
+            if batch.done.soon and self._lost is None:
+                self._lost = error
+            batch.done.fail(error)
         self._freed()
