@@ -412,3 +412,19 @@ def test_nothing_is_published_soon_on_a_bus_that_is_closed(store):
             bus.durable.publish_soon("a", b"2")
 
     asyncio.run(scenario())
+
+
+def test_what_was_published_soon_is_on_disk_when_the_bus_is_closed(store):
+    async def scenario():
+        async with connect("closing", store=store) as bus:
+            await bus.durable.publish("a", b"1")
+            bus.publish_soon("a", b"2", durable=True)
+        async with connect("closing", store=store) as bus:
+            assert await bus.log("a").offsets() == (0, 2)
+            bus.keeping.ask_now = lambda put, answered: True  # never
+            lost = bus.durable.publish_soon("a", b"3")
+            with pytest.raises(Uncertain) as uncertain:
+                await bus.close(timeout=0.2)
+            assert bus.closed and uncertain.value.id == lost
+
+    asyncio.run(scenario())

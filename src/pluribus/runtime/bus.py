@@ -9,7 +9,7 @@ from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..core.errors import BadInput, BadStack, Closed, Undelivered
+from ..core.errors import BadInput, BadStack, Closed, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
 from ..core.ports import Datagram, Engine, Ports
@@ -197,7 +197,7 @@ class Bus(Joining, Topical):
         """Leave, when everybody has what was sent; on a stack without reliability, when the engine has it.
 
         ``Undelivered`` says that ``timeout`` seconds were not enough, or that this member was cut off; the bus is
-        closed all the same. With ``timeout=0`` nothing is waited for, and nothing raised.
+        closed all the same, and so does ``Uncertain`` of durable events. With ``timeout=0`` nothing is waited for, and nothing raised.
         """
         if self._closing:
             return
@@ -205,6 +205,8 @@ class Bus(Joining, Topical):
         try:
             if timeout > 0 and self._topics is not None:
                 self._topics.close_batches()
+            if timeout > 0 and self._keeping is not None:
+                await self._keeping.durable.drain(timeout)
             reliable = self._stack.find(Reliable)
             if timeout > 0 and isinstance(reliable, Reliable):
                 await drained([*self._relays.values()], timeout)
@@ -289,7 +291,7 @@ class Bus(Joining, Topical):
         """Leaving because of an error: that one counts, whatever was not delivered."""
         try:
             await self.close()
-        except Undelivered as lost:
+        except (Undelivered, Uncertain) as lost:
             if error is None:
                 raise
             error.add_note(str(lost))

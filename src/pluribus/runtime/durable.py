@@ -158,6 +158,17 @@ class Durable:
         for publisher in list(self._publishers.values()):
             await publisher.flush()
 
+    async def drain(self, timeout: float) -> None:
+        """Returns when everything that was published soon is on disk; ``Uncertain`` with the first that may not be."""
+        try:
+            async with asyncio.timeout(timeout):
+                for publisher in [publisher for publisher in self._publishers.values() if publisher.owes]:
+                    await publisher.flush()
+        except TimeoutError:
+            for publisher in self._publishers.values():
+                publisher.close()
+            await self.flush()
+
     async def _confirmed(self, done: Confirmation, id: MessageId, timeout: float | None) -> None:
         try:
             if timeout is None:

@@ -214,6 +214,12 @@ class Publisher:
                 return batch.done
         return self._gathering if session == self.session and self._closed_up_to <= number < self._next else None
 
+    @property
+    def owes(self) -> bool:
+        """Whether something is not confirmed, or was not, that nobody but who flushes asks for."""
+        pending = [self._gathering, *(batch.done for batch in (*self._under_way, *self._queue))]
+        return self._lost is not None or any(done is not None and done.soon and not done.done() for done in pending)
+
     async def flush(self) -> None:
         """Wait until everything so far is confirmed; raises as the first that is not, be it since the last time."""
         self._turn_ends()
