@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, NoMembers, Refused, TooLarge, Uncertain
+from pluribus.core.errors import BadFilter, BadInput, Closed, NoMembers, Refused, TooLarge, Uncertain
 
 
 class Tick(msgspec.Struct):
@@ -426,5 +426,42 @@ def test_what_was_published_soon_is_on_disk_when_the_bus_is_closed(store):
             with pytest.raises(Uncertain) as uncertain:
                 await bus.close(timeout=0.2)
             assert bus.closed and uncertain.value.id == lost
+
+    asyncio.run(scenario())
+
+
+def test_committing_commits_everything_that_was_read_also_when_nothing_more_came(store):
+    async def scenario():
+        async with connect("commit-all", store=store) as bus:
+            async with bus.subscribe("t/#", durable="all", start="earliest", commit="manual") as events:
+                for topic in ("t/a", "t/b"):
+                    await bus.durable.publish(topic, topic)
+                    assert (await events.receive(5)).body == topic
+                with pytest.raises(TimeoutError):
+                    await events.receive(0.05)
+                await events.commit()
+            async with bus.subscribe("t/#", durable="all", commit="manual") as events:
+                assert events.offsets == {"t/a": 1, "t/b": 1}
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_that_failed_goes_with_the_next(store):
+    async def scenario():
+        async with connect("commit-again", store=store) as bus:
+            async with bus.subscribe("t/#", durable="again", start="earliest", commit="manual") as events:
+                await bus.durable.publish("t/a", 1)
+                event, do = await events.receive(5), bus.durable.do
+                bus.durable.do = lambda command: _fails()
+                with pytest.raises(NoMembers):
+                    await events.commit(event)
+                bus.durable.do = do
+                await bus.durable.publish("t/b", 2)
+                await events.commit(await events.receive(5))
+            async with bus.subscribe("t/#", durable="again", commit="manual") as events:
+                assert events.offsets == {"t/a": 1, "t/b": 1}
+
+    async def _fails():
+        raise NoMembers("no keeper is there")
 
     asyncio.run(scenario())

@@ -99,6 +99,8 @@ class DurableSubscription:
         self._at = 0
         self._handled: dict[str, int] = {}
         """Of topics with something to commit: the offset behind the last event that was handled."""
+        self._read: dict[str, int] = {}
+        """The same of what was read, whether handled or not, since everything was committed."""
         self._committing: asyncio.Task[None] | None = None
         self._refused: PluribusError | None = None
         self._reading: asyncio.Task[Followed] | None = None
@@ -180,6 +182,7 @@ class DurableSubscription:
     async def _fill(self, timeout: float | None) -> None:
         if self._auto and self._ready:
             self._handle_all()
+        self._note_read()
         self._ready, self._at = [], 0
         if self.closed:
             raise Closed("this subscription is closed: subscribe again")
@@ -231,6 +234,12 @@ class DurableSubscription:
             self._handled[event.topic] = event.offset + 1
         self._commit_soon()
 
+    def _note_read(self) -> None:
+        if self.name is not None:
+            for event in self._ready[: self._at]:
+                assert event.offset is not None
+                self._read[event.topic] = event.offset + 1
+
     def _commit_soon(self) -> None:
         if self._committing is None and self.name is not None:
             self._committing = asyncio.ensure_future(self._commit_handled())
@@ -251,16 +260,28 @@ class DurableSubscription:
     async def _commit_now(self) -> None:
         handled, self._handled = self._handled, {}
         assert self.name is not None
-        await self._durable.do(commands.Commit(self.name, self._epoch, handled))
+        try:
+            await self._durable.do(commands.Commit(self.name, self._epoch, handled))
+        except BaseException:  # to be committed with the next
+            self._handled_up_to(handled)
+            raise
+
+    def _handled_up_to(self, offsets: dict[str, int]) -> None:
+        for topic, offset in offsets.items():
+            self._handled[topic] = max(self._handled.get(topic, 0), offset)
 
     async def commit(self, event: Event[Any] | None = None) -> None:
         """Everything up to this event of its topic was handled, or everything that was read; returns when a majority of
         the voters have that on disk. ``Refused`` if another subscriber took over."""
         if self.name is None:
             raise BadInput("this subscription has no name, so nothing is kept of it: subscribe with durable=NAME")
-        for one in [event] if event is not None else self._ready[: self._at]:
-            assert one.offset is not None
-            self._handled[one.topic] = max(self._handled.get(one.topic, 0), one.offset + 1)
+        if event is None:
+            self._note_read()
+            read, self._read = self._read, {}
+            self._handled_up_to(read)
+        else:
+            assert event.offset is not None
+            self._handled_up_to({event.topic: event.offset + 1})
         if self._handled:
             await self._commit_now()
 
