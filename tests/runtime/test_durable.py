@@ -465,3 +465,17 @@ def test_a_commit_that_failed_goes_with_the_next(store):
         raise NoMembers("no keeper is there")
 
     asyncio.run(scenario())
+
+
+def test_two_who_read_one_subscription_get_an_event_each(store):
+    async def scenario():
+        async with connect("two-readers", store=store) as bus, bus.subscribe("t", durable="two") as events:
+            readers = [asyncio.create_task(events.receive(5)), asyncio.create_task(events.receive_many(1, 5))]
+            await asyncio.sleep(0.05)
+            await bus.durable.publish("t", 1)
+            await asyncio.sleep(0.05)
+            await bus.durable.publish("t", 2)
+            one, (other,) = await asyncio.gather(*readers)
+            assert {one.body, other.body} == {1, 2}
+
+    asyncio.run(scenario())

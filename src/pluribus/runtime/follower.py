@@ -163,7 +163,7 @@ class DurableSubscription:
 
     async def receive(self, timeout: float | None = None) -> Event[Any]:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when the subscription is closed."""
-        if self._at >= len(self._ready):
+        while self._at >= len(self._ready):  # another reader may have taken what came
             await self._fill(timeout)
         event = self._ready[self._at]
         self._at += 1
@@ -173,7 +173,7 @@ class DurableSubscription:
 
     async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[Any]]:
         """At least one event, and as many as are there; with the next call they count as handled."""
-        if self._at >= len(self._ready):
+        while self._at >= len(self._ready):
             await self._fill(timeout)
         events = self._ready[self._at : self._at + most]
         self._at += len(events)
