@@ -9,6 +9,9 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadFilter, BadInput, Closed, NoMembers, Refused, TooLarge, Uncertain
+from pluribus.pubsub.durable.commands import DONE, REFUSED, Outcome
+from pluribus.runtime.publisher import Publisher
+from pluribus.wire.bodies import BYTES
 
 
 class Tick(msgspec.Struct):
@@ -477,5 +480,29 @@ def test_two_who_read_one_subscription_get_an_event_each(store):
             await bus.durable.publish("t", 2)
             one, (other,) = await asyncio.gather(*readers)
             assert {one.body, other.body} == {1, 2}
+
+    asyncio.run(scenario())
+
+
+def test_a_publisher_goes_on_after_a_refusal_that_came_behind_a_lost_answer():
+    async def scenario():
+        asked = []
+
+        def ask_now(put, answered):
+            asked.append(answered)
+            return True
+
+        numbers = iter(range(1, 9))
+        publisher = Publisher("t", 1, lambda: next(numbers), None, ask_now, lambda: 0.0, lambda: None)
+        for body in (b"first", b"second"):
+            publisher.add(BYTES, body)
+            publisher._turn_ends()
+        asked[1]([], Closed("the keeper is gone"))
+        asked[0]([Outcome(REFUSED, 1, "too many topics")], None)
+        publisher.add(BYTES, b"third")
+        await until(lambda: len(asked) == 3, 5)
+        asked[2]([Outcome(DONE, 0)], None)
+        await publisher.flush()
+        assert publisher.idle
 
     asyncio.run(scenario())

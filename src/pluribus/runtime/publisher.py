@@ -307,6 +307,7 @@ class Publisher:
         self._puts -= 1
         if isinstance(error, BadInput | MalformedFrame):
             self._fail(error)
+            self._go_on()
             return
         if error is not None:
             self._again = True
@@ -315,7 +316,7 @@ class Publisher:
                 self._confirm(batch, outcome.number)
             elif outcome.number == batch.first:  # it was its turn: there is another reason
                 self._fail(Refused(outcome.reason))
-                return
+                break
             else:
                 self._again = True
         if not self._again:
