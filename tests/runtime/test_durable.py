@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadFilter, BadInput, Closed, NoMembers, Refused, TooLarge, Uncertain
+from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, NoMembers, Refused, TooLarge, Uncertain
+from pluribus.pubsub.durable import commands
 from pluribus.pubsub.durable.commands import DONE, REFUSED, Outcome
 from pluribus.runtime.publisher import Publisher
 from pluribus.wire.bodies import BYTES
@@ -504,5 +505,20 @@ def test_a_publisher_goes_on_after_a_refusal_that_came_behind_a_lost_answer():
         asked[2]([Outcome(DONE, 0)], None)
         await publisher.flush()
         assert publisher.idle
+
+    asyncio.run(scenario())
+
+
+def test_a_mailbox_with_topics_that_are_none_is_refused_and_keepers_go_on(store):
+    async def scenario():
+        async with connect("no-topics", store=store) as bus:
+            await bus.durable.publish("a", 1)
+            for name, topics in (("x", "bad//topic"), ("x", ["a", "#/b"]), ("", ()), ("+", ()), ("x//y", ())):
+                with pytest.raises(BadTopic):
+                    bus.mailbox(name, topics)
+            with pytest.raises(Refused, match="a level is empty"):  # as a client of another release might ask
+                await bus.durable.do(commands.Attach("x", 1, ["bad//topic"]))
+            await bus.durable.publish("a", 2)
+            assert await bus.log("a").offsets() == (0, 2)
 
     asyncio.run(scenario())

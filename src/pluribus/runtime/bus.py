@@ -196,8 +196,9 @@ class Bus(Joining, Topical):
     async def close(self, timeout: float = DRAIN_S) -> None:
         """Leave, when everybody has what was sent; on a stack without reliability, when the engine has it.
 
-        ``Undelivered`` says that ``timeout`` seconds were not enough, or that this member was cut off; the bus is
-        closed all the same, and so does ``Uncertain`` of durable events. With ``timeout=0`` nothing is waited for, and nothing raised.
+        ``Undelivered`` says that ``timeout`` seconds were not enough, or that this member was cut off, ``Uncertain``
+        that durable events may not be on disk; the bus is closed all the same. With ``timeout=0`` nothing is waited
+        for, and nothing raised.
         """
         if self._closing:
             return

@@ -247,7 +247,10 @@ class Durable:
     def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
         """What is kept for a subscriber that may be away: events of these topics, and what is posted to it."""
         self._check_open()
-        box = Mailbox(self, name, [topics] if isinstance(topics, str) else list(topics))
+        watched = [topics] if isinstance(topics, str) else list(topics)
+        for one in watched:
+            levels_of(one)
+        box = Mailbox(self, checked_topic(name), watched)
         self._subscriptions.add(box)
         return box
 

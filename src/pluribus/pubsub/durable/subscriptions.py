@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from ...core.errors import BadTopic
 from ...core.limits import DURABLE_SUBSCRIPTIONS_MAX
-from ..topics import matches
+from ..topics import levels_of, matches
 from .commands import AGAIN, DONE, EARLIEST, LATEST, REFUSED, Attach, Commit, Detach, Outcome
 
 Bounds = tuple[int, int]
@@ -35,6 +36,11 @@ class Subscriptions:
         self.known: dict[str, Subscription] = {}
 
     def attach(self, command: Attach, topics: Mapping[str, Bounds]) -> Outcome:
+        try:
+            for pattern in command.patterns:
+                levels_of(pattern)
+        except BadTopic as error:
+            return Outcome(REFUSED, 0, str(error))
         found = self.known.get(command.name)
         if found is None:
             if len(self.known) >= DURABLE_SUBSCRIPTIONS_MAX:
