@@ -15,6 +15,7 @@ from pluribus.core.errors import BadInput, Closed, Overflow, Unavailable
 from pluribus.core.ports import Append, Bounds, Cut, Put, Trim
 from pluribus.runtime import writer as writer_module
 from pluribus.runtime.writer import CALM, PROBED, StoreWriter
+from pluribus.store.memory import MemoryBackend
 from pluribus.store.sqlite import SqliteBackend
 from tests.harness import eventually, on_a_loop
 
@@ -397,6 +398,7 @@ def test_limits_leave_room_for_several_synchronisations():
 WRITES_FOR_EVER = """
 import asyncio, sys
 from pluribus.runtime.writer import StoreWriter
+from pluribus.store.memory import MemoryBackend
 from pluribus.store.sqlite import SqliteBackend
 
 async def main():
@@ -435,3 +437,24 @@ def test_what_was_acknowledged_survives_a_kill_in_the_middle_of_writing(tmp_path
         rows = backend.read("log", 0, backend.bounds("log").end)
         assert list(rows) == [b"row %d " % number * 50 for number in range(len(rows))]
         assert len(rows) % 7 == 0, "one submission is all there or not at all"
+
+
+def test_a_store_that_cannot_say_its_bounds_after_a_commit_has_committed_all_the_same():
+    async def scenario():
+        backend = MemoryBackend()
+        writer, done = StoreWriter(backend, asyncio.get_running_loop()), asyncio.Event()
+        assert writer.read("a", 0, 1) == []
+
+        def commit():
+            MemoryBackend.commit(backend)
+            backend.bounds = lambda log: 1 / 0
+
+        backend.commit = commit
+        writer.append("a", [b"row"], lambda error: None if error else done.set())
+        async with asyncio.timeout(5):
+            await done.wait()
+        del backend.bounds
+        assert writer.read("a", 0, 9) == [b"row"]
+        writer.close()
+
+    asyncio.run(scenario())

@@ -191,8 +191,11 @@ class StoreWriter:
                 backend.rollback()
             return error
         self.commits += 1
-        for log in self._committed:
-            self._committed[log] = backend.bounds(log)
+        try:
+            for log in self._committed:
+                self._committed[log] = backend.bounds(log)
+        except Exception:  # noqa: BLE001 - it is committed all the same; whoever reads next asks anew
+            self._committed = {}
         return None
 
     def _complete(self, works: list[_Work], errors: list[Exception | None], calm: bool) -> None:
