@@ -371,3 +371,41 @@ def test_a_client_that_goes_while_it_subscribes_leaves_nothing_behind():
             assert not member.pubsub.subscriptions
 
     asyncio.run(scenario())
+
+
+def test_a_reader_may_ask_something_else_while_it_reads(tmp_path):
+    def work(url):
+        with LogReader(url, timeout=4) as reader:
+            found = []
+            for batch in reader.read("t", 0, 20, max_bytes=1):
+                assert reader.offsets("t") == (0, 20)
+                found += batch.decoded()
+            next(reader.read("t", 0, 20, max_bytes=1))
+            assert not reader._asked  # nothing is kept for one who reads no further
+            reading = reader.read("t", 0, 20, max_bytes=1)
+            next(reading)
+            reader._drop()  # as if the member had gone
+            assert reader.offsets("t") == (0, 20)
+            return found, 1 + len(list(reading))
+
+    async def scenario():
+        async with served("between", store=tmp_path / "a.db") as member:
+            for number in range(20):
+                await member.durable.publish("t", b"%d" % number)
+            async with asyncio.timeout(3):  # less than a reader waits for an answer
+                assert await in_thread(work, url_of(member)) == ([b"%d" % number for number in range(20)], 20)
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_tries_one_host_after_another(monkeypatch):
+    tried = []
+
+    def refused(host, timeout):
+        tried.append(host[1])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", refused)
+    with pytest.raises(Unreachable), LogReader("client://127.0.0.1:1,127.0.0.1:2/b", timeout=0.3) as reader:
+        reader.offsets("t")
+    assert tried[:4] == [1, 2, 1, 2]

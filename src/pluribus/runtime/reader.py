@@ -52,6 +52,8 @@ class LogReader:
         self._owner = os.getpid()
         self._seal = door.Seal()
         self._numbers = 0
+        self._asked: dict[int, Answered | Failed | None] = {}
+        """What was asked on this connection and is wanted: the answer, if it came while another was waited for."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"url": self._text, "secret": self._given, "timeout": self._timeout}
@@ -93,17 +95,20 @@ class LogReader:
         """
         at = start
         number = self._begin(Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)) if at < stop else 0
-        while at < stop:
-            asked = Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)
-            found: Fetched = self._end(number, asked)
-            last, at = at, found.next
-            done = at >= stop or (at == last and not found.pieces)
-            if not done:
-                number = self._begin(Fetch(topic, at, stop, max_bytes, 0.0, where, bodies))
-            for offset, packed in found.pieces:
-                yield Batch(packed, offset).cut(last, stop)
-            if done:
-                return
+        try:
+            while at < stop:
+                asked = Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)
+                found: Fetched = self._end(number, asked)
+                last, at = at, found.next
+                done = at >= stop or (at == last and not found.pieces)
+                if not done:
+                    number = self._begin(Fetch(topic, at, stop, max_bytes, 0.0, where, bodies))
+                for offset, packed in found.pieces:
+                    yield Batch(packed, offset).cut(last, stop)
+                if done:
+                    return
+        finally:
+            self._asked.pop(number, None)  # of one who reads no further
 
     def put(self, batches: Sequence[bytes]) -> list[Outcome]:
         """Append packed batches, which carry their identities; see ``pubsub.durable.batch.pack``."""
@@ -153,7 +158,7 @@ class LogReader:
         try:
             return self._send(request)
         except (OSError, Unreachable):
-            self._drop()
+            self._next_host()
             return 0
 
     def _end(self, number: int, request: Request) -> Any:
@@ -181,17 +186,21 @@ class LogReader:
         connection = self._connected()
         self._numbers += 1
         connection.sendall(door.frame(self._seal.seal(requests.encode(Asked(self._numbers, request)))))
+        self._asked[self._numbers] = None
         return self._numbers
 
     def _answer(self, number: int, request: Request) -> Any:
-        if self._socket is None or self._owner != os.getpid():
+        if self._socket is None or self._owner != os.getpid() or number not in self._asked:
             raise Closed("the connection broke before this was answered")
-        while True:
+        while self._asked[number] is None:
             word = requests.decode(self._seal.open(_frame(self._socket)))
-            if isinstance(word, (Answered, Failed)) and word.number == number:
-                if isinstance(word, Failed):
-                    raise requests.error_of(word)
-                return requests.result_of(request, word)
+            if isinstance(word, (Answered, Failed)) and word.number in self._asked:
+                self._asked[word.number] = word
+        answer = self._asked.pop(number)
+        if isinstance(answer, Failed):
+            raise requests.error_of(answer)
+        assert answer is not None
+        return requests.result_of(request, answer)
 
     def _connected(self) -> socket.socket:
         if self._owner != os.getpid():  # a copy by fork: the connection is the other's
@@ -202,7 +211,6 @@ class LogReader:
             try:
                 connection = socket.create_connection(host, CONNECT_S)
             except OSError as error:
-                self._next_host()
                 raise Unreachable(
                     f"no member serves clients at {host[0]}:{host[1]} ({error}): look at the URL"
                 ) from None
@@ -232,6 +240,7 @@ class LogReader:
 
     def _drop(self) -> None:
         connection, self._socket = self._socket, None
+        self._asked.clear()
         if connection is not None:
             connection.close()
 
