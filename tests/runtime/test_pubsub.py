@@ -420,3 +420,13 @@ async def test_what_was_late_is_reported_though_nobody_reads_on():
         await a.flush()
         assert await taken(urgent, 1) == ["new"]
         assert urgent.late == 3
+
+
+@pytest.mark.parametrize("options", [{"shared": "workers"}, {"guarantee": "total"}, {}])
+@on_a_loop
+async def test_a_body_that_is_not_of_its_type_keeps_nobody_from_the_next_one(options):
+    async with members() as (a, b), a.subscribe("t", **options) as events:
+        await together(a, b)
+        await b.pubsub.publish_encoded("t", "tests.runtime.Tick", b"\x01", retain=True)
+        await b.publish("t", "next")
+        assert await taken(events, 1) == ["next"]

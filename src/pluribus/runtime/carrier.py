@@ -166,7 +166,10 @@ class Carrier:
                 self._deliver(Arrived(batch), None)
 
     def _deliver(self, arrived: Arrived, hold: Hold | None) -> None:
-        self._taken(arrived)
+        try:
+            self._taken(arrived)
+        except MalformedFrame:  # bodies of another release of a program, perhaps; subscriptions count what they get
+            self.table.malformed += 1
         self.table.spread(arrived, hold)
 
     def _crowded(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import Uncertain
+from ..core.errors import MalformedFrame, Uncertain
 from ..core.frame import Message
 from ..core.ids import MessageId
 from ..pubsub.batch import Arrived
@@ -79,6 +79,7 @@ class Sharing:
     # In total order
 
     def taken(self, arrived: Arrived) -> None:
+        assert self._carrier is not None
         self._tell_gone()
         for key, interest in self._interests.items():
             wanted = [matches(interest.pattern, topic) for topic in arrived.batch.topics]
@@ -88,7 +89,11 @@ class Sharing:
                 of = section.part.of
                 if interest.takes(section.part.kind) is False or (isinstance(of, int) and not wanted[of]):
                     continue
-                events = section.events()
+                try:
+                    events = section.events()
+                except MalformedFrame:
+                    self._carrier.table.malformed += section.part.count
+                    continue
                 if not isinstance(of, int):
                     events = [event for event, place in zip(events, of, strict=True) if wanted[place]]
                 self.shares.give(key, interest.chosen(events))
