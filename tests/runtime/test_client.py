@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, BadUrl, Gap, Refused, Uncertain, Unreachable
+from pluribus.core.errors import BadInput, BadUrl, Closed, Gap, Refused, Uncertain, Unreachable
 from pluribus.core.url import parse_url
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.client import ClientBus
@@ -409,3 +409,34 @@ def test_a_reader_tries_one_host_after_another(monkeypatch):
     with pytest.raises(Unreachable), LogReader("client://127.0.0.1:1,127.0.0.1:2/b", timeout=0.3) as reader:
         reader.offsets("t")
     assert tried[:4] == [1, 2, 1, 2]
+
+
+def test_a_client_s_subscription_that_is_closed_while_it_begins_leaves_nothing_behind():
+    async def scenario():
+        async with served("closed-early") as member, pluribus.connect(url_of(member)) as client:
+            events = client.subscribe("t")
+            opening = asyncio.create_task(events.open())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await events.close()
+            with pytest.raises(Closed):
+                await opening
+            with pytest.raises(Closed):
+                await events.receive(5)
+            (seen,) = member._doors[0]._clients
+            assert not seen._listens and not member.pubsub.subscriptions
+
+    asyncio.run(scenario())
+
+
+def test_a_client_waits_no_longer_than_it_said_also_for_the_beginning():
+    async def scenario():
+        async with served("slow-door") as member, pluribus.connect(url_of(member)) as client:
+            client._line.ask = lambda request: asyncio.sleep(3)
+            async with asyncio.timeout(2):
+                with pytest.raises(TimeoutError):
+                    await client.subscribe("t").receive(0.1)
+            client.closed = True
+            await client._line.close()
+
+    asyncio.run(scenario())

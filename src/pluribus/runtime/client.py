@@ -288,11 +288,17 @@ class ClientSubscription:
 
     async def open(self) -> ClientSubscription:
         while not self.begun:
+            self._check_open()
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.ensure_future(self.listen())
             await asyncio.shield(self._opening)  # once, however many read
+            self._check_open()
             self.begun = True
         return self
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
 
     async def listen(self) -> None:
         self._unread = 0
@@ -324,11 +330,10 @@ class ClientSubscription:
 
     async def receive(self, timeout: float | None = None) -> Event[Any]:
         """The next event; ``Gap`` in the place of missing ones; ``TimeoutError``, ``Closed`` as with groups."""
-        await self.open()
         async with asyncio.timeout(timeout):
+            await self.open()
             while not self._events:
-                if self.closed:
-                    raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+                self._check_open()
                 self._arrival.clear()
                 await self._arrival.wait()
         event = self._events.popleft()
@@ -359,7 +364,9 @@ class ClientSubscription:
             self._arrival.set()
             self._bus._subscriptions.pop(self._number, None)
             with suppress(PluribusError):
-                if self.begun and not self._bus.closed:
+                if self._opening is not None and not self._opening.done():  # else the member would begin it afterwards
+                    await asyncio.wait([self._opening])
+                if self._opening is not None and not self._bus.closed:
                     await self._bus._line.ask(Unlisten(self._number))
 
     async def __aenter__(self) -> ClientSubscription:
