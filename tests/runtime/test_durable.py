@@ -522,3 +522,16 @@ def test_a_mailbox_with_topics_that_are_none_is_refused_and_keepers_go_on(store)
             assert await bus.log("a").offsets() == (0, 2)
 
     asyncio.run(scenario())
+
+
+def test_who_asks_before_its_own_keeper_is_there_asks_that(store):
+    async def scenario():
+        async with connect("just-begun") as bus:
+            await bus.keeping.meeting()
+            publishing = asyncio.create_task(bus.durable.publish("a", 1, timeout=10))
+            await asyncio.sleep(0.05)
+            await bus.keeping.keep(store)
+            await publishing
+            assert await bus.log("a").offsets() == (0, 1)
+
+    asyncio.run(scenario())

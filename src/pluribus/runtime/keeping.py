@@ -83,6 +83,7 @@ class Keeping:
             meeting = await self.meeting()
             if self._asked not in meeting.keepers:
                 self._asked = await self._found(meeting)
+            keeper = self.keeper  # there may be one by now
         if keeper is not None and keeper.ready:
             if isinstance(request, Put):  # packed in this process, so there is nothing to check
                 return await keeper.desk.submit(request.batches)
