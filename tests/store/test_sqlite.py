@@ -332,3 +332,31 @@ def test_what_is_copied_into_the_database_is_written_down(path):
     assert rows - 5 <= stop <= rows and last == at(rows - 1)
     with closing(SqliteBackend(crashed)) as backend:
         assert backend.bounds("log") == Bounds(0, rows, sure=True)
+
+
+class _FullAtCheckpoints:
+    """A connection to a database on a disk that has no room but in SQLite's log."""
+
+    def __init__(self, db):
+        self._db = db
+
+    def execute(self, statement, *given):
+        if "wal_checkpoint" in statement:
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._db.execute(statement, *given)
+
+    def __getattr__(self, name):
+        return getattr(self._db, name)
+
+
+def test_a_commit_whose_log_cannot_be_copied_into_the_database_is_a_commit(tmp_path):
+    backend = SqliteBackend(tmp_path / "full.db")
+    backend._db = _FullAtCheckpoints(backend._db)
+    for number in range(10):
+        backend.write([Append("log", (bytes(1 << 20),), number)])
+        backend.commit()
+    assert backend.bounds("log").end == 10
+    backend.close()
+    again = SqliteBackend(tmp_path / "full.db")
+    assert again.bounds("log") == Bounds(0, 10)
+    again.close()

@@ -96,7 +96,8 @@ class SqliteBackend(Tables):
     def commit(self) -> None:
         with self._told("be written"):
             super().commit()
-            if self._ahead_bytes >= CHECKPOINT_BYTES:
+        if self._ahead_bytes >= CHECKPOINT_BYTES:
+            with suppress(sqlite3.Error):  # it is committed all the same; a disk that is full says so to the next
                 self._checkpoint()
         if self._mark is not None:
             self._mark.write(self._commits)
