@@ -8,9 +8,21 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, NoMembers, Refused, TooLarge, Uncertain
+from pluribus.core.errors import (
+    BadFilter,
+    BadInput,
+    BadTopic,
+    Closed,
+    NoMembers,
+    Overflow,
+    Refused,
+    TooLarge,
+    Uncertain,
+)
 from pluribus.pubsub.durable import commands
 from pluribus.pubsub.durable.commands import DONE, REFUSED, Outcome
+from pluribus.pubsub.durable.requests import Find
+from pluribus.runtime import keeper
 from pluribus.runtime.publisher import Publisher
 from pluribus.wire.bodies import BYTES
 
@@ -532,6 +544,26 @@ def test_who_asks_before_its_own_keeper_is_there_asks_that(store):
             await asyncio.sleep(0.05)
             await bus.keeping.keep(store)
             await publishing
+            assert await bus.log("a").offsets() == (0, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_question_that_cannot_be_sent_or_is_not_answered_does_not_wait_for_ever(store, monkeypatch):
+    async def scenario():
+        async with connect("too-much", store=store), connect("too-much") as bus:
+            await bus.durable.publish("a", 1)
+            meeting = await bus.keeping.meeting()
+            (member,) = meeting.keepers
+            with monkeypatch.context() as patched:
+                patched.setattr(keeper, "OUTBOX_BYTES_MAX", 5)
+                with pytest.raises(Overflow):
+                    await asyncio.wait_for(meeting.ask(member, Find("a")), 5)
+            with monkeypatch.context() as patched:
+                patched.setattr(keeper, "ANSWER_S", 0.1)
+                patched.setattr(type(meeting), "_word", lambda *word: None)
+                with pytest.raises(Closed):
+                    await asyncio.wait_for(meeting.ask(member, Find("a")), 5)
             assert await bus.log("a").offsets() == (0, 1)
 
     asyncio.run(scenario())

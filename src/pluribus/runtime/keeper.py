@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.errors import BadInput, Closed, Excluded, MalformedFrame, PluribusError
+from ..core.errors import BadInput, Closed, Excluded, MalformedFrame, Overflow, PluribusError
 from ..core.limits import STORE_SUBMISSIONS_MAX
 from ..core.ports import Store
 from ..group.keepers import Keeper, Settings
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 LOG = "topics"
 OUTBOX_BYTES_MAX = 64 << 20
 """Words that wait for one member; more are dropped, and said again later."""
+ANSWER_S = 30.0
+"""A question that is not answered by then is taken for lost."""
 SERVED_MAX = 4_096
 """Questions of other members that are being answered."""
 TEND_S = 1.0
@@ -128,13 +130,15 @@ class Meeting:
             if member != self.group.me and self.here is not None and self.here.keeper:
                 self.send(member, HERE + _encode(self.here))
 
-    def send(self, member: int, data: bytes) -> None:
-        """Sooner or later, in order, unless it goes or too much waits."""
+    def send(self, member: int, data: bytes) -> bool:
+        """Sooner or later, in order, unless it goes; false if too much waits."""
         outbox = self._outboxes.get(member)
         if outbox is None:
             outbox = self._outboxes[member] = _Outbox(self.group, member)
-        if not outbox.put(data):
-            self.dropped += 1
+        if outbox.put(data):
+            return True
+        self.dropped += 1
+        return False
 
     async def ask(self, member: int, request: Request) -> Any:
         """Of a keeper elsewhere. ``Closed`` if it goes before it answered."""
@@ -142,10 +146,14 @@ class Meeting:
         number = self._numbers
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (request, member, future)
+        patience_s = ANSWER_S + float(getattr(request, "wait_s", 0.0))
+        timer = future.get_loop().call_later(patience_s, _unanswered, future)
         try:
-            self.send(member, ASK + requests.encode(Asked(number, request)))
+            if not self.send(member, ASK + requests.encode(Asked(number, request))):
+                raise Overflow(f"{OUTBOX_BYTES_MAX:,} bytes wait for that keeper: ask again")
             return await future
         finally:
+            timer.cancel()
             del self._waiting[number]
 
     async def close(self) -> None:
@@ -235,6 +243,12 @@ class Meeting:
         for _, member, future in list(self._waiting.values()):
             if whom(member) and not future.done():
                 future.set_exception(Closed(f"{why} before it answered: ask another one"))
+
+
+def _unanswered(future: asyncio.Future[Any]) -> None:
+    """The question or its answer got lost: there was too much to send, or somebody was cut off meanwhile."""
+    if not future.done():
+        future.set_exception(Closed("the keeper did not answer: ask again"))
 
 
 class _Outbox:
