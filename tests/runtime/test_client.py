@@ -3,12 +3,13 @@
 import asyncio
 import multiprocessing
 import pickle
+from contextlib import suppress
 
 import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, BadUrl, Closed, Gap, Refused, Uncertain, Unreachable
+from pluribus.core.errors import BadInput, BadUrl, Closed, Gap, Overflow, Refused, Uncertain, Unreachable
 from pluribus.core.url import parse_url
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.client import ClientBus
@@ -93,6 +94,42 @@ def test_a_live_subscription_that_read_late_still_gets_everything_that_fits():
             for at in range(0, 40_000, 1_000):
                 await member.publish_many([("t", n) for n in range(at, at + 1_000)])
             assert [(await events.receive(10)).body for _ in range(40_000)] == list(range(40_000))
+
+    asyncio.run(scenario())
+
+
+def test_a_live_subscription_that_is_to_be_cut_off_when_it_is_slow_says_so_at_its_end():
+    async def scenario():
+        async with (
+            served("slow") as member,
+            pluribus.connect(url_of(member)) as client,
+            client.subscribe("t", slow="disconnect", backlog=10) as events,
+        ):
+            for at in range(0, 40_000, 1_000):
+                await member.publish_many([("t", n) for n in range(at, at + 1_000)])
+            got = []
+            with suppress(Overflow):
+                while True:
+                    got.append((await events.receive(10)).body)
+            assert 0 < len(got) < 40_000 and got == list(range(len(got)))
+            with pytest.raises(Overflow, match="disconnect"):
+                await events.receive(10)
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_breaks_before_a_subscription_has_begun_does_not_end_it_in_silence():
+    async def scenario():
+        at = Breaking()
+
+        async def broken(request):
+            raise Closed("the connection broke before this was answered: ask again")
+
+        at.bus._line.ask = broken
+        with pytest.raises(Closed, match="broke"):
+            async for _ in at.bus.subscribe("a"):
+                pass
+        await at.bus.close()
 
     asyncio.run(scenario())
 

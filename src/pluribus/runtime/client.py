@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.errors import BadInput, Closed, Gap, PluribusError, Uncertain
+from ..core.errors import BadInput, Closed, Gap, Overflow, PluribusError, Uncertain
 from ..core.ids import MemberId, MessageId
 from ..core.secret import Secret
 from ..core.url import BusUrl
@@ -219,7 +219,7 @@ class ClientBus:
             try:
                 await self._line.connected()
                 for subscription in list(self._subscriptions.values()):
-                    if subscription.begun and not subscription.closed:
+                    if subscription.begun and not (subscription.closed or subscription.ended):
                         await subscription.listen()
                 if self._breaks == breaks:  # else it broke again behind the last answer
                     return
@@ -284,6 +284,8 @@ class ClientSubscription:
         self._unread = 0
         self._arrival = asyncio.Event()
         self.begun = self.closed = False
+        self.ended = ""
+        """Why there will be no more events, if it ended by itself."""
         self._opening: asyncio.Future[None] | None = None
 
     async def open(self) -> ClientSubscription:
@@ -314,11 +316,12 @@ class ClientSubscription:
                 self._events.append(event)
             else:
                 self._read_one()
+        self.ended = heard.ended
         self._arrival.set()
 
     def gap(self) -> None:
         """The connection broke: events may be missing."""
-        if self.begun:
+        if self.begun and not self.ended:
             self._events.append(Gap(f"the connection broke, and events of {self.pattern!r} may be missing here"))
             self._arrival.set()
 
@@ -329,11 +332,14 @@ class ClientSubscription:
             self._unread = 0
 
     async def receive(self, timeout: float | None = None) -> Event[Any]:
-        """The next event; ``Gap`` in the place of missing ones; ``TimeoutError``, ``Closed`` as with groups."""
+        """The next event; ``Gap`` in the place of missing ones; ``Overflow`` at the end of one that was too slow and
+        had asked for that; ``TimeoutError``, ``Closed`` as with groups."""
         async with asyncio.timeout(timeout):
             await self.open()
             while not self._events:
                 self._check_open()
+                if self.ended:
+                    raise Overflow(self.ended)
                 self._arrival.clear()
                 await self._arrival.wait()
         event = self._events.popleft()
@@ -356,6 +362,8 @@ class ClientSubscription:
         try:
             return await self.receive()
         except Closed:
+            if not self.closed:  # the connection broke before it had begun
+                raise
             raise StopAsyncIteration from None
 
     async def close(self) -> None:

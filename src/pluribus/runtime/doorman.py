@@ -245,6 +245,9 @@ class _Listening:
                     events = await subscription.receive_many(PUSH_EVENTS_MAX)
                 except Gap as gap:
                     missed = max(gap.missed, 1)
+                except Overflow as error:  # it wanted to be cut off when it reads too slowly
+                    await self._client.send(requests.encode(Heard(self._number, [], 0, str(error))))
+                    return
                 except Closed:
                     return
                 self._under_way += len(events)

@@ -28,7 +28,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..core.errors import Closed, Undelivered
+from ..core.errors import Closed, Uncertain, Undelivered
 from ..core.events import Event
 from ..core.frame import Message
 from ..core.ids import MemberId, MessageId
@@ -190,7 +190,7 @@ class Bus(Face):
         """Leaving because of an error: that one counts, whatever was not delivered."""
         try:
             self.close()
-        except Undelivered as lost:
+        except (Undelivered, Uncertain) as lost:
             if error is None:
                 raise
             error.add_note(str(lost))

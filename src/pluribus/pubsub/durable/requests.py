@@ -149,11 +149,13 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Heard(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """To a client: live events of one of its subscriptions. ``missed`` were dropped before them."""
+    """To a client: live events of one of its subscriptions. ``missed`` were dropped before them; ``ended`` says why
+    there will be no more."""
 
     number: int
     events: list[Live]
     missed: int = 0
+    ended: str = ""
 
 
 class Live(msgspec.Struct, array_like=True, frozen=True):
