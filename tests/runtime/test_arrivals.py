@@ -5,8 +5,10 @@ from contextvars import ContextVar
 
 import pytest
 
+import pluribus
+from pluribus.core.frame import Frame
 from pluribus.runtime.arrivals import Arrivals, Line
-from tests.harness import on_a_loop
+from tests.harness import new_bus, on_a_loop
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
@@ -84,3 +86,29 @@ async def test_who_waits_only_so_long_is_told_and_forgotten():
     asyncio.get_running_loop().call_soon(received, line, arrivals, [], counts)
     await arrivals.wait(60)
     assert counts == [0], "what comes in time is no time-out, and is heard within the call-back"
+
+
+@on_a_loop
+async def test_what_came_is_read_although_a_protocol_failed():
+    async with pluribus.connect(new_bus()) as one:
+        group = await one.group("x")
+        reading, failures = asyncio.create_task(group.receive()), list[str]()
+        await asyncio.sleep(0)
+
+        def fails(receive, datagrams):
+            group._channel.inbox.append(Frame(sender=one.me, group=group._channel.number, count=1, bodies=[b"here"]))
+            group._arrivals.wake()
+            raise RuntimeError("a mistake")
+
+        def comes() -> None:  # as the engine calls it: no task runs
+            one._stack.run = fails
+            try:
+                one._receive([])
+            except RuntimeError as error:
+                failures.append(str(error))
+            finally:
+                del one._stack.run
+
+        asyncio.get_running_loop().call_soon(comes)
+        assert (await asyncio.wait_for(reading, 5)).body == b"here"
+        assert failures == ["a mistake"]

@@ -21,7 +21,7 @@ from pluribus.core.errors import (
 )
 from pluribus.pubsub.durable import commands
 from pluribus.pubsub.durable.commands import DONE, REFUSED, Outcome
-from pluribus.pubsub.durable.requests import Find
+from pluribus.pubsub.durable.requests import Find, Follow
 from pluribus.runtime import keeper
 from pluribus.runtime.publisher import Publisher
 from pluribus.wire.bodies import BYTES
@@ -336,6 +336,33 @@ def test_without_a_keeper_it_is_said_what_to_start():
                 await bus.durable.ask(pluribus.pubsub.durable.requests.Find("t"), 0.1)
             with pytest.raises(Uncertain):
                 await bus.durable.publish("t", 1, timeout=0.1)
+
+    asyncio.run(scenario())
+
+
+def test_a_time_out_is_for_all_that_is_published_at_once():
+    async def scenario():
+        async with connect("nobody-at-all") as bus:
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            with pytest.raises(Uncertain, match=r"all in 0\.3 s"):
+                await bus.durable.publish_many([(f"t/{n}", n) for n in range(100)], timeout=0.3)
+            assert loop.time() - started < 10, "and not for each of the hundred"
+
+    asyncio.run(scenario())
+
+
+def test_a_busy_topic_does_not_keep_back_a_quiet_one(store):
+    async def scenario():
+        async with connect("fair", store=store) as bus:
+            for _ in range(20):
+                await bus.durable.publish_many([("a", bytes(1_000))] * 100)
+            await bus.durable.publish("b", b"quiet")
+            offsets, answers = {}, 0
+            while "b" not in offsets:
+                found = await bus.durable.ask(Follow(["#"], offsets, 50_000))
+                offsets, answers = {name: at for name, at in found.offsets.items() if at}, answers + 1
+            assert answers <= 2 and offsets["a"] < 2_000
 
     asyncio.run(scenario())
 

@@ -360,3 +360,16 @@ def test_a_commit_whose_log_cannot_be_copied_into_the_database_is_a_commit(tmp_p
     again = SqliteBackend(tmp_path / "full.db")
     assert again.bounds("log") == Bounds(0, 10)
     again.close()
+
+
+def test_a_reader_that_cannot_read_says_so_in_our_words(tmp_path):
+    store = SqliteBackend(tmp_path / "kept.db")
+    store.write([Append("log", (b"row",))])
+    store.commit()
+    reader = store.reader()
+    assert reader is not None and list(reader.read("log", 0, 1)) == [b"row"]
+    reader._db.set_progress_handler(lambda: 1, 1)  # as a disk that does not answer
+    with pytest.raises(Unavailable, match=r"kept\.db cannot be read"):
+        reader.read("log", 0, 1)
+    reader.close()
+    store.close()

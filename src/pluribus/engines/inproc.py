@@ -91,7 +91,10 @@ class InprocEngine:
             if first:
                 loop.call_soon(peer._wake)
         else:
-            loop.call_soon_threadsafe(peer._take, arrived)
+            try:
+                loop.call_soon_threadsafe(peer._take, arrived)
+            except RuntimeError:  # it was closed since we looked
+                self.stats.dropped += len(datagrams)
 
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, []

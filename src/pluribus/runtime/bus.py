@@ -268,9 +268,11 @@ class Bus(Joining, Topical):
         line.receiving = self._eager
         try:
             self._stack.run(self._transport.receive, datagrams)
-            line.run()
-        finally:
-            line.receiving = False
+        finally:  # whatever a protocol did wrong: what came is there to be read
+            try:
+                line.run()
+            finally:
+                line.receiving = False
 
     def _room(self) -> None:
         for channel in self._dispatch.channels.values():

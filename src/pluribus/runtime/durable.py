@@ -126,8 +126,7 @@ class Durable:
             if set(map(type, bodies)) == {bytes}:
                 publisher = await self._room(pairs[0][0])
                 ids, several = publisher.add_bytes(bodies)
-                for done in several:
-                    await self._confirmed(done, ids[0], timeout)
+                await self._all_confirmed(dict.fromkeys(several, ids[0]), timeout)
                 return ids
         for topic, body in pairs:
             known = self._publishers.get(topic)
@@ -137,9 +136,22 @@ class Durable:
             id = publisher.add(kind, encoded, headers)
             ids.append(id)
             waiting.setdefault(publisher.confirmed(), id)
-        for done, id in waiting.items():
-            await self._confirmed(done, id, timeout)
+        await self._all_confirmed(waiting, timeout)
         return ids
+
+    async def _all_confirmed(self, waiting: Mapping[Confirmation, MessageId], timeout: float | None) -> None:
+        """``timeout`` is for all of them."""
+        if timeout is None or len(waiting) == 1:
+            for done, id in waiting.items():
+                await self._confirmed(done, id, timeout)
+            return
+        until = asyncio.get_running_loop().time() + timeout
+        for done, id in waiting.items():
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._confirmed(done, id, None)
+            except TimeoutError:
+                raise Uncertain(f"no keeper confirmed all in {timeout:g} s: publish it again with id=", id) from None
 
     def publish_soon(
         self, topic: str, body: Any, *, headers: Mapping[str, Any] | None = None, parent: MessageId | None = None

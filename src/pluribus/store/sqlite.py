@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -271,21 +271,24 @@ class SqliteBackend(Tables):
         if not self._db.execute(statement, (start, stop, checksum, number)).rowcount:
             self._db.execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?, ?)", (number, log, start, stop, checksum))
 
-    @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
-        """SQLite's complaint as one sentence of ours."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise Unavailable(
-                f"the store {self._path} cannot {what} ({error}): look at its disk and who else uses it"
-            ) from None
+    def _told(self, what: str) -> AbstractContextManager[None]:
+        return _told(self._path, what)
+
+
+@contextmanager
+def _told(path: str | Path, what: str) -> Iterator[None]:
+    """SQLite's complaint as one sentence of ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise Unavailable(f"the store {path} cannot {what} ({error}): look at its disk and who else uses it") from None
 
 
 class SqliteReader:
     """A connection that only reads, for another thread than the writer's."""
 
     def __init__(self, path: str | Path) -> None:
+        self._path = path
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA query_only = ON")
         self._db.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
@@ -293,10 +296,12 @@ class SqliteReader:
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
         """Of these rows the caller knows that they were committed."""
-        number = self._numbers.get(log)
-        if number is None:
-            number = self._numbers[log] = self._db.execute("SELECT id FROM logs WHERE log = ?", (log,)).fetchone()[0]
-        return checked(selected(self._db, number, start, stop), log, start, stop)
+        with _told(self._path, "be read"):
+            number = self._numbers.get(log)
+            if number is None:
+                found = self._db.execute("SELECT id FROM logs WHERE log = ?", (log,)).fetchone()
+                number = self._numbers[log] = found[0]
+            return checked(selected(self._db, number, start, stop), log, start, stop)
 
     def close(self) -> None:
         self._db.close()
