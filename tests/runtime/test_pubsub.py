@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, Gap, Overflow
+from pluribus.core.errors import BadFilter, BadInput, BadTopic, Closed, Gap, Overflow, Undelivered
 from pluribus.events import Merged, Missed
 from pluribus.pubsub.batch import Arrived, decode_batch
 from pluribus.runtime import subscription
+from pluribus.runtime.group import Group
 from tests.harness import eventually, new_bus, on_a_loop, two
 
 
@@ -430,3 +431,39 @@ async def test_a_body_that_is_not_of_its_type_keeps_nobody_from_the_next_one(opt
         await b.pubsub.publish_encoded("t", "tests.runtime.Tick", b"\x01", retain=True)
         await b.publish("t", "next")
         assert await taken(events, 1) == ["next"]
+
+
+@on_a_loop
+async def test_what_waits_for_slow_readers_is_sent_before_the_bus_is_closed(monkeypatch):
+    room, send_some = asyncio.Event(), Group._send_some
+
+    async def when_there_is_room(group, kind, batches):
+        await room.wait()
+        return await send_some(group, kind, batches)
+
+    async with members() as (a, b), b.subscribe("t") as events:
+        await together(a, b)
+        monkeypatch.setattr(Group, "_send_now", lambda group, kind, batch: False)
+        monkeypatch.setattr(Group, "_send_some", when_there_is_room)
+        await a.publish("t", "kept")
+        closing = asyncio.create_task(a.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        room.set()
+        await closing
+        assert (await events.receive(5)).body == "kept"
+
+
+@on_a_loop
+async def test_what_waits_for_slow_readers_for_too_long_is_told_of(monkeypatch):
+    async def never(group, kind, batches):
+        await asyncio.Event().wait()
+
+    async with members() as (a, b), b.subscribe("t"):
+        await together(a, b)
+        monkeypatch.setattr(Group, "_send_now", lambda group, kind, batch: False)
+        monkeypatch.setattr(Group, "_send_some", never)
+        await a.publish("t", "lost")
+        with pytest.raises(Undelivered, match="slow readers"):
+            await a.close(timeout=0.1)
+        assert a.closed

@@ -205,7 +205,7 @@ class Bus(Joining, Topical):
         self._closing = True
         try:
             if timeout > 0 and self._topics is not None:
-                self._topics.close_batches()
+                await self._topics.drain(timeout)
             if timeout > 0 and self._keeping is not None:
                 await self._keeping.durable.drain(timeout)
             reliable = self._stack.find(Reliable)
