@@ -337,6 +337,30 @@ def test_a_call_back_that_can_receive_nothing_is_told_of_and_ends(caplog, tmp_pa
     assert len(told) == 2 and all("'quotes/#'" in one for one in told)
 
 
+def test_one_that_is_refused_when_it_begins_again_ends_and_the_others_begin_once():
+    async def scenario():
+        at = Breaking()
+        refused, other = at.bus.subscribe("a"), at.bus.subscribe("b")
+        await refused.open()
+        await other.open()
+
+        async def refuses(request):
+            await at._ask(request)
+            if request.number == 1:
+                raise Refused("no more of these")
+
+        at.bus._line.ask = refuses
+        at.bus._broken()
+        await at.bus._restoring
+        assert at.asked == [1, 2, 1, 2]
+        for error in (Gap, Refused, Refused):
+            with pytest.raises(error):
+                await refused.receive(1)
+        await at.bus.close()
+
+    asyncio.run(scenario())
+
+
 class Breaking:
     """A client whose connection is there whenever it is asked for, and breaks when the test says so."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.errors import BadInput, Closed, Gap, Overflow, PluribusError, Uncertain
+from ..core.errors import BadInput, Closed, Gap, Overflow, PluribusError, Uncertain, Unreachable
 from ..core.ids import MemberId, MessageId
 from ..core.secret import Secret
 from ..core.url import BusUrl
@@ -220,12 +220,21 @@ class ClientBus:
                 await self._line.connected()
                 for subscription in list(self._subscriptions.values()):
                     if subscription.begun and not (subscription.closed or subscription.ended):
-                        await subscription.listen()
+                        await self._begin_again(subscription)
                 if self._breaks == breaks:  # else it broke again behind the last answer
                     return
             except PluribusError:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    async def _begin_again(self, subscription: ClientSubscription) -> None:
+        """One that is refused ends: the others must not begin again and again because of it."""
+        try:
+            await subscription.listen()
+        except (Closed, Unreachable):
+            raise
+        except PluribusError as error:
+            subscription.end(error)
 
     # The end.
 
@@ -284,7 +293,7 @@ class ClientSubscription:
         self._unread = 0
         self._arrival = asyncio.Event()
         self.begun = self.closed = False
-        self.ended = ""
+        self.ended: PluribusError | None = None
         """Why there will be no more events, if it ended by itself."""
         self._opening: asyncio.Future[None] | None = None
 
@@ -316,7 +325,12 @@ class ClientSubscription:
                 self._events.append(event)
             else:
                 self._read_one()
-        self.ended = heard.ended
+        if heard.ended:
+            self.ended = Overflow(heard.ended)
+        self._arrival.set()
+
+    def end(self, error: PluribusError) -> None:
+        self.ended = error
         self._arrival.set()
 
     def gap(self) -> None:
@@ -338,8 +352,8 @@ class ClientSubscription:
             await self.open()
             while not self._events:
                 self._check_open()
-                if self.ended:
-                    raise Overflow(self.ended)
+                if self.ended is not None:
+                    raise self.ended
                 self._arrival.clear()
                 await self._arrival.wait()
         event = self._events.popleft()
