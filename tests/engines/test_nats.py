@@ -52,6 +52,11 @@ class Server:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def reload(self) -> None:
+        """Read the settings again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -186,6 +191,69 @@ def test_a_token_from_a_file_opens_a_closed_server(program: Path, tmp_path: Path
         async with ends(f"{server.url}?token_file={token}", 2) as (one, other):
             one.engine.send_all([b"inside"])
             await other.arrived(1)
+
+    try:
+        run(work())
+    finally:
+        server.stop()
+
+
+def test_who_is_shut_out_holds_nobody_up_and_is_back_when_it_is_let_in_again(
+    program: Path, tmp_path: Path, run: Run[None]
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("open-sesame")
+    settings = tmp_path / "closed.conf"
+    settings.write_text("authorization: {token: open-sesame}\n")
+    server = Server(program, "-c", str(settings))
+
+    async def work() -> None:
+        await server.start()
+        async with ends(f"{server.url}?token_file={token}", 2) as (one, other):
+            settings.write_text("authorization: {token: another}\n")
+            server.reload()
+
+            def shut_out() -> bool:
+                one.engine.send_all([bytes(60_000)] * 50)
+                return one.engine.stats.dropped > 200
+
+            await until(shut_out)
+            await one.may_send()
+            settings.write_text("authorization: {token: open-sesame}\n")
+            server.reload()
+
+            def repeat() -> bool:
+                one.engine.send([b"after"], other.address)
+                other.engine.send_all([b"after"])
+                return b"after" in other.bodies and b"after" in one.bodies
+
+            await until(repeat)
+            assert one.engine.writable
+
+    try:
+        run(work())
+    finally:
+        server.stop()
+
+
+def test_who_is_shut_out_can_leave(program: Path, tmp_path: Path, run: Run[None]) -> None:
+    token = tmp_path / "token"
+    token.write_text("open-sesame")
+    settings = tmp_path / "closed.conf"
+    settings.write_text("authorization: {token: open-sesame}\n")
+    server = Server(program, "-c", str(settings))
+
+    async def work() -> None:
+        await server.start()
+        async with ends(f"{server.url}?token_file={token}", 1) as (one,):
+            settings.write_text("authorization: {token: another}\n")
+            server.reload()
+
+            def shut_out() -> bool:
+                one.engine.send_all([b"anybody?"])
+                return one.engine.stats.dropped > 0
+
+            await until(shut_out)
 
     try:
         run(work())

@@ -9,6 +9,9 @@ Our ``send`` is a call and nats-py's ``publish`` a coroutine. One writer task st
 order is kept, what has gathered goes out in one turn, and a server that takes no more stops the writer, not the caller.
 While the connection is lost the queue waits for nats-py to reconnect; what exceeds it is counted as dropped.
 
+When the server itself ends the connection and says why, as to one that is no longer let in, nats-py gives up. That may
+last, so nobody waits for it: what is sent meanwhile is dropped, and a new connection is tried until there is one.
+
 Datagrams from one member arrive in order on each subject, none lost while the connections last; the server cuts off a
 member that does not read for long. Between ``all`` and ``to`` there is no order.
 """
@@ -16,6 +19,7 @@ member that does not read for long. Between ``all`` and ``to`` there is no order
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import ssl
 from collections import deque
@@ -34,8 +38,11 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
+log = logging.getLogger(__name__)
+
 CONNECT_S = 2
 RECONNECT_S = 0.25
+RETURN_S = 1.0
 CLOSE_S = 2
 HANG_UP_S = 0.2
 HIGH_WATER_BYTES = 1 << 20
@@ -72,6 +79,7 @@ class NatsEngine:
         self._failures = 0
         self._client: Client | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._returning: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._receive: Callable[[list[Datagram]], None] = lambda _: None
         self._room: Callable[[], None] = lambda: None
@@ -95,6 +103,9 @@ class NatsEngine:
         client = Client()
         await self._connect(client)
         self.path_bytes = self.long_bytes = min(client.max_payload, PATH_BYTES_LOOPBACK)
+        self._begin(client)
+
+    def _begin(self, client: Client) -> None:
         self._connected.set()
         self._client = client
         self._writer = self._loop.create_task(self._write(client))
@@ -229,6 +240,7 @@ class NatsEngine:
                     error_cb=self._on_error,
                     disconnected_cb=self._on_disconnected,
                     reconnected_cb=self._on_reconnected,
+                    closed_cb=self._on_closed,
                     connect_timeout=CONNECT_S,
                     reconnect_time_wait=RECONNECT_S,  # type: ignore[arg-type]
                     max_reconnect_attempts=-1,
@@ -264,10 +276,45 @@ class NatsEngine:
     async def _on_reconnected(self) -> None:
         self._connected.set()
 
+    async def _on_closed(self) -> None:
+        """If it was not this member who closed it, nats-py will not reconnect."""
+        client = self._client
+        if client is None or self._writer is None or not client.is_closed or self._closing is not None:
+            return
+        log.warning("the NATS server closed the connection (%s): trying again until it lets us in", client.last_error)
+        self._client = None
+        self._writer.cancel()
+        self.stats.dropped += len(self._queue)
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._returning = self._loop.create_task(self._return())
+        if not self.writable:
+            self.writable = True
+            self._room()
+
+    async def _return(self) -> None:
+        from nats.aio.client import Client
+
+        while self._client is None:
+            await asyncio.sleep(RETURN_S)
+            self._opening, self._failures = True, 0
+            client = Client()
+            try:
+                await self._connect(client)
+            except Unreachable:
+                continue
+            except asyncio.CancelledError:
+                await _hang_up(client, HANG_UP_S)
+                raise
+            self._begin(client)
+
     async def _close(self) -> None:
         """At most ``CLOSE_S`` for the queue and as long again for the server's word that it has everything."""
         import nats.errors
 
+        if self._returning is not None:
+            self._returning.cancel()
+            await asyncio.wait([self._returning])
         client = self._client
         if client is None or self._writer is None:
             return
