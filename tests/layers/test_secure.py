@@ -223,6 +223,31 @@ def test_who_was_forgotten_proves_itself_again_and_its_old_frames_stay_refused()
     assert b.top.texts == [b"once", b"to all", b"again"]
 
 
+def test_those_who_only_looked_in_keep_nobody_out(monkeypatch: pytest.MonkeyPatch):
+    """Whoever asks how members are proves itself to them and is gone; where nobody joins or leaves meanwhile, nobody
+    above says so."""
+    medium, a, b = two()
+    b.stack.run(lambda: b.secure.event_down(Addresses({a.me: ("a", 0)})))
+    monkeypatch.setattr(layer_module, "PEERS_MAX", 4)
+    for number in range(3):
+        visitor = Bare(medium, f"visitor {number}")
+        visitor.say(b"how are you?")
+        medium.deliver()
+        visitor.crash()
+    early = Bare(medium, "early")
+    early.say(b"full")
+    medium.deliver()
+    assert early.me not in b.secure._peers, "who was here lately is not forgotten"
+    early.crash()
+    medium.clock.advance(layer_module.FORGET_S + 1)
+    late = Bare(medium, "late")
+    late.say(b"let me in")
+    medium.deliver()
+    assert b.top.texts[-1] == b"let me in"
+    assert b.secure._peers.keys() == {a.me, late.me}, "whom somebody above knows is not forgotten"
+    b.stack.validate()
+
+
 # Nonces
 
 

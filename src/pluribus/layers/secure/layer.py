@@ -37,6 +37,7 @@ Live: beats repeat the public key, challenges are repeated, keys are asked for u
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from struct import Struct
 from typing import Any
 
@@ -99,6 +100,8 @@ class Secure(Layer):
         self._counter = 0
         self._peers: dict[int, Peer] = {}
         self._strangers: dict[int, Peer] = {}
+        self._known: Container[int] = ()
+        """Whom somebody above knows: these are not forgotten."""
         self._forgotten: dict[int, int] = {}
         """By member: the highest counter that was accepted of it."""
         self._rings = Keyrings()
@@ -287,6 +290,8 @@ class Secure(Layer):
 
     def _proven(self, member: int, peer: Peer, counter: int) -> None:
         if len(self._peers) >= PEERS_MAX:
+            self._forget()  # who only asked something and is gone was never known above, so nobody said so
+        if len(self._peers) >= PEERS_MAX:
             return
         held = peer.prove(counter)
         self._forgotten.pop(member, None)
@@ -305,7 +310,8 @@ class Secure(Layer):
             self._enter(event)
             return
         if isinstance(event, Addresses):
-            self._forget(event)
+            self._known = event.addresses
+            self._forget()
         self.tell_down(event)
 
     def _enter(self, event: Rekey) -> None:
@@ -351,9 +357,9 @@ class Secure(Layer):
         for frame in unknown:
             self.up(frame)
 
-    def _forget(self, event: Addresses) -> None:
+    def _forget(self) -> None:
         before = self.ports.clock.now() - FORGET_S
-        for member in [m for m, peer in self._peers.items() if m not in event.addresses and peer.heard_at < before]:
+        for member in [m for m, peer in self._peers.items() if m not in self._known and peer.heard_at < before]:
             self._forgotten[member] = self._peers.pop(member).highest
         while len(self._forgotten) > PEERS_MAX:
             del self._forgotten[next(iter(self._forgotten))]
