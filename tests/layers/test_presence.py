@@ -15,6 +15,7 @@ from pluribus.core.limits import HELLO_PERIOD_S, SILENCE_S
 from pluribus.group.dispatch import Dispatch
 from pluribus.layers import presence as presence_module
 from pluribus.layers.presence import Bye, Hello, Presence, Refusal
+from pluribus.layers.transport import Transport
 from tests.harness import Medium, Member
 
 PLAIN = "transport | presence | groups"
@@ -208,6 +209,26 @@ def test_its_own_lateness_is_no_silence_of_others():
     b.crash()
     medium.run(SILENCE_S + late)
     assert known(a) == {"a"}, "silence after the pause is silence"
+
+
+def test_who_fell_silent_during_a_pause_is_missed_soon_after_it():
+    medium = Medium()
+    a, b = people(medium, "a", "b")
+    medium.run(3.0)
+    b.layer(Presence)._say_hello(a.me, answer=False)
+    b.layer(Transport).settle()
+    b.crash()
+    # The process of a stands still for a minute; what waits in its socket is read before its timers fire.
+    due = sorted((entry for entry in medium.clock._heap if entry[2].callback is not None), key=lambda entry: entry[:2])
+    medium.clock._now += 60.0
+    medium.deliver()
+    for _, _, timer in due:
+        callback, timer.callback = timer.callback, None
+        assert callback is not None
+        callback()
+    assert known(a) == {"a", "b"}
+    medium.run(SILENCE_S + 2 * HELLO_PERIOD_S)
+    assert known(a) == {"a"}, "and not a minute later"
 
 
 # --- refusing -------------------------------------------------------------------------------------------------------

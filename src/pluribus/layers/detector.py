@@ -197,15 +197,20 @@ class Detector(Layer):
     def _tick(self) -> None:
         now = self.ports.clock.now()
         late_s = now - self._due_at
-        if late_s > self._beat_s / 2:
+        if self._is_late(self._due_at):
             for peer in self._peers.values():
-                peer.heard_at += late_s
+                # Not beyond now: who was read just before, and was gone by then, would not be missed for as long again.
+                peer.heard_at = min(peer.heard_at + late_s, now)
                 if peer.asked_at >= 0:
-                    peer.asked_at += late_s
+                    peer.asked_at = now  # what it answered may wait unread
         self._say(ALL, answer=False)
         for member, peer in list(self._peers.items()):
             self._look_at(member, peer, now)
         self._later()
+
+    def _is_late(self, due_at: float) -> bool:
+        """Whether this member was held up when a timer was due: then it has not read what came meanwhile."""
+        return self.ports.clock.now() - due_at > self._beat_s / 2
 
     def _look_at(self, member: int, peer: Peer, now: float) -> None:
         silent_s = now - peer.heard_at
@@ -230,9 +235,11 @@ class Detector(Layer):
         for other in self.ports.random.sample(others, min(OPINIONS, len(others))):
             self.pass_down(Frame(sender=me, to=other, headers=[Look(member)]))
         # Looked at again when the opinions are due, and not only at the next beat.
-        self.after(self._opinion_s, lambda: self._opinions_due(member, peer))
+        self.after(self._opinion_s, lambda: self._opinions_due(member, peer, now + self._opinion_s))
 
-    def _opinions_due(self, member: int, peer: Peer) -> None:
+    def _opinions_due(self, member: int, peer: Peer, due_at: float) -> None:
+        if self._is_late(due_at):
+            return
         if self._peers.get(member) is peer and peer.asked_at >= 0 and not peer.suspected:
             self._look_at(member, peer, self.ports.clock.now())
 

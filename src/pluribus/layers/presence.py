@@ -212,7 +212,7 @@ class Presence(Layer):
         late_s = now - self._due_at
         if late_s > self._period_s:
             for peer in self._peers.values():
-                peer.heard_at += late_s
+                peer.heard_at = min(peer.heard_at + late_s, now)  # who was read just before is no later than now
         limit = now - self._silence_s
         silent = [member for member, peer in self._peers.items() if peer.heard_at < limit]
         for member in silent:
