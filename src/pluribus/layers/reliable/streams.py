@@ -292,7 +292,7 @@ class Streams(Layer):
         if end > stream.known:
             stream.known = end
         if frame.first > stream.next or (self._frozen and frame.to == ALL):
-            if len(stream.ahead) < AHEAD_MAX:
+            if len(stream.ahead) < AHEAD_MAX or frame.first == stream.next:  # the rest waits for it
                 stream.ahead[frame.first] = (frame, data.offset)
             if not self._frozen:
                 self._want_later(key, stream)
