@@ -124,6 +124,6 @@ class Attempt:
                 roster = rosters.get(wish.group)
                 if roster is None:
                     rosters[wish.group] = Roster(wish.group, wish.name, wish.promises, [member])
-                elif roster.promises == wish.promises:
+                elif roster.promises == wish.promises and roster.members[-1] != member:
                     roster.members.append(member)
         return [rosters[group] for group in sorted(rosters)]

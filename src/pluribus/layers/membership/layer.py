@@ -83,6 +83,7 @@ from .words import (
     Propose,
     Wish,
     Word,
+    can_be,
     stamp_of,
 )
 
@@ -301,6 +302,9 @@ class Membership(Leading):
         if proposal.ballot != self._promised or proposal.ballot[1] != leader or self.node.me not in proposal.members:
             return
         if self._view.ballot == proposal.ballot:
+            return
+        if not can_be(proposal):
+            self.refused += 1
             return
         self._be_patient()
         if self._proposal is not None and self._proposal.ballot == proposal.ballot:

@@ -94,6 +94,8 @@ class State(Layer):
         self._forced = False
         self.views = 0
         self.attempts_lost = 0
+        self.refused = 0
+        """Proposals that are no views."""
         self.flushes = 0
         self.flush_s: list[float] = []
         """How long senders were blocked by each of the last view changes."""
@@ -173,6 +175,7 @@ class State(Layer):
             "primary": self._primary,
             "views": self.views,
             "attempts_lost": self.attempts_lost,
+            "refused": self.refused,
             "flushes": self.flushes,
             "flush_s_last": self.flush_s[-1] if flushes else 0.0,
             "flush_s_p95": flushes[int(len(flushes) * 0.95)] if flushes else 0.0,

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from ...core.frame import Header, Number
+from ...core.ids import ALL
 from ...core.limits import GROUPS_PER_MEMBER_MAX, NAME_CHARS_MAX, VIEW_MEMBERS_MAX
 
 BallotNumber = Annotated[int, msgspec.Meta(ge=0, le=1 << 28)]
@@ -95,6 +96,17 @@ class Proposal(msgspec.Struct, array_like=True, frozen=True):
     """Who comes from which view, if there are several that were not new."""
     recent: Ballot = NO_BALLOT
     """The latest primary that any of the members was in: who was not has missed something."""
+
+
+def can_be(view: Proposal) -> bool:
+    """Whether a proposal is a view at all: it comes from afar, and everything above relies on it."""
+    members = set(view.members)
+    if len(view.names) != len(view.members) or len(members) != len(view.members) or ALL in members:
+        return False
+    return all(
+        len(set(roster.members)) == len(roster.members) and members.issuperset(roster.members)
+        for roster in view.rosters
+    )
 
 
 def stamp_of(view: Ballot, number: int = 0) -> int:
