@@ -157,18 +157,18 @@ class Tree(Recovering):
         self, stream: Stream, estate: Estate, answers: list[Holding], living: set[int], now: float
     ) -> None:
         lowest = min([stream.next, *(answer.next for answer in answers)])
-        end = lowest
-        while end in stream.records or end < stream.next or any(_has(answer, end) for answer in answers):
+        end = max([stream.next, *(answer.next for answer in answers)])
+        while end in stream.records or any(end in answer.ahead for answer in answers):
             end += 1
-        missing = [number for number in range(stream.next, end) if number not in stream.records]
+        missing = stream.missing(NUMBERS_PER_WORD_MAX, end)
         if missing:
             self._fetch(stream, estate, missing[0], missing, now)
             return
         self._go_on(stream)
-        for number in range(lowest, end):
+        for number in sorted(stream.records):
             record = stream.records.get(number)
-            if record is None or number in estate.wanted:
-                continue  # below what is known to be everywhere, or on its way
+            if record is None or number < lowest or number >= end or number in estate.wanted:
+                continue  # everywhere, or nobody's any more, or on its way
             if all(_has(answer, number) for answer in answers):
                 continue
             estate.wanted.add(number)
@@ -184,7 +184,7 @@ class Tree(Recovering):
         living = [place for place in holders if stream.listed.members[place] not in self._suspected]
         if living:
             whom = stream.listed.members[self._layer.ports.random.choice(sorted(living))]
-            self._say(whom, Missing(*stream.key, missing[:NUMBERS_PER_WORD_MAX]))
+            self._say(whom, Missing(*stream.key, missing))
         else:
             estate.answers.clear()  # who had it is gone: ask again, the end is nearer now
 

@@ -195,7 +195,7 @@ class Recovering(Handing):
 
     def _mind_gaps(self, stream: Stream, now: float) -> float:
         """A later message is here and an earlier one is not: ask who gave us the later one. When to look again."""
-        missing = stream.missing()
+        missing = stream.missing(MISSING_AT_ONCE)
         if not missing:
             return NEVER
         if now < stream.asked_at:
@@ -204,7 +204,7 @@ class Recovering(Handing):
         stream.asked_at = now + min(GAP_S * 2**stream.asked, GAP_S_MAX)
         self.gaps += 1
         whom = stream.parent if stream.asked % 4 else stream.proxy
-        self._say(whom, Missing(*stream.key, missing[:MISSING_AT_ONCE]))
+        self._say(whom, Missing(*stream.key, missing))
         return stream.asked_at
 
     def missing(self, member: int, word: Missing) -> None:

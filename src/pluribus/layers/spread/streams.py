@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from ...core.frame import Frame
 from .lists import Listed
@@ -99,10 +100,11 @@ class Stream:
         """The member that numbers its messages."""
         return self.listed.members[self.key[1]]
 
-    def missing(self) -> list[int]:
-        """Numbers that must have been sent, because later ones were, and are not here."""
-        last = max(self.records, default=self.next - 1)
-        return [number for number in range(self.next, last) if number not in self.records]
+    def missing(self, most: int, end: int | None = None) -> list[int]:
+        """The first numbers that must have been sent, because later ones were, and are not here; or all before ``end``
+        were. Not all of them: others say how many there are."""
+        end = max(self.records, default=0) if end is None else end
+        return list(islice((number for number in range(self.next, end) if number not in self.records), most))
 
     def ahead(self) -> list[int]:
         return sorted(number for number in self.records if number >= self.next)
