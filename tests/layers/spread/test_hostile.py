@@ -1,6 +1,5 @@
 """Numbers that no member would say cost a member neither its time nor its memory."""
 
-
 from pluribus.core.frame import Frame
 from pluribus.layers.spread import Spread
 from pluribus.layers.spread.lists import Listed

@@ -264,6 +264,12 @@ class Gossip:
         if self._tales:
             self._compare_later(DIGEST_S)
 
+    def forget_lists(self) -> None:
+        """Nobody takes a rumour along a list that is no longer known."""
+        for key in [key for key in self._tales if self._lists.known(key[0]) is None]:
+            del self._tales[key]
+            self._own.pop(key[0], None)
+
     def reset(self) -> None:
         """A new view: everything before it is settled without us."""
         self._tales.clear()

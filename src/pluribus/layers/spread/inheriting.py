@@ -78,6 +78,14 @@ class Tree(Recovering):
         self._estates.clear()
         self._silent.clear()
 
+    def forget_lists(self) -> None:
+        """Nobody takes a message along a list that is no longer known; who lacks one asks for it above."""
+        for key in [key for key in self._streams if self._lists.known(key[0]) is None]:
+            for record in self._streams.pop(key).records.values():
+                self._in_hand.discard((record.origin, record.submission))
+            self._own.pop(key[0], None)
+            self._estates.pop(key, None)
+
     def _heir(self, stream: Stream) -> int:
         """The index of the first after the proxy that lives, as far as this member knows."""
         listed = stream.listed

@@ -185,6 +185,8 @@ class Spread(Layer):
             self._try_early()
         elif isinstance(event, Regroup):
             self._lists.change(event.group, event.members, event.stamp)
+            self._tree.forget_lists()
+            self._gossip.forget_lists()
             self._try_early()
         self.tell_down(event)
 

@@ -14,6 +14,8 @@ from ...core.frame import Frame
 
 OLDER_LISTS_MAX = 4
 """Lists that a group had before, on which messages may still be under way."""
+ENDED_GROUPS_MAX = 64
+"""Groups that nobody is in any more, on whose last lists messages may still be under way."""
 EARLY_MAX = 256
 EARLY_S = 5.0
 
@@ -48,6 +50,7 @@ class Lists:
         self._now = now
         self._current: dict[int, Listed] = {}
         self._known: dict[int, Listed] = {}
+        self._ended: dict[int, None] = {}
         self._early: list[tuple[float, Frame]] = []
         self.early_dropped = 0
 
@@ -55,14 +58,16 @@ class Lists:
         """A new view: only its lists count."""
         self._current.clear()
         self._known.clear()
+        self._ended.clear()
         for group, members in groups.items():
             self.change(group, members, stamp)
 
     def change(self, group: int, members: tuple[int, ...], stamp: int) -> None:
         """A group has other members. What is under way along the list that it had goes on along that."""
         if not members:
-            self._current.pop(group, None)
+            self._end(group)
             return
+        self._ended.pop(group, None)
         listed = Listed(group, stamp, members)
         self._current[group] = listed
         self._known.pop(listed.identity, None)
@@ -70,6 +75,15 @@ class Lists:
         of_group = [known.identity for known in self._known.values() if known.group == group]
         for old in of_group[: -1 - OLDER_LISTS_MAX]:
             del self._known[old]
+
+    def _end(self, group: int) -> None:
+        self._current.pop(group, None)
+        self._ended[group] = None
+        if len(self._ended) > ENDED_GROUPS_MAX:
+            oldest = next(iter(self._ended))
+            del self._ended[oldest]
+            for old in [known.identity for known in self._known.values() if known.group == oldest]:
+                del self._known[old]
 
     def of(self, group: int) -> Listed | None:
         return self._current.get(group)
@@ -92,7 +106,7 @@ class Lists:
         return [frame for _, frame in early if frame.headers[-1].along in self._known]
 
     def validate(self) -> None:
-        assert len(self._early) <= EARLY_MAX
+        assert len(self._early) <= EARLY_MAX and len(self._ended) <= ENDED_GROUPS_MAX
         for listed in self._current.values():
             assert self._known.get(listed.identity) is listed
             assert len(listed.places) == len(listed.members)
