@@ -89,6 +89,7 @@ class Crowd(Layer):
         self._acquaintances: dict[int, Address] = {}
         self._asked: tuple[int, Address] | None = None
         self._started_at = 0.0
+        self._compare_at = 0.0
         self._swaps = 0
         self._shown: tuple[int, ...] = ()
         self._said = 0
@@ -113,7 +114,7 @@ class Crowd(Layer):
         self._moved = True
         self._ask_in()
         self.after(self._swap_s * self.ports.random.random(), self._swap)
-        self.after(DIGEST_S * self.ports.random.random(), self._compare)
+        self._compare_in(DIGEST_S * self.ports.random.random())
 
     def stop(self) -> None:
         for member in self.view.members:
@@ -291,9 +292,16 @@ class Crowd(Layer):
 
     # Digests
 
+    def _compare_in(self, delay_s: float) -> None:
+        self._compare_at = self.ports.clock.now() + delay_s
+        self.after(delay_s, self._compare)
+
     def _compare(self) -> None:
-        self.after(DIGEST_S * (0.8 + 0.4 * self.ports.random.random()), self._compare)
         now = self.ports.clock.now()
+        late_s = now - self._compare_at
+        if late_s > DIGEST_S:
+            self._tales.excuse(late_s, now)
+        self._compare_in(DIGEST_S * (0.8 + 0.4 * self.ports.random.random()))
         self._tales.forget(now)
         for origin in self._tales.give_up(now):
             self._pass_due(origin, now)

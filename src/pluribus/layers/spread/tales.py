@@ -79,6 +79,11 @@ class Tales:
         told = self._told[origin]
         return any(number >= told.next for number in told.frames)
 
+    def excuse(self, late_s: float, now: float) -> None:
+        """This member was held up for so long: nobody could fill a gap of its meanwhile."""
+        for told in self._told.values():
+            told.gap_since = min(told.gap_since + late_s, now)
+
     def give_up(self, now: float) -> list[int]:
         """Origins of which a gap has been waited for too long: they go on behind it."""
         gone = []
