@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 import pluribus.sim
-from pluribus.layers.membership import Membership
+from pluribus.layers.membership import Membership, attempt, leading
 from pluribus.layers.membership.attempt import INVITING
 from pluribus.layers.membership.words import Word
 from pluribus.runtime.bus import VIEWS, Bus
@@ -86,5 +87,30 @@ def test_others_lead_in_the_end_if_the_eldest_does_not():
                 await asyncio.sleep(0.05)
                 assert world.now - began < 30.0
             assert world.now - began > 4.0, "but not before it had time"
+
+    pluribus.sim.run(main())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_who_is_one_too_many_waits_outside_and_does_not_disturb(seed: int, monkeypatch: pytest.MonkeyPatch):
+    """A view that is full changes no more for those who found no room, and takes one in when somebody leaves."""
+    for module in (leading, attempt):
+        monkeypatch.setattr(module, "VIEW_MEMBERS_MAX", 3)
+
+    async def main() -> None:
+        async with pluribus.sim.world(members=5, seed=seed, stack=VIEWS) as world:
+            await asyncio.sleep(15.0)
+            layers = [membership_of(bus) for bus in world.buses]
+            views = [layer.views for layer in layers]
+            inside = [layer for layer in layers if len(layer._members) == 3]
+            assert len(inside) == 3 and all(layer._view.ballot == inside[0]._view.ballot for layer in inside)
+            assert all(layer._primary is (layer in inside) for layer in layers), "there is one primary"
+            await asyncio.sleep(30.0)
+            assert [layer.views for layer in layers] == views
+            leaver = next(bus for bus in world.buses if membership_of(bus) is inside[0])
+            await leaver.close()
+            await asyncio.sleep(15.0)
+            left = [layer for layer in layers if layer is not inside[0]]
+            assert sum(layer._primary and len(layer._members) == 3 for layer in left) == 3
 
     pluribus.sim.run(main())

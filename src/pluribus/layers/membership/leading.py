@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from ...core.limits import VIEW_MEMBERS_MAX
@@ -15,6 +16,8 @@ from .words import (
     Propose,
     Word,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Leading(Regrouping):
@@ -63,14 +66,38 @@ class Leading(Regrouping):
             return True
         if any(not self._live(member) for member in members):
             return True
-        if any(self._live(member) and not self._with_us(known) for member, known in self._known.items()):
+        if any(not self._with_us(known) and self._is_wanted(member, known) for member, known in self._known.items()):
             return True
         if self._regroups >= REGROUPS_MAX - 1:
             return True
-        return not self._primary and self._view.link is None and self._may_found()
+        if self._primary or self._view.link is not None or not self._may_found():
+            return False
+        return not self._kept_out()
 
     def _with_us(self, known: Known) -> bool:
         return known.word is None or known.word.view == self._view.ballot
+
+    def _is_wanted(self, member: int, known: Known) -> bool:
+        """Whether somebody who is not with us should be. Views that are full are left as they are: else those who find
+        no room would keep everybody changing views."""
+        if not self._live(member):
+            return False
+        if member in self._members:
+            return True
+        full = len(self._members) >= VIEW_MEMBERS_MAX or self._kept_out()
+        if full and not self._told_full:
+            self._told_full = True
+            log.warning("a view has room for %d members: others wait until one leaves", VIEW_MEMBERS_MAX)
+        return not full
+
+    def _kept_out(self) -> bool:
+        return any(self._is_full(member, known) for member, known in self._known.items())
+
+    def _is_full(self, member: int, known: Known) -> bool:
+        """Whether somebody is in a view that has no room for us, and not only on its way to ours."""
+        if known.word is None or known.suspected or known.word.size < VIEW_MEMBERS_MAX or self._with_us(known):
+            return False
+        return member not in self._members or known.word.view > self._view.ballot
 
     def _mine_to_lead(self) -> bool:
         """The eldest live member of the best view; views are compared by what everybody tells of its own."""
@@ -103,7 +130,7 @@ class Leading(Regrouping):
         me = self.node.me
         seen = [self._promised[0], *(known.word.view[0] for known in self._known.values() if known.word is not None)]
         ballot = (max(seen) + 1, me)
-        everybody = [me, *(member for member in self._known if self._live(member))]
+        everybody = [me, *(m for m, known in self._known.items() if self._live(m) and not self._is_full(m, known))]
         ours = [member for member in self._members if member in everybody]
         invited = (ours + [member for member in everybody if member not in ours])[:VIEW_MEMBERS_MAX]
         names = {me: self.node.name, **{member: known.name for member, known in self._known.items()}}

@@ -92,6 +92,7 @@ class State(Layer):
         self._rosters: dict[int, Roster] = {}
         self._blocked_at = 0.0
         self._forced = False
+        self._told_full = False
         self.views = 0
         self.attempts_lost = 0
         self.refused = 0
