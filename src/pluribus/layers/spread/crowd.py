@@ -28,7 +28,7 @@ from typing import Any
 from ...core.errors import BadStack
 from ...core.frame import Frame
 from ...core.ids import ALL, MemberId
-from ...core.limits import WINDOW_BYTES_MAX
+from ...core.limits import LOGGED_PEERS_MAX, WINDOW_BYTES_MAX
 from ...core.ports import Address
 from ...stack.events import Addresses, Credit, Event, JoinGroup, LeaveGroup, Members
 from ...stack.layer import Layer
@@ -97,6 +97,7 @@ class Crowd(Layer):
         self._under_way_bytes = 0
         self._credit_later = False
         self._moved = False
+        self._refused: set[int] = set()
         self.unanswered = 0
         self.told = 0
         self.heard_again = 0
@@ -129,7 +130,9 @@ class Crowd(Layer):
     def _entered(self, member: int, word: Enter) -> None:
         """A newcomer: some pointers to it set out. Where the medium reaches all, not everybody answers."""
         if word.fingerprint != self.node.fingerprint:
-            log.warning("%s has another stack and is not let in", MemberId(member))
+            if member not in self._refused and len(self._refused) < LOGGED_PEERS_MAX:  # it asks again and again
+                self._refused.add(member)
+                log.warning("%s has another stack and is not let in (said once)", MemberId(member))
             return
         alone = not getattr(self.ports.engine, "broadcasts", False)
         if not alone and self.view.full and self.ports.random.random() > LONELY / len(self.view):
