@@ -37,7 +37,7 @@ whole = {name: getattr(Relay, name) for name in ("_stands", "_settled")}
 
 FOUND = {
     Repetitive: (1, "of the same sender from outside"),
-    Lonely: (21, "but only one delivered"),
-    Hopeful: (2, "was said to have"),
+    Lonely: (1, "but only one delivered"),
+    Hopeful: (1, "was said to have"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

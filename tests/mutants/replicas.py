@@ -149,7 +149,7 @@ FOUND = {
     Twice: (2, "another command than others"),
     Unaware: (80, "another command than others"),
     Sure: (2, "nothing explains"),
-    Hasty: (24, "nothing explains"),
+    Hasty: (30, "nothing explains"),
     Mistaken: (0, "nothing explains"),
     Lazy: (4, "nothing explains"),
     Forgetful: (1, "and again at"),

@@ -114,7 +114,7 @@ class Polite(Membership):
 FOUND = {
     Hurried: (1, "delivered"),
     Deaf: (1, "never"),
-    Frivolous: (29, "left view"),
+    Frivolous: (20, "left view"),
     Absent: (10, "left view"),
     Double: (0, "after view"),
     Vain: (5, "no majority"),
