@@ -91,6 +91,12 @@ async def test_a_concept_is_asked_for_by_any_of_its_words():
             bus.subscribe(concept="share")
 
 
+@pytest.mark.parametrize("unit", [["usd"], {"usd": 1}, 5, None])
+def test_a_unit_that_is_no_word_is_none(unit):
+    event = Event({"price": 300}, 1, (1, 1), "share", 0.0, {"price.unit": unit})
+    assert SHARES.translated(event, "share").body == {"price": 300}
+
+
 def test_a_term_stands_for_one_concept():
     with pytest.raises(BadInput, match="choose one of them"):
         Vocabulary({"share": {"terms": ["paper"]}, "bond": {"terms": ["Paper"]}})

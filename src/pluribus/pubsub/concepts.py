@@ -95,7 +95,7 @@ class Vocabulary:
     def _unit(self, field: Field, own: str, name: str, given: Mapping[str, Any], event: Event[Any]) -> float:
         for known in (own, name):
             unit = event.headers.get(f"{known}.unit")
-            if unit in field.units:
+            if isinstance(unit, str) and unit in field.units:
                 return field.units[unit]
         for place in UNIT_FIELDS:
             unit = given.get(place)
