@@ -155,6 +155,17 @@ def test_a_condition_may_change():
     table.validate()
 
 
+def test_who_asked_for_everything_may_ask_for_less():
+    table, reader = Table(), Reader(Interest("a"))
+    table.add(reader)
+    table.spread(batch_of([("a", Quote("ibm", 1.0), {})]))
+    reader.interest.set_where("price > 2")
+    table.changed(reader, before=False)
+    table.spread(batch_of([("a", Quote("ibm", 1.5), {}), ("a", Quote("ibm", 3.0), {})]))
+    assert [event.body.price for event in reader.all()] == [1.0, 3.0]
+    table.validate()
+
+
 def test_what_cannot_be_asked_for_is_refused():
     for wrong in (lambda: Interest("a//b"), lambda: Interest("a", "price >"), lambda: Interest("a", type="Quote")):
         with pytest.raises((BadTopic, BadFilter, BadInput)):
