@@ -258,6 +258,19 @@ def test_a_sample_is_in_order_and_within_bounds(sizes, limit, picked):
     assert len(found) + backlog.missed == first
 
 
+def test_who_wants_a_sample_is_told_where_it_was_cut_off():
+    backlog = Backlog(2, "sample")
+    section = only(batch_of([("a", b"x", {})] * 2).sections())
+    backlog.put(section)
+    backlog.lost()
+    backlog.put(section)
+    backlog.validate()
+    assert len(backlog.take()) == 1
+    with pytest.raises(Gap):
+        backlog.take()
+    assert len(backlog.take()) == 1 and not backlog
+
+
 def test_a_frame_is_held_until_everybody_who_waits_has_it():
     released = []
     hold = Hold(lambda: released.append(True))

@@ -156,10 +156,12 @@ class Backlog:
         before = self.waiting
         keep = self._thinned
         for run in self._runs:
+            if run.missed:
+                continue  # the place where this member was cut off: there is nothing to drop, and it stays
             odd = run.count % 2
             run.thin(keep)
             keep = keep is not bool(odd)
-        self._runs = deque(run for run in self._runs if run.count)
+        self._runs = deque(run for run in self._runs if run.count or run.missed)
         self.waiting = sum(run.count for run in self._runs)
         self.missed += before - self.waiting
 
