@@ -16,7 +16,8 @@ from pluribus.core.errors import BadInput
 from pluribus.filters import Filter, parse
 from pluribus.filters.events import document
 from pluribus.filters.grammar import parse_tree
-from pluribus.filters.predicate import compile_predicate
+from pluribus.filters.normal import fold, negations_inward
+from pluribus.filters.predicate import _Writing, compile_predicate
 from pluribus.filters.tree import Field, Kind, walk
 from tests.filters.oracle import NOW, evaluate
 from tests.filters.strategies import events, trees
@@ -165,3 +166,15 @@ def test_a_function_of_rows_may_have_a_kind_of_its_own():
 
 def _fields(tree):
     return [node for node in walk(tree) if isinstance(node, Field)]
+
+
+@pytest.mark.parametrize("step", ["({} = {})", "({} <> {})", "(({} IS NULL) = {})", "(NOT ({} AND {}) = c)"])
+def test_conditions_of_conditions_take_no_longer_the_deeper_they_are(step):
+    words = "a"
+    for depth in range(7 if "AND" in step else 10):
+        words = step.format(words, f"f{depth}")
+    tree, _ = parse_tree(words)
+    source = _Writing(None, None).true(fold(negations_inward(tree)))
+    assert len(source) < 2_000
+    for event in ({}, {"a": True}, {"a": False, "c": True, **{f"f{n}": n % 3 == 0 for n in range(10)}}):
+        assert Filter(tree).truth(event) is evaluate(tree, event)

@@ -131,6 +131,18 @@ def compare_any(operator: str, left: Any, right: Any) -> bool | None:
     return None
 
 
+def same(left: bool | None, right: bool | None) -> bool | None:
+    """Whether two conditions are both true or both false."""
+    return None if left is None or right is None else left is right
+
+
+def connected(decided: bool, truths: tuple[bool | None, ...]) -> bool | None:
+    """AND, which one that is false decides, or OR, which one that is true decides."""
+    if decided in truths:
+        return decided
+    return None if None in truths else not decided
+
+
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": lambda left, right: left == right,
     "<>": lambda left, right: left != right,

@@ -59,7 +59,7 @@ _GLOBALS: dict[str, Any] = {
     "dict_type": dict,
     **{
         name: getattr(events, name)
-        for name in ("reader", "inner", "number", "text", "boolean", "absent", "compare_any")
+        for name in ("reader", "inner", "number", "text", "boolean", "absent", "compare_any", "same", "connected")
     },
     **{
         name: getattr(numbers, name)
@@ -205,9 +205,7 @@ class _Writing:
             (one, one_there), (other, other_there) = self.text(left), self.text(right)
             return f"({one_there}{other_there}{one} {_PYTHON[operator]} {other})"
         if kind is Kind.BOOLEAN:
-            same = f"{self.true(left)} and {self.true(right)} or {self.false(left)} and {self.false(right)}"
-            unlike = f"{self.true(left)} and {self.false(right)} or {self.false(left)} and {self.true(right)}"
-            return f"({same if operator == '=' else unlike})"
+            return f"(same({self.truth(left)}, {self.truth(right)}) is {operator == '='})"
         assert isinstance(left, Field) and isinstance(right, Field)
         one, other = self.field(left, "raw"), self.field(right, "raw")
         slow = f"compare_any({self._bind(operator)}, {one}, {other}) is True"
@@ -235,7 +233,26 @@ class _Writing:
                 return f"(({name} := {self.number(operand)}) != {name})"
             case Kind.TEXT:
                 return f"({self.plain(operand)} is None)"
-        return f"(not {self.true(operand)} and not {self.false(operand)})"
+        return f"({self.truth(operand)} is None)"
+
+    def truth(self, node: Node) -> str:
+        """An expression for True, False or None. What is inside is written once: if it were written for true and for
+        false, as elsewhere, a filter would double with every comparison of conditions inside another."""
+        match node:
+            case And(terms) | Or(terms):
+                decided = isinstance(node, Or)
+                return f"connected({decided}, ({', '.join(map(self.truth, terms))},))"
+            case Not(term):
+                return f"same(False, {self.truth(term)})"
+            case Field():
+                return self.field(node, "boolean")
+            case Compare(operator, left, right) if Kind.BOOLEAN in (kind_of(left), kind_of(right)):
+                return f"same({operator == '='}, same({self.truth(left)}, {self.truth(right)}))"
+            case IsTruth(operand, value):
+                return f"({self.truth(operand)} is {value})"
+            case Constant() | IsNull():
+                return self.true(node)
+        return f"(True if {self.true(node)} else False if {self.false(node)} else None)"
 
     def like(self, node: Like) -> str:
         assert isinstance(node.pattern, Constant), f"{node.pattern} is not bound"
