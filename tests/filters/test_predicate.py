@@ -6,6 +6,7 @@ from dataclasses import make_dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
+from fractions import Fraction
 from uuid import UUID
 
 import msgspec
@@ -178,3 +179,28 @@ def test_conditions_of_conditions_take_no_longer_the_deeper_they_are(step):
     assert len(source) < 2_000
     for event in ({}, {"a": True}, {"a": False, "c": True, **{f"f{n}": n % 3 == 0 for n in range(10)}}):
         assert Filter(tree).truth(event) is evaluate(tree, event)
+
+
+class Rating(Enum):
+    NONE = None
+    GOOD = 5
+
+
+@pytest.mark.parametrize(
+    ("odd", "positive"),
+    [
+        (Decimal("sNaN"), None),
+        (Decimal("NaN"), None),
+        (msgspec.UNSET, None),
+        (Rating.NONE, None),
+        (Fraction(10**400), True),
+        (Fraction(-(10**400), 3), False),
+        (Decimal("-1e400"), False),
+        (Rating.GOOD, True),
+    ],
+)
+def test_no_number_makes_a_filter_fail_and_none_is_null(odd, positive):
+    for event in ({"x": odd}, document({"x": odd})):
+        assert parse("x > 0").truth(event) is positive
+        assert parse("x IS NULL").truth(event) is (positive is None)
+    assert parse("x * 1e30 > 0").truth({"x": odd}) is (True if odd is Rating.GOOD else None)

@@ -7,7 +7,7 @@ no code of the program.
 ==============================================================  =========================================
 a value                                                         is
 ==============================================================  =========================================
-``None``, NaN, a missing field                                  null
+``None``, NaN, ``msgspec.UNSET``, a missing field               null
 ``bool``                                                        true or false
 ``int``, ``float``; ``Decimal`` and fractions, as doubles        a number
 ``datetime`` (UTC where it has no zone), ``date``                a number: seconds since 1970
@@ -89,12 +89,21 @@ def number(value: Any) -> float:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real | Decimal):
-        return float(value)
+        return _rounded(value)
     if isinstance(value, datetime):
         return value.timestamp() if value.tzinfo else value.replace(tzinfo=UTC).timestamp()
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
     return value.total_seconds() if isinstance(value, timedelta) else NAN
+
+
+def _rounded(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a fraction beyond the largest double
+        return math.inf if value > 0 else -math.inf
+    except ValueError:  # a Decimal that signals that it is not a number
+        return NAN
 
 
 def text(value: Any) -> str | None:
@@ -117,7 +126,13 @@ def boolean(value: Any) -> bool | None:
 
 def absent(value: Any) -> bool:
     """Null: none at all, or not a number."""
-    return value is None or (isinstance(value, float) and value != value)
+    if value is None or value is msgspec.UNSET:
+        return True
+    if isinstance(value, float):
+        return value != value
+    if isinstance(value, Enum):
+        return absent(value.value)
+    return isinstance(value, Decimal) and value.is_nan()
 
 
 def compare_any(operator: str, left: Any, right: Any) -> bool | None:
