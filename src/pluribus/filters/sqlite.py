@@ -73,7 +73,8 @@ class SqliteWriter(Writer):
         else:
             assert isinstance(operand, Field)
             chosen = self.read(operand, Kind.NUMBER)
-        listed = ", ".join([self._bind_number(value.value) for value in values])
+        as_double = computes(operand)
+        listed = ", ".join([self._bind_number(float(each.value) if as_double else each.value) for each in values])
         return f"({chosen} IN ({listed}))"
 
     def like(self, node: Like) -> str:
