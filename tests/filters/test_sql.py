@@ -3,6 +3,7 @@
 import json
 import sqlite3
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from pluribus.core.errors import BadInput
 from pluribus.filters import parse
 from pluribus.filters.events import document
+from pluribus.filters.index import Index
 from pluribus.filters.sql import Column, where
 from pluribus.filters.sqlite import add_functions
 from pluribus.filters.tree import Call, Compare, Field, Kind, Or, walk
@@ -181,3 +183,30 @@ def test_a_column_can_use_its_index(sqlite):
         f"EXPLAIN QUERY PLAN SELECT * FROM messages WHERE {clause.text}", clause.parameters
     ).fetchall()
     assert "by_priority" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "expected"),
+    [
+        ("x = 18446744073709551615", 2**64 - 1, True),
+        ("x IN (18446744073709551615, 5)", 2**64 - 1, True),
+        ("x < 18446744073709551615", 2**64 - 1, False),
+        ("x = 1e20", 10**20 + 1, True),
+        ("x = 9223372036854775807", 2**63 - 1, True),
+        ("x = 9223372036854775807", 2**63, False),
+        ("x > 9223372036854775807", 2**63, True),
+        ("x = -9223372036854775808", -(2**63), True),
+        ("x > 1e300 AND y + 1 < x", 10**400, True),
+        ("y + 1 > x", -(10**400), True),
+        ("ABS(x) IN (9007199254740993)", 2**53, True),
+    ],
+)
+def test_numbers_beyond_64_bits_are_doubles_everywhere(sqlite, words, value, expected):
+    condition, event = parse(words), {"x": value, "y": 1}
+    assert condition.matches(event) is condition.matches(msgspec.defstruct("E", ["x", "y"])(value, 1)) is expected
+    index = Index()
+    index.add("it", condition)
+    assert index.match([event, {"x": "text"}]) == [["it"] * expected, []]
+    clause = where(condition.tree, "sqlite", document="body")
+    query = f"SELECT {clause.text} FROM (SELECT ? AS body)"
+    assert truths(sqlite.execute(query, (*clause.parameters, stored(event)))) == [expected]

@@ -9,7 +9,7 @@ a value                                                         is
 ==============================================================  =========================================
 ``None``, NaN, ``msgspec.UNSET``, a missing field               null
 ``bool``                                                        true or false
-``int``, ``float``; ``Decimal`` and fractions, as doubles        a number
+``int``, ``float``; ``Decimal`` and fractions, as doubles        a number; an ``int`` beyond 64 bits as a double
 ``datetime`` (UTC where it has no zone), ``date``                a number: seconds since 1970
 ``timedelta``                                                   a number: seconds
 ``str``, ``UUID``                                               a text
@@ -41,6 +41,7 @@ from .tree import Path
 
 TYPES_REMEMBERED_MAX = 1_024
 DOCUMENT_STEPS_MAX = 16
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 _LARGEST = 1.7976931348623157e308
 
 Read = Callable[[str], Any]
@@ -80,14 +81,16 @@ def read_path(event: Any, path: Path) -> Any:
 def number(value: Any) -> float:
     """The number that a value is, or NaN."""
     kind = value.__class__
-    if kind is float or kind is int:
+    if kind is float:
         return value  # type: ignore[no-any-return]
+    if kind is int:
+        return value if INT_MIN <= value <= INT_MAX else _rounded(value)  # as constants are, and databases do it
     if value is None or kind is bool or kind is str:
         return NAN
     if isinstance(value, Enum):
         return number(value.value)
     if isinstance(value, Integral):
-        return int(value)
+        return number(int(value))
     if isinstance(value, Real | Decimal):
         return _rounded(value)
     if isinstance(value, datetime):
@@ -100,7 +103,7 @@ def number(value: Any) -> float:
 def _rounded(value: Any) -> float:
     try:
         return float(value)
-    except OverflowError:  # a fraction beyond the largest double
+    except OverflowError:  # beyond the largest double
         return math.inf if value > 0 else -math.inf
     except ValueError:  # a Decimal that signals that it is not a number
         return NAN

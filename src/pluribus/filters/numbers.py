@@ -100,7 +100,7 @@ def double(number: float) -> float:
     try:
         return float(number)
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf
 
 
 def beside_double(operator: str, number: float) -> tuple[str, float]:

@@ -328,9 +328,8 @@ class _Writing:
         else:
             raw = self.field(field, "raw")
             if form == "number":
-                self._lines.append(
-                    f"{name} = {raw} if type({raw}) is float_type or type({raw}) is int_type else number({raw})"
-                )
+                whole = f"type({raw}) is int_type and {events.INT_MIN} <= {raw} <= {events.INT_MAX}"
+                self._lines.append(f"{name} = {raw} if type({raw}) is float_type or {whole} else number({raw})")
             elif form == "text":
                 self._lines.append(f"{name} = {raw} if type({raw}) is str_type else text({raw})")
             else:

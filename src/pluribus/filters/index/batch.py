@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..events import absent, boolean, number, read_path, text
+from ..events import INT_MAX, INT_MIN, absent, boolean, number, read_path, text
 from ..tree import Path
 from .conjunctions import Coordinate, Form
 from .slots import Floats
@@ -38,7 +38,8 @@ class Batch:
     def look_up(self, coordinate: Coordinate, table: Mapping[Any, T]) -> list[T | None]:
         """For every event what the table has for its value; keys are of the coordinate's form."""
         values = self.values(coordinate.path)
-        if not set(map(type, values)) <= _PLAIN:
+        kinds = set(map(type, values))
+        if not kinds <= _PLAIN or (coordinate.form is Form.NUMBER and int in kinds and any(map(_is_long, values))):
             values = [number(value) if coordinate.form is Form.NUMBER else text(value) for value in values]
         return [table.get(value) for value in values]
 
@@ -60,6 +61,10 @@ class Batch:
                 return np.array([boolean(value) for value in values], np.float64)
             case Form.PRESENCE:
                 return np.array([0.0 if absent(value) else 1.0 for value in values])
+
+
+def _is_long(value: Any) -> bool:
+    return type(value) is int and not INT_MIN <= value <= INT_MAX
 
 
 def _double(value: float) -> float:
