@@ -1,8 +1,10 @@
 """Other forms of a filter say the same."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pluribus.filters import parse
 from pluribus.filters.normal import alternatives, fold, negations_inward
 from pluribus.filters.tree import (
     And,
@@ -84,3 +86,19 @@ def test_too_many_alternatives_are_none():
 def test_always_and_never_are_one_and_no_alternative():
     assert alternatives(constant(True), 4) == [()]
     assert alternatives(constant(False), 4) == []
+
+
+@pytest.mark.parametrize(
+    ("constants", "fields"),
+    [
+        ("1e20 * 1e20 + x > 0", "y * y + x > 0"),
+        ("x / (1e-20 * 1e-20) > 0", "x / (z * z) > 0"),
+        ("1e-20 * 1e-20 * 1e20 * 1e20 > 0.5", "z * z * y * y > 0.5"),
+        ("9007199254740992 + 0 = n", "m + 0 = n"),
+        ("ABS(-9007199254740992) = n", "ABS(m) = n"),
+    ],
+)
+def test_a_constant_that_is_computed_is_what_fields_would_give(constants, fields):
+    event = {"x": 1, "y": 1e20, "z": 1e-20, "m": 2**53, "n": 2**53 + 1}
+    assert parse(constants).matches(event) and parse(fields).matches(event)
+    assert parse(str(parse(constants))).matches(event)

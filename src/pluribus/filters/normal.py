@@ -40,6 +40,9 @@ _COMPUTE: dict[str, Callable[[float, float], float]] = {
     "/": numbers.divide,
 }
 
+_EXACT = 2**53
+"""Below, only one whole number becomes the same double."""
+
 
 def fold(node: Node) -> Node:
     """Compute what is constant, flatten AND and OR, drop what cannot matter."""
@@ -157,9 +160,11 @@ def call(name: str, values: list[Any]) -> Any:
 
 
 def _constant(value: Any) -> Constant | None:
+    """``None`` where a constant would not say the same: of numbers, those that are no operands, though a result may be
+    one and go on being computed with; and those that are compared exactly as constants, but as doubles as results."""
     if isinstance(value, str):
         return Constant(value, Kind.TEXT)
-    if value != value:
+    if value and not numbers.OPERAND_MIN <= abs(value) < _EXACT:
         return None
     return Constant(int(value) if value == int(value) else value, Kind.NUMBER)
 
