@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import Tokenizer
 
-from pluribus.filters import Filter, parse
+from pluribus.core.errors import BadInput
+from pluribus.filters import Filter, Template, parse
 from pluribus.filters.tree import Compare, Constant, Field, Kind, Not, Or, replace_leaves
 from tests.filters.strategies import trees
 
@@ -40,3 +41,15 @@ def test_a_field_may_have_the_name_of_any_keyword(word):
 def test_a_field_may_have_any_printable_name(name):
     field = Field((name,), Kind.BOOLEAN)
     assert parse(str(Filter(field))).tree == field
+
+
+@pytest.mark.parametrize("value", [10**20 + 1, -(2**63) - 1, 2**64 - 1, 2**63 - 1, 1e308, -0.0])
+def test_a_bound_number_prints_what_it_says(value):
+    bound = Template("x >= :v").bind(v=value)
+    assert parse(str(bound)) == bound
+
+
+@pytest.mark.parametrize("value", ["\ud800", "a\0b", "\udfff!"])
+def test_a_bound_text_is_one_that_could_be_written(value):
+    with pytest.raises(BadInput, match="cannot be"):
+        Template("x = :v").bind(v=value)

@@ -26,6 +26,7 @@ from .tree import (
     Path,
     children,
     replace_leaves,
+    storable,
     walk,
 )
 
@@ -185,7 +186,7 @@ def constant(value: Any) -> Constant | None:
     if isinstance(value, bool):
         return Constant(value, Kind.BOOLEAN)
     if isinstance(value, str):
-        return Constant(str.__str__(value), Kind.TEXT) if value.isprintable() or "\0" not in value else None
+        return Constant(str.__str__(value), Kind.TEXT) if storable(value) else None
     if isinstance(value, int | float | datetime | timedelta):
         amount = number(value)
         if abs(amount) <= 1.7976931348623157e308:

@@ -41,6 +41,7 @@ from .tree import (
     Or,
     Parameter,
     Value,
+    storable,
 )
 
 SEE = "docs/filters.md lists what there is"
@@ -368,7 +369,7 @@ class _Taking:
     def literal(self, syntax: exp.Literal) -> Constant:
         words = str(syntax.this)
         if syntax.is_string:
-            if "\0" in words or any("\ud800" <= character <= "\udfff" for character in words):
+            if not storable(words):
                 self.refuse(syntax, "the text holds a character that no database takes", "leave out NUL and surrogates")
             return Constant(words, Kind.TEXT)
         try:

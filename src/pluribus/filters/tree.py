@@ -125,6 +125,11 @@ MIRRORED = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 """The comparison with its sides exchanged."""
 
 
+def storable(text: str) -> bool:
+    """Whether a text can be a constant: no database takes NUL, and none of UTF-8 has surrogates."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def children(node: Node) -> tuple[Node, ...]:
     match node:
         case Arithmetic(_, left, right) | Compare(_, left, right):
