@@ -8,7 +8,7 @@ import pytest
 
 from pluribus.bench.ports import free_port
 from pluribus.cli.app import EXIT_BAD_INPUT, run
-from pluribus.cli.top import summary
+from pluribus.cli.top import _table, members, summary
 from pluribus.core.ids import MemberId
 from pluribus.runtime.survey import Answer
 
@@ -68,6 +68,15 @@ def test_a_table_for_people(talking: str, capsys: pytest.CaptureFixture[str], mo
     assert run(["top", talking, "--every", "0.2", "--times", "1"]) == 0
     printed = capsys.readouterr().out
     assert "ann" in printed and "bob" in printed and "flush ms" in printed
+
+
+def test_a_name_in_brackets_is_shown(capsys: pytest.CaptureFixture[str]):
+    from rich.console import Console
+
+    told = members([Answer(MemberId(1), "[/red]", 1.0, {})], [])
+    Console(width=200).print(_table("inproc://[x]", told))
+    printed = capsys.readouterr().out
+    assert "[/red]" in printed and "inproc://[x]" in printed
 
 
 def test_nobody_is_said_in_one_sentence(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):

@@ -110,17 +110,18 @@ def summary(answer: Answer, rates: dict[str, dict[str, float]]) -> dict[str, Any
 
 
 def _table(url: str, rows: list[dict[str, Any]]) -> Any:
+    from rich.markup import escape
     from rich.table import Table
 
     heads = ("member", "view", "in/s", "out/s", "MB in/s", "MB out/s", "credit", "stalls", "views")
-    table = Table(*heads, "flush ms last, p95, max", "suspicions", "drops", title=url, show_edge=False)
+    table = Table(*heads, "flush ms last, p95, max", "suspicions", "drops", title=escape(url), show_edge=False)
     for row in rows:
         flush = row["flush_ms"]
         view = (
             "–" if row["view"] is None else f"{row['view']} of {row['members']}{'' if row['primary'] else ', minority'}"
         )
         table.add_row(
-            f"{row['name']} {row['member']}",
+            escape(f"{row['name']} {row['member']}"),
             view,
             f"{row['messages_in_s']:,.0f}",
             f"{row['messages_out_s']:,.0f}",
