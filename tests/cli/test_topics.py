@@ -1,17 +1,25 @@
 """``pluribus pub``, ``sub`` and ``topics``: several processes on one bus."""
 
 import asyncio
+import io
 import json
+import math
 import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import count
 
 import pytest
 
 import pluribus
 from pluribus.cli import app
+from pluribus.cli.pub import _value
+from pluribus.cli.sub import _rates, _show
+from pluribus.cli.topics import _seen
+from pluribus.core.errors import Gap
+from pluribus.pubsub.event import Event
 from tests.harness import on_a_loop
 
 numbers = count()
@@ -87,15 +95,64 @@ async def test_topics_lists_what_is_advertised_retained_and_published():
 
 
 def test_formats(capsys):
-    from pluribus.cli.sub import _show
-    from pluribus.pubsub.event import Event
-
     event = Event({"a": 1}, pluribus.MemberId(7), (7, 1), "t/u", 0.0, {"h": 2})
     for format, part in (("text", 't/u {"a": 1} h=2'), ("body", '{"a": 1}'), ("topic", "t/u"), ("json", '"id": 1')):
         _show(event, format)
         assert part in capsys.readouterr().out
     _show(Event(b"\xff", pluribus.MemberId(7), (7, 1), "t", 0.0, retained=True), "text")
     assert "t (retained) ff" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("format", ["json", "body"])
+def test_what_json_cannot_say_is_null_or_text(format, capsys):
+    headers = {"at": datetime(2026, 1, 2, tzinfo=UTC), "key": b"x", "ratio": math.inf}
+    _show(Event({"a": math.nan, "b": [1.5, -math.inf]}, pluribus.MemberId(7), (7, 1), "t/u", 0.0, headers), format)
+    found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert (found if format == "body" else found["body"]) == {"a": None, "b": [1.5, None]}
+    assert format == "body" or found["headers"] == {"at": "2026-01-02T00:00:00Z", "key": "eA==", "ratio": None}
+
+
+class Torn:
+    """Events of which some are missing, then one, then no more."""
+
+    missed = 3
+
+    def __init__(self):
+        self.answers = [Gap("3 events are missing", 3), [Event(b"x", 7, (7, 1), "t/u", 0.0)]]
+
+    async def receive_many(self, timeout=None):
+        answer = self.answers.pop(0) if self.answers else None
+        if answer is None:
+            await asyncio.sleep(60 if timeout is None else timeout)
+            raise TimeoutError
+        if isinstance(answer, Gap):
+            raise answer
+        return answer
+
+
+@on_a_loop
+async def test_missing_events_are_counted_and_end_nothing(capsys):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.5):
+            await _rates(Torn(), json=True)
+    assert json.loads(capsys.readouterr().out) == {"events_per_s": 1, "bytes_per_s": 1, "missed": 3}
+    assert await _seen(Torn(), 0.1) == {"t/u": 1}
+
+
+def test_a_deep_text_is_published_as_text():
+    assert _value("[" * 100_000) == "[" * 100_000
+
+
+def test_names_in_brackets_are_shown(monkeypatch, capsys):
+    row = {"topic": "a/[/b]", "members": ["[red]"], "type": "[x]", "retained": True, "events_per_s": 1.0}
+
+    async def look(url, pattern, seconds):
+        return {"members": 1, "topics": [row]}
+
+    monkeypatch.setattr("pluribus.cli.topics._look", look)
+    assert app.run(["topics"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("a/[/b]", "[red]", "[x]"))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +164,7 @@ def test_formats(capsys):
         (["sub", "a", "--where", "price >"], "filter 'price >'"),
         (["sub", "a", "--format", "xml"], "choose one of them"),
         (["sub", "a", "--start", "earliest", "--rate"], "for live events"),
+        (["sub", "a", "--start", "²"], "is none: use"),
         (["topics", "a//b"], "a level is empty"),
     ],
 )
@@ -115,6 +173,12 @@ def test_what_is_wrong_is_one_sentence(arguments, part, capfd):
     assert app.run(arguments) == 2
     error = capfd.readouterr().err
     assert error.startswith("pluribus: ") and error.count("\n") == 1 and part in error
+
+
+def test_lines_that_are_no_text_are_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\n\xff\xfe\n"), encoding="utf-8"))
+    assert app.run(["pub", "a", "--url", "inproc://lines"]) == 2
+    assert capsys.readouterr().err.startswith("pluribus: standard input is no text")
 
 
 def test_nobody_there_is_an_answer_of_no(capsys):

@@ -11,4 +11,10 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document 
 
 def print_json(document: Any) -> None:
     """Print ``document``, built of plain dicts, lists, strings and numbers, as one line of JSON."""
-    typer.echo(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    try:
+        line = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    except ValueError:  # JSON has neither NaN nor infinity: they are null
+        import msgspec
+
+        line = msgspec.json.encode(document).decode()
+    typer.echo(line)

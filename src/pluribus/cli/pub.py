@@ -31,7 +31,7 @@ def command(
     from pluribus.runtime.running import run
 
     checked_topic(topic)
-    bodies = list(map(_value, body)) if body else [_value(line.rstrip("\n")) for line in sys.stdin]
+    bodies = list(map(_value, body or _lines()))
     options = {"headers": dict(map(_header, header or ())), "retain": retain, "durable": durable}
     found = run(_publish(url, topic, bodies, options, wait))
     if json:
@@ -57,10 +57,17 @@ async def _publish(url: str | None, topic: str, bodies: list[Any], options: dict
         return {"topic": topic, "published": len(bodies), "members": len(group.view) - 1}
 
 
+def _lines() -> list[str]:
+    try:
+        return [line.rstrip("\n") for line in sys.stdin]
+    except UnicodeDecodeError as error:
+        raise BadInput(f"standard input is no text ({error}): publish bytes from a program, or encode them") from None
+
+
 def _value(text: str) -> Any:
     try:
         return json_module.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # brackets in brackets, too many to be data
         return text
 
 
