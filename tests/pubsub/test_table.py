@@ -190,6 +190,23 @@ def numbers(events):
     return [int(event.body) for event in events]
 
 
+class Order(msgspec.Struct, frozen=True):
+    time: float | None = None
+
+
+pluribus.register(Order, "tests.pubsub.Order")
+
+
+def test_a_field_of_the_body_that_is_null_is_the_bodys():
+    reader, typed = Reader(Interest("a", "time IS NULL")), Reader(Interest("a", "time > 1", type=Order))
+    table = Table()
+    table.add(reader)
+    table.add(typed)
+    table.spread(batch_of([("a", body, {}) for body in ({"time": None}, {"time": 3}, {}, Order(), Order(2.0))]))
+    assert [event.body for event in reader.all()] == [{"time": None}, Order()]
+    assert [event.body for event in typed.all()] == [Order(2.0)]
+
+
 def test_who_wants_to_be_told_is_told_how_much_is_missing():
     backlog = Backlog(10, "tell")
     for first in range(0, 40, 8):

@@ -65,6 +65,10 @@ def reader(event: Any) -> Read:
     return lambda name: getattr(event, name, None) if name in known else None
 
 
+def has_field(event: Any, name: str) -> bool:
+    return name in (event if isinstance(event, Mapping) else declared_fields(event.__class__))
+
+
 def inner(value: Any, name: str) -> Any:
     """A field of a field."""
     if value.__class__ is dict:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import BadInput
 from ..filters import Filter, parse
-from ..filters.events import declared_fields, read_path
+from ..filters.events import declared_fields, has_field, read_path
 from ..filters.predicate import Predicate
 from ..filters.tree import Field
 from ..wire.bodies import DATA, Kind, type_of
@@ -107,9 +107,8 @@ def _resolve(field: Field) -> Callable[[Event[Any]], Any]:
         return lambda event: read_path(event.body, path)
 
     def read(event: Event[Any]) -> Any:
-        found = read_path(event.body, path)
-        if found is not None:
-            return found
+        if has_field(event.body, name):  # also one that is null
+            return read_path(event.body, path)
         if name == "headers":
             return read_path(event.headers, path[1:])
         return getattr(event, name) if len(path) == 1 else None
