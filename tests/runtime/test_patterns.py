@@ -6,6 +6,8 @@ import pytest
 import pluribus
 import pluribus.sync
 from pluribus.core.errors import BadPattern
+from pluribus.pubsub.event import Event
+from pluribus.runtime.patterns import _value
 from tests.harness import new_bus, on_a_loop, two
 
 
@@ -106,3 +108,10 @@ def test_without_a_loop_it_is_the_same():
         for number, level in enumerate([1.0, 1.2, 1.4], start=9):
             bus.publish("r", Level("Appleby", level, number))
         assert next(iter(found))["high"] == 1.4
+
+
+@pytest.mark.parametrize("body", [{"time": None, "price": 1}, {"time": None}])
+def test_a_field_of_the_body_that_is_null_is_the_bodys(body):
+    event = Event(body, 1, (1, 1), "a", 5.0)
+    assert _value(event, ("time",)) is None and _value(event, ("topic",)) == "a"
+    assert _value(Event({}, 1, (1, 1), "a", 5.0), ("time",)) == 5.0

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ..core.errors import Closed
-from ..filters.events import read_path
+from ..filters.events import has_field, read_path
 from ..filters.tree import Path
 from ..patterns import Match, Matcher, Pattern, Problem, parse
 from ..patterns.events import Key, Rows
@@ -47,10 +47,9 @@ class EventRows(Rows):
 
 
 def _value(event: Any, path: Path) -> Any:
-    found = read_path(event.body, path)
-    if found is None and path[0] in ENVELOPE:
-        found = read_path(getattr(event, path[0]), path[1:])
-    return found
+    if path[0] in ENVELOPE and not has_field(event.body, path[0]):
+        return read_path(getattr(event, path[0]), path[1:])
+    return read_path(event.body, path)
 
 
 class Matches:
