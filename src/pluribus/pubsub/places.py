@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from ..core.errors import BadInput
-from ..filters import Filter, Template
+from ..filters import Filter, Template, parse
 
 FIELDS = ("lat", "lon")
 
@@ -38,4 +38,5 @@ class Near(msgspec.Struct, frozen=True):
 def _template(fields: tuple[str, str], where: str | None) -> Template:
     """Parsed once, however often somebody moves."""
     near = f"DISTANCE({fields[0]}, {fields[1]}, :lat, :lon) <= :within"
-    return Template(near if where is None else f"({where}) AND {near}")
+    # Parsed by itself first: brackets and comments of the one must not reach into the other.
+    return Template(near if where is None else f"({parse(where)}) AND {near}")
