@@ -3,7 +3,8 @@
 Every member keeps all of them. Which of two values is the last is decided by their time, then by their identity: the
 same everywhere, in whatever order they arrive. So the tables of two members that have got the same events are alike,
 and a newcomer may merge what an elder tells it with what it has heard itself meanwhile. An empty body (``b""`` or
-``None``) says that there is no value any more.
+``None``) says that there is no value any more. It is remembered too, because an older value may still come from one who
+was away; but only as long as there is room.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def _digest(topic: str, rank: Rank) -> int:
 class Retained:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Rank, bytes]] = {}
+        self._emptied: dict[str, None] = {}
+        """Topics of which the last value is that there is none, the earliest first."""
         self.refused = 0
         self.ahead: set[tuple[int, int]] = set()
         """Identities of values that others told of, and that may still arrive by themselves."""
@@ -40,7 +43,7 @@ class Retained:
 
     def check(self, topic: str) -> None:
         """Whether one more may be published."""
-        if topic not in self._kept and len(self._kept) >= RETAINED_MAX:
+        if topic not in self._kept and len(self._kept) >= RETAINED_MAX and not self._emptied:
             raise TooLarge(f"{RETAINED_MAX:,} topics have a retained value already: publish empty ones to forget some")
 
     def take(self, arrived: Arrived) -> None:
@@ -55,8 +58,10 @@ class Retained:
     def _keep(self, rank: Rank, topic: str, data: bytes) -> bool:
         known = self._kept.get(topic)
         if known is None and len(self._kept) >= RETAINED_MAX:
-            self.refused += 1
-            return False
+            if not self._emptied:
+                self.refused += 1
+                return False
+            self.forget(next(iter(self._emptied)))
         if known is not None and known[0] >= rank:
             return False
         if known is not None:
@@ -64,11 +69,15 @@ class Retained:
             self.digest ^= _digest(topic, known[0])
         self._kept[topic] = (rank, data)
         self.digest ^= _digest(topic, rank)
+        self._emptied.pop(topic, None)
+        if self._event(data) is None:
+            self._emptied[topic] = None
         return True
 
     def forget(self, topic: str) -> None:
         """As if it had never been heard of."""
         rank, _ = self._kept.pop(topic)
+        self._emptied.pop(topic, None)
         self.ahead.discard(rank[1:])
         self.digest ^= _digest(topic, rank)
 
