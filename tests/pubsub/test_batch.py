@@ -274,3 +274,10 @@ def test_a_batch_that_never_left_the_process_reads_like_one_that_did(events, dat
         wanted = bytes(data.draw(st.lists(st.booleans(), min_size=here.part.count, max_size=here.part.count)))
         assert here.picked(wanted) == there.picked(wanted)
         assert here.events() == there.events()
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), 1e18, -1e18])
+def test_a_batch_of_a_time_that_no_calendar_has_is_refused(time: float):
+    part = Part(BYTES, 1, 0, msgspec.Raw(msgspec.msgpack.encode([b"x"])))
+    with pytest.raises(MalformedFrame, match="calendar"):
+        decode_batch(encode_batch(Batch(ME, 0, time, ["a"], [part])))

@@ -67,6 +67,8 @@ class Extra(msgspec.Struct, array_like=True, frozen=True):
 
 
 PLAIN = Extra()
+TIME_END = 253_402_300_800.0
+"""Seconds from 1970 to the end of the year 9999, the last that calendars know."""
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -117,6 +119,8 @@ def decode_batch(data: bytes | memoryview) -> Batch:
 def checked(batch: Batch) -> Batch:
     """The same, if it is one in itself; else ``MalformedFrame``."""
     topics = len(batch.topics)
+    if not abs(batch.time) < TIME_END:  # nor is NaN: which of two values is later would depend on which came first
+        raise MalformedFrame(f"a batch of the time {batch.time}, which no calendar has")
     for part in batch.parts:
         of = part.of
         known = of < topics if isinstance(of, int) else part.count == len(of) and max(of) < topics
