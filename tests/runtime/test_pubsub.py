@@ -459,11 +459,18 @@ async def test_what_waits_for_slow_readers_for_too_long_is_told_of(monkeypatch):
     async def never(group, kind, batches):
         await asyncio.Event().wait()
 
+    async def complains(dispatch, reliable, timeout):
+        if dispatch is a._dispatch:
+            raise Undelivered("a message has not arrived")
+
     async with members() as (a, b), b.subscribe("t"):
         await together(a, b)
         monkeypatch.setattr(Group, "_send_now", lambda group, kind, batch: False)
         monkeypatch.setattr(Group, "_send_some", never)
+        monkeypatch.setattr("pluribus.runtime.bus.drain", complains)
         await a.publish("t", "lost")
-        with pytest.raises(Undelivered, match="slow readers"):
+        with pytest.raises(Undelivered, match="slow readers") as raised:
             await a.close(timeout=0.1)
         assert a.closed
+        # Groups were waited for all the same: what one part cannot deliver keeps no other back.
+        assert raised.value.__notes__ == ["a message has not arrived"]

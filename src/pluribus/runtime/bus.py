@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,11 +27,11 @@ from ..stack.stack import Stack
 from ..stack.trace import Trace
 from .arrivals import Line
 from .clock import LoopClock, real_random
+from .draining import Drain, each_drained
 from .events import Events, Listener, Watchers
 from .group import Group
 from .joining import Joining
 from .lateness import watch_loop
-from .relay import drained
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .spreads import spreading
@@ -204,16 +204,23 @@ class Bus(Joining, Topical):
             return
         self._closing = True
         try:
-            if timeout > 0 and self._topics is not None:
-                await self._topics.drain(timeout)
-            if timeout > 0 and self._keeping is not None:
-                await self._keeping.durable.drain(timeout)
-            reliable = self._stack.find(Reliable)
-            if timeout > 0 and isinstance(reliable, Reliable):
-                await drained([*self._relays.values()], timeout)
-                await drain(self._dispatch, reliable, timeout)
+            if timeout > 0:
+                await each_drained(self._drains(), timeout)
         finally:
             await self._leave()
+
+    def _drains(self) -> Iterator[Drain]:
+        """In this order, because what waits in topics is sent through groups. Asked one after the other: what is there
+        to be drained may come while another is."""
+        if self._topics is not None:
+            yield self._topics.drain
+        if self._keeping is not None:
+            yield self._keeping.durable.drain
+        reliable = self._stack.find(Reliable)
+        if isinstance(reliable, Reliable):
+            for relay in list(self._relays.values()):
+                yield relay.drained
+            yield lambda timeout: drain(self._dispatch, reliable, timeout)
 
     async def _leave(self) -> None:
         """Whatever fails on the way, or is cancelled: nobody waits for this bus any more, and its address is free."""

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Any
 
-from ..core.errors import Closed, Excluded, MalformedFrame, Overflow
+from ..core.errors import Closed, Excluded, MalformedFrame, Overflow, PluribusError, Undelivered
 from ..core.frame import Frame, Message
 from ..core.limits import OUTBOX_BATCHES_MAX, TURN_S_MAX
 from ..group.channel import REPORT_BUSY_BYTES
@@ -124,6 +124,18 @@ class Carrier:
         while self._queue:
             await self._wait()
         self._complain()
+
+    async def drain(self, timeout: float) -> None:
+        """The same before the bus is closed; ``Undelivered`` if it takes longer, or cannot be sent."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.flush()
+        except TimeoutError:
+            raise Undelivered(
+                f"events wait for slow readers after {timeout:g} s: close(timeout=) gives them more time"
+            ) from None
+        except PluribusError as error:
+            raise Undelivered(f"events could not be sent: {error}") from None
 
     def _complain(self) -> None:
         """What could not be sent is told once, to whoever publishes next."""

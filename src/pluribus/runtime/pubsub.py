@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
-from ..core.errors import BadInput, Closed, PluribusError, Undelivered
+from ..core.errors import BadInput, Closed
 from ..core.events import Event as BusEvent
 from ..core.ids import MemberId, MessageId, checked_name
 from ..core.limits import BACKLOG_EVENTS
@@ -34,6 +34,7 @@ from ..pubsub.words import Advert, Want
 from ..wire.bodies import BYTES, Kind, encode_body, encode_quickly
 from .callbacks import Call
 from .carrier import Carrier
+from .draining import each_drained
 from .neighbours import Neighbours
 from .observed import Observed
 from .sharing import Sharing
@@ -448,16 +449,7 @@ class Topics:
     async def drain(self, timeout: float) -> None:
         """What was published is on its way before the bus is closed, also what waits for slow readers; ``Undelivered``
         if that takes longer."""
-        try:
-            async with asyncio.timeout(timeout):
-                for carrier in self._carriers():
-                    await carrier.flush()
-        except TimeoutError:
-            raise Undelivered(
-                f"events wait for slow readers after {timeout:g} s: close(timeout=) gives them more time"
-            ) from None
-        except PluribusError as error:
-            raise Undelivered(f"events could not be sent: {error}") from None
+        await each_drained([carrier.drain for carrier in self._carriers()], timeout)
 
     def _carriers(self) -> list[Carrier]:
         return [*([self._base] if self._base is not None else []), *self.carriers.values()]

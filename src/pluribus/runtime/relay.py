@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import BadInput, Closed, Overflow, PluribusError, Uncertain, Undelivered
@@ -74,6 +74,15 @@ class Relayed:
         """Return when every member has what was sent; raise what ``send`` would."""
         await self._until(self._outside.next, None if timeout is None else self._now() + timeout)
         self._raise()
+
+    async def drained(self, timeout: float) -> None:
+        """The same before the bus is closed: ``Undelivered`` says what has not arrived."""
+        if self.pending:
+            try:
+                await self.drain(timeout)
+            except PluribusError as error:
+                told = f"{self.pending} messages to {self.name!r} have not reached its members: {error}"
+                raise Undelivered(told) from None
 
     async def _found(self) -> None:
         """Who has just come to the bus does not know its groups: it looks for others first."""
@@ -156,16 +165,3 @@ class Relayed:
         for over in [*(over for _, over in self._waiting), *self._rooms]:
             if not over.done():
                 over.set_exception(Closed(f"the bus was closed while a message to {self.name!r} was under way"))
-
-
-async def drained(relays: Sequence[Relayed], timeout: float) -> None:
-    """Return when everything that was sent from outside has arrived; ``Undelivered`` if that takes longer."""
-    for relay in relays:
-        if not relay.pending:
-            continue
-        try:
-            await relay.drain(timeout)
-        except PluribusError as error:
-            raise Undelivered(
-                f"{relay.pending} messages to {relay.name!r} have not reached its members: {error}"
-            ) from None
