@@ -6,10 +6,15 @@ each server starts once in a test run.
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from pluribus.cli import programs
 from tests import features, servers
+
+# How long an example takes depends on what else the machine does: no test fails by the clock.
+hypothesis.settings.register_profile("pluribus", deadline=None)
+hypothesis.settings.load_profile("pluribus")
 
 SERVER_FIXTURES = ("nats_server", "postgres_server")
 

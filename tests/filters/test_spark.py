@@ -115,7 +115,7 @@ def check(spark, made, seen, chosen):
             assert (row[2 * at + 1] is True) is (expected is True), (tree, event)
 
 
-relaxed = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+relaxed = settings(max_examples=3, suppress_health_check=list(HealthCheck))
 several = st.lists(trees, min_size=12, max_size=15)
 
 

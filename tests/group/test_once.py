@@ -80,7 +80,7 @@ def test_a_batch_is_recorded_by_its_last():
 calls = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 6)), max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(calls=calls, cut=st.integers(0, 60))
 def test_replicas_agree_also_when_one_was_restored_in_between(calls, cut):
     one, other = (OnceMachine(Journal(), OrderedSessions(sessions_max=2, results_max=2)) for _ in range(2))

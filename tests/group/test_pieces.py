@@ -88,7 +88,7 @@ def test_every_kind_of_body_can_be_large(body: object):
     assert len(parents) == 1, "the parent stands on the last piece alone"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(["small", "begin", "some", "close", "join", "give up"]), max_size=80), st.integers(0))
 def test_any_interleaving_against_an_oracle(steps: list[str], seed: int):
     """The oracle: messages in the order of their numbers, each with its body, none that was given up."""

@@ -49,7 +49,7 @@ def got(receiver: Member) -> list[list[bytes]]:
     return [decode_bodies(frame.kind, frame.bodies, frame.count) for frame in receiver.layer(Top).got]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.one_of(st.binary(max_size=200), st.integers(1, 3_000).map(lambda n: b"ab" * n)), max_size=20),
     st.sampled_from([0, 100, 1_024]),

@@ -106,7 +106,7 @@ def test_a_frame_larger_than_any_limit_is_left_to_the_engine(monkeypatch: pytest
     assert a.stats("fragment") == {"cut": 0, "joined": 0, "lost": 0, "refused": 1, "partial": 0}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.sampled_from([10, 1_400, 1_500, 4_000, 30_000]), min_size=1, max_size=8),
     seed=st.integers(0, 1 << 30),

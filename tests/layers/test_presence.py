@@ -345,7 +345,7 @@ def test_a_member_can_be_in_as_many_groups_as_its_hello_can_tell():
     assert a.stats("transport")["faulty"] == b.stats("transport")["malformed"] == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data())
 def test_whatever_is_lost_for_a_while_all_agree_in_the_end(data: st.DataObject):
     """The promise: in the absence of changes, members that reach each other know each other's groups."""

@@ -112,7 +112,7 @@ def test_a_change_of_any_bit_is_refused_and_the_frame_itself_still_passes(kind: 
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_junk_is_refused(junk: bytes):
     _, a, b = two()
     frame = Frame(sender=a.me, headers=[Sealed(BUS, 999)], bodies=[junk])
@@ -139,7 +139,7 @@ def test_frames_in_clear_are_refused():
 # Replays
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 1 << 30), st.integers(1, 40))
 def test_each_frame_is_accepted_once_in_any_order(seed: int, count: int):
     chance = Random(seed)

@@ -83,5 +83,5 @@ class TotalMachine(RuleBasedStateMachine):
             assert set(self.delivered[me]) == everything, "nothing waits for ever"
 
 
-TotalMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TotalMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
 test_total_order_at_any_speed = TotalMachine.TestCase

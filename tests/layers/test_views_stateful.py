@@ -178,5 +178,5 @@ class ViewsMachine(RuleBasedStateMachine):
             check(self.history)
 
 
-ViewsMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+ViewsMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=20)
 test_views_and_orders_under_every_disorder = pytest.mark.slow(ViewsMachine.TestCase)

@@ -167,5 +167,5 @@ class WindowMachine(RuleBasedStateMachine):
         return missing
 
 
-WindowMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+WindowMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 test_the_window_under_every_disorder = WindowMachine.TestCase

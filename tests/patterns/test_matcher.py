@@ -27,7 +27,7 @@ def expected(pattern, events):
     return sorted(oracle.matches(pattern, [dict(event) for event in events]), key=repr)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(texts(), streams(), st.integers(1, 9))
 def test_it_finds_what_the_oracle_finds(text, events, batch):
     pattern = pattern_of(text)
@@ -41,7 +41,7 @@ def test_it_finds_what_the_oracle_finds(text, events, batch):
     assert not matcher.problems
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(texts(), streams(), st.integers(1, 5), st.data())
 def test_its_state_can_be_kept_and_brought_back(text, events, batch, data):
     pattern = pattern_of(text)
@@ -57,7 +57,7 @@ def test_its_state_can_be_kept_and_brought_back(text, events, batch, data):
     assert shown(found) == expected(pattern, events)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(texts(), streams(gap_max=3), st.integers(1, 4), st.data())
 def test_what_comes_out_of_order_is_put_in_order(text, events, batch, data):
     """Every event may be late by up to five seconds."""

@@ -98,7 +98,6 @@ def wanted(interest, event):
     return interest.holds is None or interest.holds(event)
 
 
-@settings(deadline=None)
 @given(st.lists(interests, max_size=8), st.lists(events, min_size=1, max_size=3), st.data())
 def test_everybody_gets_what_it_asked_for_in_order(asked, batches, data):
     table, readers = Table(), [Reader(interest) for interest in asked]
@@ -120,7 +119,7 @@ def test_everybody_gets_what_it_asked_for_in_order(asked, batches, data):
         assert bool(found) == bool(reader.told)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(events, st.data())
 def test_many_conditions_are_asked_by_the_index_with_the_same_answers(published, data):
     table = Table()

@@ -149,7 +149,7 @@ class DiskAgainstOracle(RuleBasedStateMachine):
 
 
 TestDisk = DiskAgainstOracle.TestCase
-TestDisk.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestDisk.settings = settings(max_examples=150, stateful_step_count=30)
 
 
 def disk(seed: int = 1) -> tuple[Kernel, SimStore, Counter[str]]:

@@ -147,7 +147,7 @@ def test_what_is_no_trace_is_refused_in_one_sentence(tmp_path: Path, content: by
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_trace_is_refused_or_the_same_and_never_a_crash(recorded: Path, tmp_path: Path, data: st.DataObject):
     content = bytearray(recorded.read_bytes())

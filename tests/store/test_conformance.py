@@ -240,7 +240,7 @@ class Oracle:
         return True
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(steps=steps)
 @pytest.mark.parametrize("kind", OPENERS)
 def test_any_sequence_of_calls_does_what_the_oracle_does(kind, steps, tmp_path_factory, request):

@@ -116,7 +116,7 @@ class Interleaved(RuleBasedStateMachine):
             assert len(self.index) == len(self.subscriptions)
 
 
-Interleaved.TestCase.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+Interleaved.TestCase.settings = settings(max_examples=40, stateful_step_count=15)
 TestInterleaved = Interleaved.TestCase
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.core.errors import MalformedFrame, TooLarge
@@ -12,7 +12,6 @@ from pluribus.wire.bodies import DATA, TEXT
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=30)
 
 
-@settings(deadline=None)
 @given(BODIES, st.text(min_size=1, max_size=20), st.integers(1, 1 << 40), st.integers(0, 1 << 50))
 def test_what_is_packed_is_unpacked(bodies, topic, first, time):
     times = [time + n for n in range(len(bodies))]
@@ -27,7 +26,6 @@ def test_what_is_packed_is_unpacked(bodies, topic, first, time):
     assert found.end == 100 + len(bodies)
 
 
-@settings(deadline=None)
 @given(BODIES, st.data())
 def test_a_cut_keeps_offsets_and_identities(bodies, data):
     start = data.draw(st.integers(100, 100 + len(bodies) - 1))
@@ -58,14 +56,12 @@ def test_without_bodies_the_envelope_is_left():
     assert found.decoded() == [b""] and found.times.tolist() == [4] and found.offsets.tolist() == [1]
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_batch_are_refused(data):
     with pytest.raises(MalformedFrame):
         checked(b"\xc1" + data)
 
 
-@settings(deadline=None)
 @given(BODIES, st.data())
 def test_a_damaged_batch_is_refused_or_can_be_read(bodies, data):
     packed = bytearray(pack("t", 1, 1, 1, 0, range(len(bodies)), bodies))

@@ -264,7 +264,7 @@ class AgainstAList(RuleBasedStateMachine):
             assert self.log.events(topic, first, len(wanted)) == wanted[first:]
 
 
-AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 class TestAgainstAList(AgainstAList.TestCase):
