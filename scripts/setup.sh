@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to run: a virtual environment with the package and all its extras, and the programs that
-# some tests start (Java for Spark, servers of NATS, Redis, MQTT and PostgreSQL, `ip` for network namespaces).
+# compile a part of it or that some tests start (Java for Spark, servers of NATS, Redis, MQTT and PostgreSQL, `ip`).
 #
 # Only Python is essential. What else is missing is installed from the distribution where that is allowed (root, with
 # apt-get); anywhere else one sentence says what is missing and how to get it, and the tests that need it are skipped.
@@ -19,7 +19,7 @@ JAVA_VERSION_MIN=17
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-fingerprint() { cat pyproject.toml constraints.txt scripts/setup.sh | cksum; }
+fingerprint() { cat pyproject.toml constraints.txt scripts/setup.sh hatch_build.py src/pluribus/core/_quick.c | cksum; }
 
 already_done() {
     [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && "$VENV/bin/python" -c "import msgspec" 2>/dev/null
@@ -106,8 +106,14 @@ postgres_works() {
     return 1
 }
 
+headers_there() {
+    "$VENV/bin/python" -c 'import os, sysconfig as s, sys; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))'
+}
+
 have() {
     case $1 in
+        compiler) found cc ;;
+        headers) headers_there ;;
         java) java_works ;;
         nats) found nats-server ;;
         redis) found redis-server ;;
@@ -119,6 +125,8 @@ have() {
 
 packages_for() { # the names under which distributions carry it, best first
     case $1 in
+        compiler) echo build-essential ;;
+        headers) echo "python$("$VENV/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-dev" ;;
         java) echo "openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless" ;;
         nats) echo nats-server ;;
         redis) echo redis-server ;;
@@ -130,6 +138,8 @@ packages_for() { # the names under which distributions carry it, best first
 
 sentence_for() {
     case $1 in
+        compiler) echo "A C compiler is missing, so sending and reading are in Python, more slowly; install one, e.g. 'apt-get install build-essential' as root." ;;
+        headers) echo "The headers of Python are missing, so sending and reading are in Python, more slowly; install them, e.g. 'apt-get install python3-dev' as root." ;;
         java) echo "Java $JAVA_VERSION_MIN or newer is missing, so tests of the Spark pipeline are skipped; install it, e.g. 'apt-get install openjdk-17-jre-headless' as root, or set JAVA_HOME." ;;
         nats) echo "nats-server is missing, so tests of the NATS engine are skipped; install it, e.g. 'apt-get install nats-server' as root, or put the binary of nats.io on the PATH." ;;
         redis) echo "redis-server is missing, so comparisons with Redis are skipped; install it, e.g. 'apt-get install redis-server' as root." ;;
@@ -139,7 +149,7 @@ sentence_for() {
     esac
 }
 
-THINGS=(java nats redis mqtt postgres ip)
+THINGS=(compiler headers java nats redis mqtt postgres ip)
 
 install_missing_things() {
     local thing package wanted=()
@@ -209,8 +219,8 @@ if already_done; then
 fi
 rm -f "$STAMP"
 "$VENV/bin/python" -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || make_environment
-install_python_packages
 if may_install; then install_missing_things; fi
+install_python_packages
 report_missing_things
 fingerprint >"$STAMP"
 say "ready; 'make run' shows it at work, 'make test' tests it"

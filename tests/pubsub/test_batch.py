@@ -109,7 +109,7 @@ def test_a_few_long_events_of_one_topic_are_several_batches_that_fit_a_frame_eac
             assert gathering.add("a", BYTES, body, 1.5, PLAIN, None, bytes) == (ME, first + number)
         else:
             assert quick == (ME, first + number)
-            gathering.bodies.append(body)
+            gathering.pending.append(body)
         sent.append(body)
     several = sum(map(len, sent)) > LARGEST
     if several:
@@ -247,7 +247,7 @@ def test_a_publisher_in_a_hurry_fills_a_batch_as_a_careful_one_does(events, firs
         known = gathering.solo == topic or (gathering.solo is None and topic in gathering.places)
         identity = next(gathering.ids, None) if known and size <= gathering.alike else None
         if identity is not None:
-            gathering.bodies.append(body)
+            gathering.pending.append(body)
             if gathering.solo is None:
                 gathering.of_append(gathering.places[topic])
         elif gathering.fits(topic, size):

@@ -347,11 +347,11 @@ def test_the_first_message_of_a_turn_goes_at_once_and_the_others_wait_for_each_o
             for _ in range(3):
                 for body in (b"?", b"more", b"and more"):
                     await asks.send(body)
-                assert len(asks._out.pending) == 2, "the first is on its way, the others make a batch"
+                assert len(asks._open.pending) == 2, "the first is on its way, the others make a batch"
                 assert [(await answers.receive(timeout=5)).body for _ in range(3)] == [b"?", b"more", b"and more"]
                 await answers.send(b"!")
-                assert not answers._out.pending
+                assert not answers._open.pending
                 assert (await asks.receive(timeout=5)).body == b"!"
-                asks._out.batched = 1  # as if nobody had joined the last batch: it asks and answers again
+                asks._open.batched = 1  # as if nobody had joined the last batch: it asks and answers again
 
     pluribus.sim.run(main())

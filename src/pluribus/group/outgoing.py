@@ -26,12 +26,13 @@ from ..core.limits import (
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
 )
+from ..core.quick import OpenBatch
 from ..wire.bodies import BYTES, Kind, join_bodies, runs
 
 PARENT_BYTES = 20  # a message's identity in msgpack
 
 
-class Outgoing:
+class Outgoing(OpenBatch):
     """One stream's open batch and its place in the sequence."""
 
     __slots__ = (
@@ -46,21 +47,16 @@ class Outgoing:
         "_weighed",
         "_weight",
         "abandoned",
-        "alike",
         "batched",
         "first",
         "group",
-        "ids",
         "kind",
         "large",
         "large_bytes",
         "longest",
         "me",
-        "pending",
         "room",
         "to",
-        "typed",
-        "typed_alike",
         "usual",
     )
 
@@ -129,17 +125,16 @@ class Outgoing:
 
     def _begin_batch(self) -> None:
         """An empty batch. Its first body is added by ``add``, which knows that somebody must close it."""
-        self.pending: list[bytes] = []
+        self.pending = []
         self._weight = self._weighed = 0
-        self.typed: type | None = None
+        self.type = None
         self._take_more()
 
     def _take_more(self) -> None:
         """How many bodies as long as the last a sender in a hurry may still append by itself: one for each of ``ids``.
-        A longer one must come through ``add``, and any one when the batch is empty, full, or of another kind.
-        ``typed_alike`` is what ``alike`` is for encoded bodies of the type ``typed``, if the batch is of that."""
+        A longer one must come through ``add``, and any one when the batch is empty, full, or of another kind."""
         alike, places, gathered = -1, 0, len(self.pending)
-        if gathered and (self.kind == BYTES or self.typed is not None):
+        if gathered and self.type is not None:
             alike = len(self.pending[-1])
             each = alike + BODY_OVERHEAD_BYTES
             places = max((self.room - self.size) // each, 0)
@@ -147,8 +142,7 @@ class Outgoing:
                 places = max(min((self._few_room - self.size) // each, FEW_MESSAGES - gathered), 0)
         following = self.first + gathered
         self.ids = zip(repeat(self.me), range(following, following + places))
-        self.alike = alike if self.kind == BYTES else -1
-        self.typed_alike = alike if self.typed is not None else -1
+        self.alike = alike
 
     def fits(self, kind: Kind, size: int) -> bool:
         """Whether a body may join the open batch. An empty one takes any body while the window is open at all: a window
@@ -174,7 +168,7 @@ class Outgoing:
         """Append a body that fits; its sequence number. ``parent`` is the message that it answers. ``typed`` is a type
         all of whose instances are of this kind."""
         self.kind = kind
-        self.typed = typed
+        self.type = bytes if kind == BYTES else typed
         number = self.first + len(self.pending)
         self.pending.append(encoded)
         if parent is not None:

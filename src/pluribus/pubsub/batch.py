@@ -42,6 +42,7 @@ from ..core.limits import (
     TOPIC_CHARS_MAX,
     TOPICS_PER_BATCH_MAX,
 )
+from ..core.quick import OpenBatch
 from ..wire.bodies import BYTES, EVENTS, Kind, array_header, decode_bodies, join_bodies, receive_as, runs
 from ..wire.codec import DECODE_ERRORS
 from .event import NO_HEADERS, Event
@@ -251,7 +252,7 @@ class Section:
         return Batch(batch.sender, number, batch.time, [topic], [alone])
 
 
-class Gathering:
+class Gathering(OpenBatch):
     """The publisher's open batch. Between two closings an event is an append or two that the runtime's ``publish``
     makes itself: ``ids`` has an identity for every event that the batch still takes, as long as no body is longer than
     ``alike``; what gathered is weighed when somebody asks.
@@ -278,13 +279,8 @@ class Gathering:
         "_time",
         "_topics",
         "_weighed",
-        "alike",
-        "bodies",
-        "ids",
         "of_append",
         "places",
-        "solo",
-        "type",
     )
 
     def __init__(self, sender: int, largest_bytes: int, first: int = 0, long_bytes: int = 0) -> None:
@@ -316,16 +312,16 @@ class Gathering:
         """No body of the batch is longer."""
         self.alike = -1
         """The longest body that may be appended; if there is no more of ``ids``, none."""
-        self.ids: Iterator[MessageId] = iter(())
-        self.solo: str | None = None
+        self.ids = iter(())
+        self.solo = None
         """The one topic of the open part, while it is one."""
-        self.type: type | None = None
+        self.type = None
         """The type of the bodies of the open part, if all of that type are of its kind."""
         self._begin_part(BYTES)
 
     def _begin_part(self, kind: Kind) -> None:
         self._kind = kind
-        self.bodies: list[bytes] = []
+        self.pending = []
         self._weighed = 0
         self._of = bytearray()
         self.of_append = self._of.append
@@ -333,14 +329,14 @@ class Gathering:
 
     @property
     def empty(self) -> bool:
-        return not self.bodies and not self._parts
+        return not self.pending and not self._parts
 
     @property
     def left(self) -> int:
         """Bytes that the batch has room for."""
-        unweighed = len(self.bodies) - self._weighed
+        unweighed = len(self.pending) - self._weighed
         if unweighed:
-            sizes = list(map(len, self.bodies[-unweighed:]))
+            sizes = list(map(len, self.pending[-unweighed:]))
             weight = sum(sizes)
             self._left -= weight + OVERHEAD_BYTES * unweighed
             self._size += weight + _headers_bytes(self._kind, sizes, self._longest)
@@ -359,7 +355,7 @@ class Gathering:
     def _more_for(self, topic: str, size: int, kind: Kind | None, extra: Extra) -> int:
         """Bytes that the batch has room for if it may be several frames: such an event is like those before it."""
         plain = topic == self.solo and kind == self._kind and extra is PLAIN
-        if plain and not (self._extras or self._parts or self._numbers) and len(self.bodies) < FEW_MESSAGES:
+        if plain and not (self._extras or self._parts or self._numbers) and len(self.pending) < FEW_MESSAGES:
             return self.left + self._more if max(size, self._longest) <= self._frame_bytes(self._long) else 0
         return 0
 
@@ -381,9 +377,9 @@ class Gathering:
         if self.empty:
             self._time = now
             self._left = self._largest - sum(map(_topic_bytes, self._topics))
-        if kind != self._kind and self.bodies:
+        if kind != self._kind and self.pending:
             self._close_part()
-        if not self.bodies:
+        if not self.pending:
             self._kind = kind
         place = self.places.get(topic)
         if place is None:
@@ -391,39 +387,39 @@ class Gathering:
             self._topics.append(topic)
             self._left -= _topic_bytes(topic)
         if extra is not PLAIN:
-            self._extras[len(self.bodies)] = extra
+            self._extras[len(self.pending)] = extra
             self._left -= EXTRA_BYTES + len(_encode_headers(extra.headers))
-        if self._of or (self.bodies and self.solo != topic):
+        if self._of or (self.pending and self.solo != topic):
             if not self._of:
                 self._spread()
             self._of.append(place)
             self.solo = None
-        elif not self.bodies:
+        elif not self.pending:
             self.solo = topic
-        self.bodies.append(encoded)
+        self.pending.append(encoded)
         self._longest = max(self._longest, len(encoded))
         self.type = typed
         if number is not None:
             self._numbers.append(number)
             return (self._sender, number)
-        following = self._first + self._before + len(self.bodies)
+        following = self._first + self._before + len(self.pending)
         self.alike = len(encoded)
         each = self.alike + OVERHEAD_BYTES
         places = max((self.left - 1) // each, 0)
-        if places + len(self.bodies) < FEW_MESSAGES:
+        if places + len(self.pending) < FEW_MESSAGES:
             more = self._more_for(topic, self.alike, kind, extra)
-            places = max(places, min((more - 1) // each, FEW_MESSAGES - len(self.bodies)))
+            places = max(places, min((more - 1) // each, FEW_MESSAGES - len(self.pending)))
         self.ids = zip(repeat(self._me), range(following, following + places))
         return (self._me, following - 1)
 
     def _spread(self) -> None:
         """From one topic for all events of the part to one for each."""
         assert self.solo is not None
-        self._of = bytearray([self.places[self.solo]]) * len(self.bodies)
+        self._of = bytearray([self.places[self.solo]]) * len(self.pending)
         self.of_append = self._of.append
 
     def _close_part(self) -> None:
-        bodies = self.bodies
+        bodies = self.pending
         self._left = self.left  # weighs what was not yet, before the next part begins
         self._before += len(bodies)
         encoded: Any = join_bodies(self._kind, bodies)
@@ -435,9 +431,9 @@ class Gathering:
 
     def close(self) -> list[Batch]:
         """What gathered, as batches that fit a frame each; the next one begins."""
-        if len(self.bodies) > 1 and self.left < 0:
+        if len(self.pending) > 1 and self.left < 0:
             return self._close_long()
-        if self.bodies:
+        if self.pending:
             self._close_part()
         events = sum(part.count for part in self._parts)
         batch = self._batch(self._first, self._parts, self._size)
@@ -451,8 +447,8 @@ class Gathering:
     def _close_long(self) -> list[Batch]:
         kind, of, batches = self._kind, self.places[self.solo or ""], []
         head_bytes = self._batch(0, [Part(kind, 1, of, NO_BODIES)], 0).size - 2
-        long = self._size >= LONG_MESSAGE_BYTES * len(self.bodies)
-        for run, weight in runs(self.bodies, self._frame_bytes(self._long if long else self._largest), OVERHEAD_BYTES):
+        long = self._size >= LONG_MESSAGE_BYTES * len(self.pending)
+        for run, weight in runs(self.pending, self._frame_bytes(self._long if long else self._largest), OVERHEAD_BYTES):
             count, first = len(run), self._first
             part = Part(kind, count, of, join_bodies(kind, run))  # type: ignore[arg-type]
             weight += len(array_header(count)) + _headers_bytes(kind, [*map(len, run)], self._longest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -27,6 +27,7 @@ from ..core.errors import (
 from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
+from ..core.quick import End, flatten, sends
 from ..core.view import View
 from ..group.asking import Answers, Replies
 from ..group.channel import Channel
@@ -48,7 +49,7 @@ RECEIVE_MANY = 4_096
 NO_ROOM = "does not read, or reads too slowly"
 
 
-class Group:
+class Group(End):
     """Made by ``bus.group(name)``. Iterate it for messages; a message that was not read waits in its inbox."""
 
     __slots__ = (
@@ -61,7 +62,6 @@ class Group:
         "_left",
         "_now",
         "_opened",
-        "_out",
         "_readers",
         "_rooms",
         "_service",
@@ -80,7 +80,7 @@ class Group:
         line: Line | None = None,
     ) -> None:
         self._channel = channel
-        self._out = channel.out
+        self._open = channel.out
         self._dispatch = dispatch
         self._opened = dispatch.opened
         self._left = left
@@ -136,26 +136,23 @@ class Group:
         sent, and that not everybody is known to have it.
         """
         if to is None and parent is None and wait is None:
-            out = self._out
-            if type(body) is bytes:
-                if len(body) <= out.alike:
-                    for message in out.ids:
-                        out.pending.append(body)
-                        return message
-                if len(body) <= out.longest and self._dispatch.send_alone(self._channel, body):
-                    return (out.me, out.first - 1)
-            elif type(body) is out.typed:
-                encoded = encode_quickly(body)
-                if len(encoded) <= out.typed_alike:
+            out: Outgoing = self._open
+            if type(body) is out.type:
+                encoded = body if type(body) is bytes else encode_quickly(body)
+                if len(encoded) <= out.alike:
                     for message in out.ids:
                         out.pending.append(encoded)
                         return message
+            if type(body) is bytes and len(body) <= out.longest and self._dispatch.send_alone(self._channel, body):
+                return (out.me, out.first - 1)
         if wait is None:
             return await self._send(body, ALL if to is None else to, parent, timeout)
         self._stability.check(wait)
         deadline = None if timeout is None else self._now() + timeout
         message = await self._send(body, ALL if to is None else to, parent, timeout)
         return await self._stability.confirmed(message, ALL if to is None else to, deadline)
+
+    send = sends(send, encode_quickly)
 
     async def _send(self, body: Any, to: int, parent: MessageId | None, timeout: float | None) -> MessageId:
         channel = self._channel
@@ -349,16 +346,16 @@ class Group:
         return Objects(self._service, interface, timeout)
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        return self._messages()
+        return flatten(self._runs())
 
-    async def _messages(self) -> AsyncIterator[Message]:
+    async def _runs(self) -> AsyncGenerator[Iterator[Message], None]:
+        """The messages of each frame. Who waits beside us may read on in it."""
         channel = self._channel
         inbox = channel.inbox
         since = self._now()
         self._readers.note()
         while True:
-            for message in self._current:
-                yield message
+            yield self._current
             if channel.must_report:
                 self._dispatch.consumed(channel)
             if self._now() - since > TURN_S_MAX:

@@ -20,6 +20,7 @@ from ..core.errors import BadInput, Closed
 from ..core.events import Event as BusEvent
 from ..core.ids import MemberId, MessageId, checked_name
 from ..core.limits import BACKLOG_EVENTS
+from ..core.quick import End, publishes
 from ..filters import Filter
 from ..pubsub.backlog import SAMPLE, WAIT, Backlog
 from ..pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
@@ -57,7 +58,7 @@ class _Elsewhere:
     """The type of bodies that this program did not encode."""
 
 
-class Topics:
+class Topics(End):
     """Publishing and subscribing, for one member."""
 
     def __init__(self, bus: Bus) -> None:
@@ -74,7 +75,7 @@ class Topics:
         self._opening: dict[str, asyncio.Future[Carrier]] = {}
         self._forget_events: Callable[[], None] = lambda: None
         self._base: Carrier | None = None
-        self._gathering = Gathering(bus.me, LONGEST_UNKNOWN)
+        self._open = Gathering(bus.me, LONGEST_UNKNOWN)
         """The base's own, as soon as there is one; this one takes nothing."""
         self._joining: asyncio.Future[Carrier] | None = None
 
@@ -152,7 +153,7 @@ class Topics:
     def routed(self, several: bool) -> None:
         """Whether events may have to go through several carriers: then each of them is looked at."""
         if self._base is not None:
-            self._gathering = Gathering(self.bus.me, LONGEST_UNKNOWN) if several else self._base.gathering
+            self._open = Gathering(self.bus.me, LONGEST_UNKNOWN) if several else self._base.gathering
 
     def cut_off(self, carrier: Carrier) -> None:
         """The primary went on without this member."""
@@ -175,17 +176,17 @@ class Topics:
         live: bool = True,
     ) -> MessageId:
         """See ``Bus.publish``. The fast path is an append or two."""
-        gathering = self._gathering
+        gathering: Gathering = self._open
         if type(body) is gathering.type and headers is None and parent is None and not retain and not durable:
             encoded = body if type(body) is bytes else encode_quickly(body)
             if len(encoded) <= gathering.alike:
                 if topic == gathering.solo:
                     for event in gathering.ids:
-                        gathering.bodies.append(encoded)
+                        gathering.pending.append(encoded)
                         return event
                 elif gathering.solo is None and topic in gathering.places:
                     for event in gathering.ids:
-                        gathering.bodies.append(encoded)
+                        gathering.pending.append(encoded)
                         gathering.of_append(gathering.places[topic])
                         return event
         if durable:
@@ -198,6 +199,8 @@ class Topics:
         if id is not None:
             raise BadInput("id= is for events that are durable, which may be published again: leave it out")
         return await self._publish(topic, body, _extra(headers, parent, retain), timeout)
+
+    publish = publishes(publish, encode_quickly)
 
     async def _publish(self, topic: str, body: Any, extra: Extra, timeout: float | None) -> MessageId:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from itertools import islice
 from operator import length_hint
 from types import TracebackType
@@ -18,6 +18,7 @@ from ..core.errors import BadInput, Closed, Gap, Overflow
 from ..core.events import Missed
 from ..core.ids import MessageId
 from ..core.limits import STALL_S, TURN_S_MAX
+from ..core.quick import flatten
 from ..pubsub.backlog import WAIT, Backlog
 from ..pubsub.event import Event
 from ..pubsub.interest import Interest
@@ -247,14 +248,13 @@ class Subscription:
         self._topics.tell(Missed(self.pattern, late, "late"))
 
     def __aiter__(self) -> AsyncIterator[Event[Any]]:
-        return self._events()
+        return flatten(self._runs())
 
-    async def _events(self) -> AsyncIterator[Event[Any]]:
+    async def _runs(self) -> AsyncGenerator[Iterator[Event[Any]], None]:
         await self.open()
         since = self._now()
         while True:
-            for event in self._current:
-                yield event
+            yield self._current
             if self._now() - since > TURN_S_MAX:
                 await asyncio.sleep(0)
                 since = self._now()
