@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to run: a virtual environment with the package and all its extras, and the programs that
-# compile a part of it or that some tests start (Java for Spark, servers of NATS, Redis, MQTT and PostgreSQL, `ip`).
+# compile a part of it or that some tests start (Java for Spark, servers of NATS, Redis, MQTT, RabbitMQ and PostgreSQL,
+# `ip` for network namespaces).
 #
 # Only Python is essential. What else is missing is installed from the distribution where that is allowed (root, with
 # apt-get); anywhere else one sentence says what is missing and how to get it, and the tests that need it are skipped.
@@ -118,6 +119,7 @@ have() {
         nats) found nats-server ;;
         redis) found redis-server ;;
         mqtt) found mosquitto ;;
+        rabbit) found rabbitmq-server ;;
         postgres) postgres_works ;;
         ip) found ip ;;
     esac
@@ -131,6 +133,7 @@ packages_for() { # the names under which distributions carry it, best first
         nats) echo nats-server ;;
         redis) echo redis-server ;;
         mqtt) echo mosquitto ;;
+        rabbit) echo rabbitmq-server ;;
         postgres) echo postgresql ;;
         ip) echo iproute2 ;;
     esac
@@ -144,12 +147,13 @@ sentence_for() {
         nats) echo "nats-server is missing, so tests of the NATS engine are skipped; install it, e.g. 'apt-get install nats-server' as root, or put the binary of nats.io on the PATH." ;;
         redis) echo "redis-server is missing, so comparisons with Redis are skipped; install it, e.g. 'apt-get install redis-server' as root." ;;
         mqtt) echo "mosquitto is missing, so comparisons with MQTT are skipped; install it, e.g. 'apt-get install mosquitto' as root." ;;
+        rabbit) echo "rabbitmq-server is missing, so comparisons with RabbitMQ are skipped; install it, e.g. 'apt-get install rabbitmq-server' as root." ;;
         postgres) echo "The PostgreSQL server is missing, so tests of the PostgreSQL store are skipped; install it, e.g. 'apt-get install postgresql' as root." ;;
         ip) echo "The command 'ip' is missing, so tests in network namespaces are skipped; install it, e.g. 'apt-get install iproute2' as root." ;;
     esac
 }
 
-THINGS=(compiler headers java nats redis mqtt postgres ip)
+THINGS=(compiler headers java nats redis mqtt rabbit postgres ip)
 
 install_missing_things() {
     local thing package wanted=()
