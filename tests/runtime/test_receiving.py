@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 import pluribus
 from pluribus.core.errors import Closed
+from pluribus.core.view import View
 from tests.harness import eventually, new_bus, on_a_loop, two, two_in_a_group
 
 
@@ -240,3 +242,20 @@ async def test_one_who_left_a_group_and_joined_again_is_heard():
             await again.wait_for(2)
             await again.send(b"again")
             assert (await other.receive(5)).body == b"again"
+
+
+@on_a_loop
+async def test_a_view_that_comes_in_the_moment_in_which_the_time_is_over_is_no_time_out():
+    async with pluribus.connect(new_bus()) as bus:
+        group = await bus.group("x")
+        waiting = asyncio.create_task(group.wait_for(2, timeout=0.01))
+        await asyncio.sleep(0)
+
+        def comes() -> None:
+            group._channel.view = View(9, (bus.me, 7))
+
+        asyncio.get_running_loop().call_later(0.011, comes)
+        time.sleep(0.05)  # noqa: ASYNC251 - both are due in the same turn, the time-out first
+        assert (await waiting).number == 9
+        with pytest.raises(TimeoutError):
+            await group.wait_for(3, timeout=0.01)

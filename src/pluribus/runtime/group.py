@@ -439,14 +439,8 @@ class Group(End):
 
     async def joined(self, timeout: float | None = None) -> View:
         """The first view with this member in it."""
-        async with asyncio.timeout(timeout):
-            while self._channel.me not in self._channel.view:
-                if self._channel.refused:
-                    raise GroupMismatch(f"group {self.name!r} {self._channel.refused}")
-                if self._channel.closed:
-                    raise Closed(f"group {self.name!r} was closed before it was joined")
-                await self._wait(self._view_waiters, None, "")
-        return self._channel.view
+        channel = self._channel
+        return await self._view_where(lambda: channel.me in channel.view, "it was joined", timeout)
 
     async def restored(self) -> None:
         """Returns when this member has the state of the group, if it has one."""
@@ -460,12 +454,21 @@ class Group(End):
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""
-        async with asyncio.timeout(timeout):
-            while len(self._channel.view) < members:
-                if self._channel.closed:
-                    raise Closed(f"group {self.name!r} was closed while waiting for {members} members")
-                await self._wait(self._view_waiters, None, "")
-        return self._channel.view
+        return await self._view_where(lambda: len(self.view) >= members, f"{members} members were there", timeout)
+
+    async def _view_where(self, found: Callable[[], bool], what: str, timeout: float | None) -> View:
+        try:
+            async with asyncio.timeout(timeout):
+                while not found():
+                    if self._channel.refused:
+                        raise GroupMismatch(f"group {self.name!r} {self._channel.refused}")
+                    if self._channel.closed:
+                        raise Closed(f"group {self.name!r} was closed before {what}")
+                    await self._wait(self._view_waiters, None, "")
+        except TimeoutError:
+            if not found():  # else it came in the very moment in which the time was over
+                raise
+        return self.view
 
     async def close(self) -> None:
         """Leave the group; what was sent before is on its way, what was not read is given up."""
