@@ -15,7 +15,7 @@ ARGS ?=
 help: ## say what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh hatch_build.py src/pluribus/core/_quick.c
+$(READY): pyproject.toml constraints.txt scripts/setup.sh hatch_build.py $(wildcard src/pluribus/core/c/*)
 	@scripts/setup.sh
 
 setup: $(READY) ## make .venv with everything in it; costs nothing the second time

@@ -1,4 +1,4 @@
-"""Compiles ``pluribus/core/_quick.c`` when the package is built or installed.
+"""Compiles ``pluribus/core/c/quick.c`` when the package is built or installed.
 
 Without a C compiler, or the headers of Python, the package works all the same: ``core/ends.py`` has the same in Python.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NAME = "pluribus.core._quick"
-SOURCE = "src/pluribus/core/_quick.c"
+SOURCE = "src/pluribus/core/c/quick.c"
 
 
 class Compile(BuildHookInterface):  # type: ignore[type-arg]

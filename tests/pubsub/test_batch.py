@@ -249,7 +249,7 @@ def test_a_publisher_in_a_hurry_fills_a_batch_as_a_careful_one_does(events, firs
         if identity is not None:
             gathering.pending.append(body)
             if gathering.solo is None:
-                gathering.of_append(gathering.places[topic])
+                gathering.of.append(gathering.places[topic])
         elif gathering.fits(topic, size):
             identity = gathering.add(topic, BYTES, body, 1.5, PLAIN, None, bytes)
         else:

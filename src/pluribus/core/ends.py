@@ -1,6 +1,6 @@
 """The two ends of a stream, where Python runs a message at a time; import them from ``quick``.
 
-``_quick.c`` has the same in C. It is used where it was compiled, because a program that sends or reads a million
+``core/c`` has the same in C. It is used where it was compiled, because a program that sends or reads a million
 messages a second spends most of its time here. A test holds the two to the same answers.
 
 *Reading*: ``flatten`` makes one async iterator of the runs of messages that another brings.
@@ -34,14 +34,17 @@ class OpenBatch:
     """Bodies that gather to be sent together.
 
     A body of this ``type``, encoded if that is not ``bytes``, and then not longer than ``alike``, may be appended to
-    ``pending`` by whoever takes an identity from ``ids`` for it. Where there are topics, it must be under ``solo``.
+    ``pending`` by whoever takes an identity from ``ids`` for it. Where there are topics, it must be under ``solo``; or,
+    if that is None, under one of ``places``, whose number goes to ``of``.
     """
 
-    __slots__ = ("alike", "ids", "pending", "solo", "type")
+    __slots__ = ("alike", "ids", "of", "pending", "places", "solo", "type")
 
     alike: int
     ids: Iterator[MessageId]
+    of: bytearray
     pending: list[bytes]
+    places: dict[str, int]
     solo: str | None
     type: type | None
 

@@ -272,15 +272,12 @@ class Gathering(OpenBatch):
         "_me",
         "_more",
         "_numbers",
-        "_of",
         "_parts",
         "_sender",
         "_size",
         "_time",
         "_topics",
         "_weighed",
-        "of_append",
-        "places",
     )
 
     def __init__(self, sender: int, largest_bytes: int, first: int = 0, long_bytes: int = 0) -> None:
@@ -323,8 +320,7 @@ class Gathering(OpenBatch):
         self._kind = kind
         self.pending = []
         self._weighed = 0
-        self._of = bytearray()
-        self.of_append = self._of.append
+        self.of = bytearray()
         self._extras: dict[int, Extra] = {}
 
     @property
@@ -389,10 +385,10 @@ class Gathering(OpenBatch):
         if extra is not PLAIN:
             self._extras[len(self.pending)] = extra
             self._left -= EXTRA_BYTES + len(_encode_headers(extra.headers))
-        if self._of or (self.pending and self.solo != topic):
-            if not self._of:
+        if self.of or (self.pending and self.solo != topic):
+            if not self.of:
                 self._spread()
-            self._of.append(place)
+            self.of.append(place)
             self.solo = None
         elif not self.pending:
             self.solo = topic
@@ -415,8 +411,7 @@ class Gathering(OpenBatch):
     def _spread(self) -> None:
         """From one topic for all events of the part to one for each."""
         assert self.solo is not None
-        self._of = bytearray([self.places[self.solo]]) * len(self.pending)
-        self.of_append = self._of.append
+        self.of = bytearray([self.places[self.solo]]) * len(self.pending)
 
     def _close_part(self) -> None:
         bodies = self.pending
@@ -424,7 +419,7 @@ class Gathering(OpenBatch):
         self._before += len(bodies)
         encoded: Any = join_bodies(self._kind, bodies)
         self._size += len(array_header(len(bodies)))
-        of: int | bytes = bytes(self._of) if self._of else self.places[self.solo or ""]
+        of: int | bytes = bytes(self.of) if self.of else self.places[self.solo or ""]
         self._parts.append(Part(self._kind, len(bodies), of, encoded, self._extras))
         self.solo = None
         self._begin_part(self._kind)

@@ -187,7 +187,7 @@ class Topics(End):
                 elif gathering.solo is None and topic in gathering.places:
                     for event in gathering.ids:
                         gathering.pending.append(encoded)
-                        gathering.of_append(gathering.places[topic])
+                        gathering.of.append(gathering.places[topic])
                         return event
         if durable:
             found: MessageId = await self.bus.durable.publish(

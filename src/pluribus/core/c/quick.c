@@ -1,0 +1,53 @@
+/* The two ends of a stream, where Python runs a message at a time, in C. `core/ends.py` has the same in Python, says what
+ * each is for, and is used where this was not compiled. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include "awaitables.h"
+#include "flatten.h"
+#include "batch.h"
+#include "calls.h"
+
+static PyObject *
+sends(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    return method_new(args, 0);
+}
+
+static PyObject *
+publishes(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    return method_new(args, 1);
+}
+
+static PyMethodDef functions[] = {
+    {"sends", sends, METH_VARARGS, "A method that sends a body."},
+    {"publishes", publishes, METH_VARARGS, "A method that publishes a body under a topic."},
+    {NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "pluribus.core._quick",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC
+PyInit__quick(void)
+{
+    PyObject *made;
+    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType};
+    if (PyType_Ready(&TurnType) < 0 || PyType_Ready(&CallType) < 0 || PyType_Ready(&MethodType) < 0) {
+        return NULL;
+    }
+    made = PyModule_Create(&module);
+    for (size_t place = 0; made != NULL && place < sizeof(shown) / sizeof(*shown); place++) {
+        if (PyModule_AddType(made, shown[place]) < 0) {
+            Py_CLEAR(made);
+        }
+    }
+    return made;
+}
