@@ -17,6 +17,9 @@ from ..core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_LOOPBACK, PEERS_MAX
 from ..core.ports import Address
 from ..core.url import BusUrl, parse_address, whole_number
 
+INTERFACE_CHARS_MAX = 15
+"""Of a name that an IPv6 address may have behind it (IFNAMSIZ)."""
+
 
 def bind_by_url(kind: socket.SocketKind, url: BusUrl, bind: Address | None) -> socket.socket:
     """A bound, non-blocking socket of this kind, or one sentence that says why not."""
@@ -70,12 +73,22 @@ def is_local(address: Address) -> bool:
 @lru_cache(maxsize=PEERS_MAX)
 def is_number(host: str) -> bool:
     """Whether a host is a numeric address. What a peer says of itself must be one: for a name the kernel's call would
-    wait for a name server, and the loop with it."""
+    wait for a name server, and the loop with it. After a ``%`` there may be anything, so that must look like an
+    interface: the kernel's call raises ``TypeError`` for what it cannot encode."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return False
-    return True
+    scope = host.partition("%")[2]
+    return scope.isascii() and scope.isprintable() and len(scope) <= INTERFACE_CHARS_MAX
+
+
+@lru_cache(maxsize=PEERS_MAX)
+def is_within_reach(to: Address, own: Address) -> bool:
+    """Whether the socket of ``own`` can send there. Not all that drive a socket take another family or no port for an
+    error of the network: some raise, one closes the socket."""
+    (host, port), six = to, ":" in own[0]
+    return 0 < port <= 65_535 and is_number(host) and (":" in host) == six
 
 
 def bind_option(options: dict[str, str], url: BusUrl) -> Address | None:

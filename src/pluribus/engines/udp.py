@@ -11,7 +11,7 @@ from ..core.errors import BadUrl, TooLarge, Unreachable
 from ..core.limits import LONG_BYTES_LOOPBACK, PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
-from .binding import bind_by_url, bind_option, is_number, packet_option, path_option
+from .binding import bind_by_url, bind_option, is_within_reach, packet_option, path_option
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers, kernel_segments
 from .resolve import numeric
 
@@ -61,7 +61,7 @@ class UdpEngine:
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.long_bytes)
-        if not is_number(to[0]):
+        if not is_within_reach(to, self.address):
             self.stats.dropped += len(datagrams)
         elif self._driver is not None:
             self._driver.send(datagrams, to)
@@ -77,7 +77,7 @@ class UdpEngine:
     def set_peers(self, peers: Sequence[Address]) -> None:
         """Seeds stay targets for ever: a seed that restarts is found again."""
         named = dict.fromkeys(a for a in (*self._seeds, *peers) if a != self.address)
-        self._targets = tuple(address for address in named if is_number(address[0]))
+        self._targets = tuple(address for address in named if is_within_reach(address, self.address))
         self.stats.dropped += len(named) - len(self._targets)
 
     async def close(self) -> None:
