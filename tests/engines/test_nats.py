@@ -282,6 +282,53 @@ def test_a_server_with_a_certificate_is_checked(
         server.stop()
 
 
+def test_a_server_without_a_certificate_is_told_nothing(
+    program: Path, tmp_path: Path, authority: Authority, run: Run[None]
+) -> None:
+    """Neither the token: whoever sits between could pretend that the server has no TLS."""
+
+    async def work() -> None:
+        said = bytearray()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"auth_required":true}\r\n')
+            said.extend(await reader.read())
+            writer.close()
+
+        (tmp_path / "token").write_text("open sesame")
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        url = f"nats://127.0.0.1:{port}/demo?ca={authority.ca}&token_file={tmp_path / 'token'}"
+        sentence = await refused(opened(url), Unreachable)
+        assert "has no TLS" in sentence
+        server.close()
+        assert not said
+
+    run(work())
+
+
+def test_an_opening_that_is_given_up_leaves_nothing_behind(
+    nats_host: str, run: Run[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        reached = asyncio.Event()
+
+        async def settle(client: object, timeout_s: int) -> None:
+            reached.set()
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr("pluribus.engines.nats._settle", settle)
+        before = len(asyncio.all_tasks())
+        opening = asyncio.ensure_future(opened(f"nats://{nats_host}/demo"))
+        await reached.wait()
+        opening.cancel()
+        await asyncio.wait([opening])
+        assert opening.cancelled()
+        await until(lambda: len(asyncio.all_tasks()) == before, lambda: f"{asyncio.all_tasks()}")
+
+    run(work())
+
+
 def test_a_send_to_oneself_arrives(nats_host: str, run: Run[None]) -> None:
     async def work() -> None:
         end = await opened(f"nats://{nats_host}/demo")

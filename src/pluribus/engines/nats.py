@@ -54,6 +54,10 @@ class _NobodyThereError(Exception):
     """Raised through nats-py, which would go on trying for ever, when each server has failed once at opening."""
 
 
+class _InClearError(ConnectionError):
+    """The server offers no TLS although ``ca=`` was given. An ``OSError``: nats-py takes it for a failed attempt."""
+
+
 class NatsEngine:
     name = "nats"
     broadcasts = True
@@ -93,14 +97,13 @@ class NatsEngine:
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         try:
-            from nats.aio.client import Client
+            client = _new_client(self._secure)
         except ImportError:
             raise MissingExtra("nats:// is carried by nats-py, which is not here: install pluribus[nats]") from None
         self._loop = asyncio.get_running_loop()
         self._receive, self._room = receive, room
         self._wake, self._drained, self._connected = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._drained.set()
-        client = Client()
         await self._connect(client)
         self.path_bytes = self.long_bytes = min(client.max_payload, PATH_BYTES_LOOPBACK)
         self._begin(client)
@@ -253,6 +256,9 @@ class NatsEngine:
                 await _settle(client, CONNECT_S)  # the server knows what we listen to before anybody hears of us
         except (_NobodyThereError, nats.errors.Error, OSError) as error:
             refusal = _refusal(error.__cause__ or error, where)
+        except asyncio.CancelledError:
+            await _hang_up(client, HANG_UP_S)
+            raise
         self._opening = False
         if refusal is not None:
             await _hang_up(client, HANG_UP_S)
@@ -293,19 +299,14 @@ class NatsEngine:
             self._room()
 
     async def _return(self) -> None:
-        from nats.aio.client import Client
-
         while self._client is None:
             await asyncio.sleep(RETURN_S)
             self._opening, self._failures = True, 0
-            client = Client()
+            client = _new_client(self._secure)
             try:
                 await self._connect(client)
             except Unreachable:
                 continue
-            except asyncio.CancelledError:
-                await _hang_up(client, HANG_UP_S)
-                raise
             self._begin(client)
 
     async def _close(self) -> None:
@@ -334,9 +335,28 @@ class NatsEngine:
         await asyncio.wait([self._writer])
 
 
+def _new_client(secure: dict[str, Any]) -> Client:
+    """With ``ca=``, one that says nothing to a server that offers no TLS; nats-py itself would go on in clear, and
+    whoever sits between could have it so."""
+    from nats.aio.client import Client
+
+    if "tls" not in secure:
+        return Client()
+
+    class TlsClient(Client):
+        def _connect_command(self) -> bytes:
+            if not self._server_info.get("tls_required"):
+                raise _InClearError
+            return super()._connect_command()
+
+    return TlsClient()
+
+
 def _refusal(error: BaseException, where: str) -> Unreachable:
     if "authorization" in str(error).lower():
         return Unreachable(f"the NATS server at {where} does not let us in: check token_file=")
+    if isinstance(error, _InClearError):
+        return Unreachable(f"the NATS server at {where} has no TLS: give it a certificate, or leave out ca=")
     if isinstance(error, ssl.SSLError):
         return Unreachable(f"the certificate of the NATS server at {where} is not of ca=: check ca=")
     if isinstance(error, ConnectionResetError):  # it may be faster to hang up than we are to read why
