@@ -10,7 +10,8 @@ order is kept, what has gathered goes out in one turn, and a server that takes n
 While the connection is lost the queue waits for nats-py to reconnect; what exceeds it is counted as dropped.
 
 When the server itself ends the connection and says why, as to one that is no longer let in, nats-py gives up. That may
-last, so nobody waits for it: what is sent meanwhile is dropped, and a new connection is tried until there is one.
+last, so nobody waits for it: what is sent meanwhile is dropped, and a new connection is tried until there is one. It is
+the same if the server says so only to who comes back after a lost connection.
 
 Datagrams from one member arrive in order on each subject, none lost while the connections last; the server cuts off a
 member that does not read for long. Between ``all`` and ``to`` there is no order.
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 CONNECT_S = 2
 RECONNECT_S = 0.25
 RETURN_S = 1.0
+LOOK_S = 1.0
+"""nats-py may give up without a word, when the server resets the connection while it is being closed. Whoever publishes
+then waits for ever, so somebody looks now and then."""
 CLOSE_S = 2
 HANG_UP_S = 0.2
 HIGH_WATER_BYTES = 1 << 20
@@ -83,6 +87,7 @@ class NatsEngine:
         self._failures = 0
         self._client: Client | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._looking: asyncio.TimerHandle | None = None
         self._returning: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._receive: Callable[[list[Datagram]], None] = lambda _: None
@@ -112,6 +117,7 @@ class NatsEngine:
         self._connected.set()
         self._client = client
         self._writer = self._loop.create_task(self._write(client))
+        self._look(client)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         self._check(datagrams)
@@ -179,7 +185,7 @@ class NatsEngine:
                 self._queued_bytes -= len(datagram)
                 try:
                     await client.publish(subject, datagram, reply=reply)
-                except nats.errors.Error:
+                except (nats.errors.Error, OSError):
                     self.stats.dropped += 1
                 else:
                     self.stats.datagrams_out += 1
@@ -275,6 +281,8 @@ class NatsEngine:
             self.stats.dropped += 1
         else:
             self.stats.errors += 1
+            if self._client is not None and not self._client.is_connected and _lets_nobody_in(error):
+                self._give_up(self._client)
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
@@ -283,9 +291,18 @@ class NatsEngine:
         self._connected.set()
 
     async def _on_closed(self) -> None:
-        """If it was not this member who closed it, nats-py will not reconnect."""
-        client = self._client
-        if client is None or self._writer is None or not client.is_closed or self._closing is not None:
+        if self._client is not None and self._client.is_closed:
+            self._give_up(self._client)
+
+    def _look(self, client: Client) -> None:
+        if client.is_closed:
+            self._give_up(client)
+        elif client is self._client:
+            self._looking = self._loop.call_later(LOOK_S, self._look, client)
+
+    def _give_up(self, client: Client) -> None:
+        """If it was not this member who closed it, nats-py will not reconnect, or not soon."""
+        if client is not self._client or self._writer is None or self._closing is not None:
             return
         log.warning("the NATS server closed the connection (%s): trying again until it lets us in", client.last_error)
         self._client = None
@@ -293,12 +310,13 @@ class NatsEngine:
         self.stats.dropped += len(self._queue)
         self._queue.clear()
         self._queued_bytes = 0
-        self._returning = self._loop.create_task(self._return())
+        self._returning = self._loop.create_task(self._return(client))
         if not self.writable:
             self.writable = True
             self._room()
 
-    async def _return(self) -> None:
+    async def _return(self, before: Client) -> None:
+        await asyncio.wait([self._loop.create_task(_hang_up(before, HANG_UP_S))])
         while self._client is None:
             await asyncio.sleep(RETURN_S)
             self._opening, self._failures = True, 0
@@ -313,6 +331,8 @@ class NatsEngine:
         """At most ``CLOSE_S`` for the queue and as long again for the server's word that it has everything."""
         import nats.errors
 
+        if self._looking is not None:
+            self._looking.cancel()
         if self._returning is not None:
             self._returning.cancel()
             await asyncio.wait([self._returning])
@@ -352,8 +372,13 @@ def _new_client(secure: dict[str, Any]) -> Client:
     return TlsClient()
 
 
+def _lets_nobody_in(error: BaseException) -> bool:
+    """Whether a server wants another token than ours, or one at all."""
+    return "authorization" in str(error).lower()
+
+
 def _refusal(error: BaseException, where: str) -> Unreachable:
-    if "authorization" in str(error).lower():
+    if _lets_nobody_in(error):
         return Unreachable(f"the NATS server at {where} does not let us in: check token_file=")
     if isinstance(error, _InClearError):
         return Unreachable(f"the NATS server at {where} has no TLS: give it a certificate, or leave out ca=")
