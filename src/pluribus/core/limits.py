@@ -133,6 +133,8 @@ REPLAY_WINDOW = 1_024
 """Frames by which one may be late and still be told from a replay."""
 HELD_FRAMES_MAX = 256
 """Frames that wait for the key of a view, in each direction."""
+HELD_BYTES_MAX = 16 << 20
+"""The same of those that came: anybody can send frames that name a key which nobody has."""
 HELD_PER_STRANGER_MAX = 8
 """Frames of a peer that has not yet proven that it is there now."""
 OLD_KEYS_MAX = 2
