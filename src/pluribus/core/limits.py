@@ -215,6 +215,8 @@ STORE_COMMIT_MAX = 8_192
 # Clients
 CLIENTS_MAX = 4_096
 CLIENT_FRAME_BYTES_MAX = 32 << 20
+CLIENT_GREETING_BYTES_MAX = 4_096
+"""A frame of the handshake: nobody knows yet who sends it."""
 CLIENT_REQUESTS_MAX = 1_024
 """Requests of one client that are being answered; further ones wait in its connection."""
 CLIENT_EVENTS_MAX = 16_384
