@@ -14,6 +14,8 @@ PATH_BYTES_UNKNOWN = 8_192
 """Where nothing is known of the path, as in the chapter's JGroups stack."""
 PATH_BYTES_ETHERNET = 1_472
 """1,500 bytes less the IPv4 and UDP headers."""
+PATH_BYTES_ETHERNET_SIX = 1_452
+"""The same with the header of IPv6: a longer packet would be cut by IP, and the kernel refuses to segment it."""
 HEADERS_PER_FRAME_MAX = 32
 BATCH_MESSAGES_MAX = 8_192
 FRAME_OVERHEAD_BYTES = 512
