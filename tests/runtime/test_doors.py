@@ -1,6 +1,7 @@
 """Doors for clients: what strangers, slow readers and long events may cost a member, and what they may not."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -67,6 +68,41 @@ def test_live_events_that_are_together_too_long_for_a_frame_come_in_several(monk
                 await events.receive(5)
             assert gap.value.missed == 1
             assert (await events.receive(5)).body == "the last"
+
+    asyncio.run(scenario())
+
+
+@dataclasses.dataclass
+class Share:
+    of: int
+
+    def __post_init__(self):
+        assert self.of or not picky
+
+
+picky = False
+pluribus.register(Share)
+
+
+def test_an_event_that_a_client_cannot_make_anything_of_does_not_break_its_connection():
+    async def scenario():
+        async with (
+            served("picky") as member,
+            pluribus.connect(url_of(member)) as client,
+            client.subscribe("t") as events,
+        ):
+            heard = client._line.heard
+
+            def hear(word):
+                global picky
+                picky = True
+                heard(word)
+                picky = False
+
+            client._line.heard = hear
+            await member.publish_many([("t", Share(1)), ("t", Share(0)), ("t", Share(2))])
+            assert [(await events.receive(5)).body.of for _ in range(2)] == [1, 2]
+            assert client.stats()["client"] == {"connections": 1, "subscriptions": 1, "malformed": 1}
 
     asyncio.run(scenario())
 
