@@ -35,6 +35,9 @@ WRONG = {
     "multicast://": "does not name a bus",
     "multicast://" + "x" * 129: "does not name a bus",
     "multicast://demo/more": "has a path after the bus",
+    "tcp://127.0.0.1:7001/demo?cert=/home/#1/cert.pem": "has a #",
+    "multicast://demo#other": "has a #",
+    "udp://127.0.0.1:7001/demo?path=1472&path=8192": "has the option path twice",
 }
 
 

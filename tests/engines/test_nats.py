@@ -14,7 +14,7 @@ from pluribus.core.errors import Unreachable
 from pluribus.core.limits import ENGINE_QUEUE_BYTES_MAX
 from pluribus.engines.nats import HIGH_WATER_BYTES
 from tests.engines.certificates import Authority
-from tests.engines.ends import Run, ends, opened, refused, until
+from tests.engines.ends import End, Run, ends, opened, refused, until
 
 pytestmark = pytest.mark.xdist_group("servers")
 
@@ -280,6 +280,136 @@ def test_a_server_with_a_certificate_is_checked(
         run(work())
     finally:
         server.stop()
+
+
+def test_a_server_without_a_certificate_is_told_nothing(
+    program: Path, tmp_path: Path, authority: Authority, run: Run[None]
+) -> None:
+    """Neither the token: whoever sits between could pretend that the server has no TLS."""
+
+    async def work() -> None:
+        said = bytearray()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"auth_required":true}\r\n')
+            said.extend(await reader.read())
+            writer.close()
+
+        (tmp_path / "token").write_text("open sesame")
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        url = f"nats://127.0.0.1:{port}/demo?ca={authority.ca}&token_file={tmp_path / 'token'}"
+        sentence = await refused(opened(url), Unreachable)
+        assert "has no TLS" in sentence
+        server.close()
+        assert not said
+
+    run(work())
+
+
+def test_an_opening_that_is_given_up_leaves_nothing_behind(
+    nats_host: str, run: Run[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        reached = asyncio.Event()
+
+        async def settle(client: object, timeout_s: int) -> None:
+            reached.set()
+            await asyncio.sleep(60)
+
+        monkeypatch.setattr("pluribus.engines.nats._settle", settle)
+        before = len(asyncio.all_tasks())
+        opening = asyncio.ensure_future(opened(f"nats://{nats_host}/demo"))
+        await reached.wait()
+        opening.cancel()
+        await asyncio.wait([opening])
+        assert opening.cancelled()
+        await until(lambda: len(asyncio.all_tasks()) == before, lambda: f"{asyncio.all_tasks()}")
+
+    run(work())
+
+
+class Gate:
+    """Speaks as much NATS as it takes to let somebody in, or not."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.said = bytearray()
+        self.inside: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> str:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        return f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/demo"
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"headers":true}\r\n')
+        self.inside.append(writer)
+        while data := await reader.read(1 << 16):
+            if not self.open:
+                self.shut()
+                break
+            self.said += data
+            writer.write(data.count(b"PING\r\n") * b"PONG\r\n")
+        writer.close()
+
+    def shut(self) -> None:
+        for writer in self.inside:
+            writer.write(b"-ERR 'Authorization Violation'\r\n")
+
+    def reset(self) -> None:
+        for writer in self.inside:
+            writer.transport.abort()
+        self.inside.clear()
+
+    def stop(self) -> None:
+        self._server.close()
+        self.reset()
+
+
+async def shut_out_and_let_in_again(gate: Gate, end: End) -> None:
+    end.engine.send_all([bytes(60_000)] * 100)
+    await end.may_send()
+    assert end.engine.stats.dropped
+    gate.open = True
+
+    def repeat() -> bool:
+        end.engine.send_all([b"I am back"])
+        return b"I am back" in gate.said
+
+    await until(repeat)
+
+
+def test_who_is_shut_out_when_it_comes_back_holds_nobody_up(run: Run[None]) -> None:
+    async def work() -> None:
+        gate = Gate()
+        end = await opened(await gate.start())
+        gate.open = False
+        gate.reset()
+        await shut_out_and_let_in_again(gate, end)
+        await end.engine.close()
+        gate.stop()
+
+    run(work())
+
+
+def test_who_is_shut_out_without_being_told_holds_nobody_up(run: Run[None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """nats-py does not call back when the server resets the connection while it is being closed."""
+    from nats.aio.client import Client
+
+    async def close_without_a_word(self: Client, status: int, do_cbs: bool = True) -> None:
+        self._status = Client.CLOSED
+
+    async def work() -> None:
+        gate = Gate()
+        end = await opened(await gate.start())
+        with monkeypatch.context() as patched:
+            patched.setattr(Client, "_close", close_without_a_word)
+            gate.shut()
+            await shut_out_and_let_in_again(gate, end)
+        await end.engine.close()
+        gate.stop()
+
+    run(work())
 
 
 def test_a_send_to_oneself_arrives(nats_host: str, run: Run[None]) -> None:

@@ -6,8 +6,12 @@ import socket
 import pytest
 
 from pluribus.bench.ports import free_port
+from pluribus.core.limits import PATH_BYTES_LOOPBACK
+from pluribus.core.url import parse_url
+from pluribus.engines.udp import UdpEngine
 from tests.engines.ends import Run, ends, opened, until
 
+PACKETS = {"192.0.2.1": 1_472, "[2001:db8::1]": 1_452, "127.0.0.1": PATH_BYTES_LOOPBACK, "[::1]": PATH_BYTES_LOOPBACK}
 WITH_PORTS = pytest.mark.parametrize("scheme", ["udp", "tcp"])
 
 
@@ -27,6 +31,31 @@ def test_a_port_that_another_program_holds_is_not_taken_from_it(scheme: str, run
             await end.engine.close()
 
     run(work())
+
+
+@WITH_PORTS
+def test_a_name_is_looked_up_once_without_holding_the_loop_up(
+    scheme: str, run: Run[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the loop's resolver alone: the kernel's calls, which would wait for a name server, get numbers."""
+
+    async def number_of(host: str) -> str:
+        return "127.0.0.1"
+
+    monkeypatch.setattr("pluribus.engines.resolve._number_of", number_of)
+
+    async def work() -> None:
+        port = free_port()
+        end = await opened(f"{scheme}://no-such-host.invalid:{port}/demo")
+        assert end.address == ("127.0.0.1", port)
+        await end.engine.close()
+
+    run(work())
+
+
+def test_a_packet_over_ipv6_has_room_for_its_header() -> None:
+    sizes = {host: UdpEngine.from_url(parse_url(f"udp://{host}:1/demo"), {})._packet_bytes for host in PACKETS}
+    assert sizes == PACKETS
 
 
 @WITH_PORTS

@@ -2,6 +2,7 @@
 starts."""
 
 import asyncio
+import errno
 import socket
 import sys
 import time
@@ -81,9 +82,36 @@ def test_an_unknown_option_is_refused(scheme: str) -> None:
     assert "colour" in bad_url(f"{scheme}://{where}?colour=red")
 
 
-def test_an_address_that_nobody_can_dial_is_refused() -> None:
-    assert "0.0.0.0:7001" in bad_url("tcp://0.0.0.0:7001/demo")
-    assert "0.0.0.0:0" in bad_url("tcp://127.0.0.1:7001/demo?bind=0.0.0.0:0")
+@WITH_PORTS
+def test_an_address_that_nobody_can_dial_is_refused(scheme: str) -> None:
+    assert "0.0.0.0:7001" in bad_url(f"{scheme}://0.0.0.0:7001/demo")
+    assert "0.0.0.0:0" in bad_url(f"{scheme}://127.0.0.1:7001/demo?bind=0.0.0.0:0")
+    assert "::0:7001" in bad_url(f"{scheme}://[::0]:7001/demo")
+
+
+def test_an_interface_that_is_none_in_particular_is_refused() -> None:
+    assert "0.0.0.0" in bad_url("multicast://demo?interface=0.0.0.0")
+
+
+@pytest.mark.parametrize("url", ["udp://[::1]:0/demo", "tcp://[::1]:0/demo", "udp://[::1]:0/demo?bind=[::1]:0"])
+def test_a_machine_without_ipv6_refuses_its_addresses(
+    url: str, run: Run[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = socket.socket
+
+    def without_six(family: int = socket.AF_INET, *others: int, **named: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return made(family, *others, **named)
+
+    async def work() -> None:
+        monkeypatch.setattr("pluribus.engines.binding.socket.socket", without_six)
+        try:
+            assert "::1" in await refused(opened(url), NoInterface)
+        finally:
+            monkeypatch.undo()
+
+    run(work())
 
 
 def test_tls_without_an_authority_is_refused(authority: Authority) -> None:

@@ -9,7 +9,9 @@ import pytest
 from pluribus.bench.ports import free_port
 from pluribus.core.ids import number_of
 from pluribus.core.limits import PATH_BYTES_LOOPBACK
+from pluribus.engines.datagrams import kernel_segments
 from pluribus.engines.multicast import MulticastEngine
+from tests.engines.conftest import Kind
 from tests.engines.ends import End, Run, ends, until
 from tests.engines.stranger import stranger
 
@@ -20,6 +22,16 @@ DATAGRAMS = [
     b"x" * PATH_BYTES_LOOPBACK,
     *(random.Random(7).randbytes(n) for n in range(50)),
 ]
+
+
+NO_ADDRESSES = [
+    ("fe80::1%\0x", 9),
+    ("fe80::1%\u00e9" + 70 * "x", 9),
+    ("::1%" + 70 * "x", 9),
+    ("::1", 9),
+    ("127.0.0.1", 0),
+]
+"""What a peer may say of itself: not one is within reach of a socket of 127.0.0.1."""
 
 
 async def still_works(one: End, other: End) -> None:
@@ -47,6 +59,34 @@ def test_udp_passes_up_whatever_comes(options: str, run: Run[None]) -> None:
             await one.arrived(len(DATAGRAMS))
             assert sorted(one.bodies) == sorted(DATAGRAMS)
             await still_works(one, other)
+
+    run(work())
+
+
+def test_an_address_that_is_none_costs_only_its_own_datagrams(kind: Kind, run: Run[None]) -> None:
+    async def work() -> None:
+        async with ends(kind.url, 2) as (one, other):
+            for address in NO_ADDRESSES:
+                one.engine.send([b"nobody", b"there"], address)
+            for end in (one, other):
+                end.engine.set_peers([*NO_ADDRESSES, one.address, other.address])
+            await still_works(one, other)
+            await still_works(other, one)
+            if kind.scheme != "nats":  # which asks its server
+                await until(lambda: one.engine.stats.dropped >= 2 * len(NO_ADDRESSES))
+
+    run(work())
+
+
+def test_an_address_that_is_none_leaves_the_kernel_to_segment(run: Run[None]) -> None:
+    """It answers a datagram to port 0 as it answers one that it cannot segment."""
+
+    async def work() -> None:
+        async with ends(f"udp://127.0.0.1:{free_port()}/demo?packet=1472", 2) as (one, other):
+            one.engine.send([b"x" * 100] * 5, ("127.0.0.1", 0))
+            before = one.engine.stats.calls_out
+            one.engine.send([b"x" * 100] * 5, other.address)
+            assert one.engine.stats.calls_out == before + (1 if kernel_segments() else 5)
 
     run(work())
 

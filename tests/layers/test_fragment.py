@@ -11,7 +11,7 @@ from pluribus.core.errors import BadStack
 from pluribus.core.frame import Frame, Header
 from pluribus.core.ids import ALL
 from pluribus.layers import fragment as fragment_module
-from pluribus.layers.fragment import Cut, Fragment
+from pluribus.layers.fragment import PIECE_BYTES_MIN, Cut, Fragment
 from pluribus.layers.transport import Transport
 from pluribus.stack.layer import Layer
 from tests.harness import Medium, Member
@@ -155,7 +155,10 @@ def test_a_piece_that_comes_again_after_the_frame_was_complete_brings_nothing():
     assert b.stats("fragment")["lost"] == 1 and b.stats("fragment")["partial"] == 0
 
 
-def piece(codec_of: Member, number: int, index: int = 0, total: int = 2, sender: int = 5, body: bytes = b"x") -> bytes:
+FULL = bytes(PIECE_BYTES_MIN)
+
+
+def piece(codec_of: Member, number: int, index: int = 0, total: int = 2, sender: int = 5, body: bytes = FULL) -> bytes:
     return codec_of.stack.node.codec.encode(Frame(sender=sender, headers=[Cut(number, index, total)], bodies=[body]))
 
 
@@ -186,9 +189,10 @@ def test_bytes_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch):
     "wrong",
     [
         {"number": 1, "index": 2, "total": 2},
-        {"number": 1, "index": 0, "total": 2, "body": b"\xff" * 100},
+        {"number": 1, "index": 0, "total": 2, "body": b"\xff" * 500},
+        {"number": 2, "index": 0, "total": 3, "body": FULL[1:]},
     ],
-    ids=["a place that is not there", "what was never a frame"],
+    ids=["a place that is not there", "what was never a frame", "a piece that is too small to be one"],
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, int]):
     _, _, b = pair()
@@ -209,9 +213,10 @@ def test_pieces_that_disagree_about_their_number_are_refused():
 def test_a_frame_cannot_pretend_to_be_of_somebody_else_or_to_be_cut_twice():
     _, _, b = pair()
     codec = b.stack.node.codec
-    for inner in (Frame(sender=6, headers=[words(1, 10)]), Frame(sender=5, headers=[Cut(1, 0, 2)])):
+    padded = {"bodies": [FULL]}
+    for inner in (Frame(sender=6, headers=[words(1, 10)], **padded), Frame(sender=5, headers=[Cut(1, 0, 2)], **padded)):
         data = codec.encode(inner)
-        halves = (data[:10], data[10:])
+        halves = (data[:PIECE_BYTES_MIN], data[PIECE_BYTES_MIN:])
         for index, half in enumerate(halves):
             b.engine.receive([(piece(b, 77, index, 2, body=half), ("x", 1))])
     assert b.stats("fragment")["refused"] == 2 and not heard(b)

@@ -4,8 +4,10 @@ import logging
 
 import pytest
 
+from pluribus.core.frame import Frame
 from pluribus.core.ids import MemberId
-from pluribus.layers.secure.headers import PAIR
+from pluribus.core.limits import HELD_BYTES_MAX
+from pluribus.layers.secure.headers import PAIR, Sealed
 from tests.harness import Medium, Member
 from tests.layers.sealed import OTHER, Sealer, recorded, sealed_frames
 
@@ -146,6 +148,17 @@ def test_compression_is_above_the_seal_and_does_not_blunt_it():
     assert a.stats("compress")["packed"] >= 1
     assert max(map(len, copies)) < 2_000
     assert any(sealed.key > PAIR for _, sealed in sealed_frames(a, copies)), "messages stay under the key of the view"
+
+
+def test_frames_of_a_key_that_nobody_has_are_bounded_in_bytes():
+    medium = Medium()
+    member = Sealer(medium, "a")
+    sealed = bytes(1 << 20)
+    for counter in range(1, 40):
+        frame = Frame(sender=7, headers=[Sealed(1 << 62, counter)], bodies=[sealed])
+        member.engine.receive([(member.stack.node.codec.encode(frame), ("x", 1))])
+        member.stack.validate()
+    assert member.secure.unopened == 39 - HELD_BYTES_MAX // len(sealed) + 1
 
 
 def test_a_stack_without_views_is_sealed_with_the_bus_key():

@@ -132,6 +132,20 @@ def test_what_cannot_travel_is_refused_in_one_sentence(body: object):
     assert "register" in str(caught.value)
 
 
+def test_a_type_that_refuses_what_came_makes_it_malformed_whatever_it_raises():
+    @dataclasses.dataclass
+    class Share:
+        of: int
+
+        def __post_init__(self) -> None:
+            assert 1 / self.of, "a share of nothing"
+
+    pluribus.register(Share, "share")
+    kind, encoded = encode_body(Share(4))
+    with pytest.raises(MalformedFrame, match="division by zero"):
+        decode_bodies(kind, join_bodies(kind, [encoded.replace(b"\x04", b"\x00")]), 1)
+
+
 def test_a_structure_without_end_is_refused():
     endless: list[Any] = []
     endless.append(endless)

@@ -14,6 +14,8 @@ PATH_BYTES_UNKNOWN = 8_192
 """Where nothing is known of the path, as in the chapter's JGroups stack."""
 PATH_BYTES_ETHERNET = 1_472
 """1,500 bytes less the IPv4 and UDP headers."""
+PATH_BYTES_ETHERNET_SIX = 1_452
+"""The same with the header of IPv6: a longer packet would be cut by IP, and the kernel refuses to segment it."""
 HEADERS_PER_FRAME_MAX = 32
 BATCH_MESSAGES_MAX = 8_192
 FRAME_OVERHEAD_BYTES = 512
@@ -133,6 +135,8 @@ REPLAY_WINDOW = 1_024
 """Frames by which one may be late and still be told from a replay."""
 HELD_FRAMES_MAX = 256
 """Frames that wait for the key of a view, in each direction."""
+HELD_BYTES_MAX = 16 << 20
+"""The same of those that came: anybody can send frames that name a key which nobody has."""
 HELD_PER_STRANGER_MAX = 8
 """Frames of a peer that has not yet proven that it is there now."""
 OLD_KEYS_MAX = 2
@@ -213,6 +217,8 @@ STORE_COMMIT_MAX = 8_192
 # Clients
 CLIENTS_MAX = 4_096
 CLIENT_FRAME_BYTES_MAX = 32 << 20
+CLIENT_GREETING_BYTES_MAX = 4_096
+"""A frame of the handshake: nobody knows yet who sends it."""
 CLIENT_REQUESTS_MAX = 1_024
 """Requests of one client that are being answered; further ones wait in its connection."""
 CLIENT_EVENTS_MAX = 16_384

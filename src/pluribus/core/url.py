@@ -49,6 +49,8 @@ def parse_url(text: str) -> BusUrl:
         parts = urlsplit(text)
     except ValueError as error:
         raise BadUrl(f"{text!r} is not a bus URL ({error}): {EXAMPLE}") from None
+    if parts.fragment:
+        raise BadUrl(f"{text!r} has a #, and what follows it would be lost: write %23 for it in a value")
     if scheme in HAVE_HOSTS:
         bus = parts.path.strip("/")
         hosts = tuple(parse_address(host, text) for host in parts.netloc.split(",") if host)
@@ -62,8 +64,16 @@ def parse_url(text: str) -> BusUrl:
         checked_name(bus, "the bus")
     except BadInput as error:
         raise BadUrl(f"{text!r} does not name a bus ({error})") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return BusUrl(scheme, bus, hosts, options, text)
+    return BusUrl(scheme, bus, hosts, _options(parts.query, text), text)
+
+
+def _options(query: str, url: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in options:
+            raise BadUrl(f"{url!r} has the option {name} twice: give it once")
+        options[name] = value
+    return options
 
 
 def parse_address(text: str, url: str) -> Address:

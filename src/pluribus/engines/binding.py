@@ -10,12 +10,16 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ..core.errors import AddressTaken, BadUrl, NoInterface, Unavailable
-from ..core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_LOOPBACK, PEERS_MAX
+from ..core.limits import PATH_BYTES_ETHERNET, PATH_BYTES_ETHERNET_SIX, PATH_BYTES_LOOPBACK, PEERS_MAX
 from ..core.ports import Address
 from ..core.url import BusUrl, parse_address, whole_number
+
+INTERFACE_CHARS_MAX = 15
+"""Of a name that an IPv6 address may have behind it (IFNAMSIZ)."""
 
 
 def bind_by_url(kind: socket.SocketKind, url: BusUrl, bind: Address | None) -> socket.socket:
@@ -38,7 +42,10 @@ def bind_by_url(kind: socket.SocketKind, url: BusUrl, bind: Address | None) -> s
 def bound_socket(kind: socket.SocketKind, address: Address) -> socket.socket:
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, kind)
+    try:
+        sock = socket.socket(family, kind)
+    except OSError:  # a machine without IPv6
+        raise _no_interface(host) from None
     sock.setblocking(False)
     if kind == socket.SOCK_STREAM:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -51,31 +58,52 @@ def bound_socket(kind: socket.SocketKind, address: Address) -> socket.socket:
                 f"{host}:{port} is taken by another program: choose another port, or 0 for any free one"
             ) from None
         if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-            raise NoInterface(f"{host} is not an address of this machine: `ip address` lists those that are") from None
+            raise _no_interface(host) from None
         raise Unavailable(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
     return sock
+
+
+def _no_interface(host: str) -> NoInterface:
+    return NoInterface(f"{host} is not an address of this machine: `ip address` lists those that are")
 
 
 def is_local(address: Address) -> bool:
     """Whether this machine can listen there; asked of the kernel, on a port that cannot be taken."""
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((address[0], 0))
-        except OSError:
-            return False
+    except OSError:
+        return False
     return True
+
+
+def check_dialable(addresses: Iterable[Address]) -> None:
+    """A member tells others where it listens: "everywhere" is nowhere that they could send to."""
+    for host, port in addresses:
+        if is_number(host) and ipaddress.ip_address(host).is_unspecified:
+            raise BadUrl(f"{host}:{port} is no address that others can dial: name one that `ip address` lists")
 
 
 @lru_cache(maxsize=PEERS_MAX)
 def is_number(host: str) -> bool:
     """Whether a host is a numeric address. What a peer says of itself must be one: for a name the kernel's call would
-    wait for a name server, and the loop with it."""
+    wait for a name server, and the loop with it. After a ``%`` there may be anything, so that must look like an
+    interface: the kernel's call raises ``TypeError`` for what it cannot encode."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return False
-    return True
+    scope = host.partition("%")[2]
+    return scope.isascii() and scope.isprintable() and len(scope) <= INTERFACE_CHARS_MAX
+
+
+@lru_cache(maxsize=PEERS_MAX)
+def is_within_reach(to: Address, own: Address) -> bool:
+    """Whether the socket of ``own`` can send there. Not all that drive a socket take another family or no port for an
+    error of the network: some raise, one closes the socket."""
+    (host, port), six = to, ":" in own[0]
+    return 0 < port <= 65_535 and is_number(host) and (":" in host) == six
 
 
 def bind_option(options: dict[str, str], url: BusUrl) -> Address | None:
@@ -86,8 +114,8 @@ def bind_option(options: dict[str, str], url: BusUrl) -> Address | None:
 def packet_option(options: dict[str, str], url: BusUrl, host: str) -> int:
     """``packet=`` in bytes: what goes over the network in one piece. Unknown networks are taken for an Ethernet, the
     loopback interface carries whole datagrams."""
-    default = PATH_BYTES_LOOPBACK if is_loopback(host) else PATH_BYTES_ETHERNET
-    return _size_option("packet", options, url) or default
+    default = PATH_BYTES_ETHERNET_SIX if ":" in host else PATH_BYTES_ETHERNET
+    return _size_option("packet", options, url) or (PATH_BYTES_LOOPBACK if is_loopback(host) else default)
 
 
 def path_option(options: dict[str, str], url: BusUrl) -> int | None:

@@ -22,7 +22,7 @@ from hashlib import blake2b
 from ..core.errors import BadUrl, NoInterface, Unavailable
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl, whole_number
-from .binding import bound_socket, is_loopback, is_number, packet_option, path_option
+from .binding import bound_socket, check_dialable, is_loopback, is_within_reach, packet_option, path_option
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
 from .udp import check_sizes, drive, driver_option, longest
 
@@ -55,6 +55,7 @@ class MulticastEngine:
         """Options: ``interface=ADDRESS``, ``group=ADDRESS``, ``port=PORT``, ``ttl=HOPS``, ``path=``, ``packet=``,
         ``driver=``."""
         interface = options.pop("interface", "127.0.0.1")
+        check_dialable([(interface, 0)])
         default_group, default_port = group_of(url.bus)
         group = options.pop("group", default_group)
         try:
@@ -96,7 +97,7 @@ class MulticastEngine:
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.long_bytes)
-        if not is_number(to[0]):
+        if not is_within_reach(to, self.address):
             self.stats.dropped += len(datagrams)
         elif self._direct is not None:
             self._direct.send(datagrams, to)

@@ -10,7 +10,8 @@ order is kept, what has gathered goes out in one turn, and a server that takes n
 While the connection is lost the queue waits for nats-py to reconnect; what exceeds it is counted as dropped.
 
 When the server itself ends the connection and says why, as to one that is no longer let in, nats-py gives up. That may
-last, so nobody waits for it: what is sent meanwhile is dropped, and a new connection is tried until there is one.
+last, so nobody waits for it: what is sent meanwhile is dropped, and a new connection is tried until there is one. It is
+the same if the server says so only to who comes back after a lost connection.
 
 Datagrams from one member arrive in order on each subject, none lost while the connections last; the server cuts off a
 member that does not read for long. Between ``all`` and ``to`` there is no order.
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 CONNECT_S = 2
 RECONNECT_S = 0.25
 RETURN_S = 1.0
+LOOK_S = 1.0
+"""nats-py may give up without a word, when the server resets the connection while it is being closed. Whoever publishes
+then waits for ever, so somebody looks now and then."""
 CLOSE_S = 2
 HANG_UP_S = 0.2
 HIGH_WATER_BYTES = 1 << 20
@@ -52,6 +56,10 @@ TOKEN_BYTES = 8
 
 class _NobodyThereError(Exception):
     """Raised through nats-py, which would go on trying for ever, when each server has failed once at opening."""
+
+
+class _InClearError(ConnectionError):
+    """The server offers no TLS although ``ca=`` was given. An ``OSError``: nats-py takes it for a failed attempt."""
 
 
 class NatsEngine:
@@ -79,6 +87,7 @@ class NatsEngine:
         self._failures = 0
         self._client: Client | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._looking: asyncio.TimerHandle | None = None
         self._returning: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._receive: Callable[[list[Datagram]], None] = lambda _: None
@@ -93,14 +102,13 @@ class NatsEngine:
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         try:
-            from nats.aio.client import Client
+            client = _new_client(self._secure)
         except ImportError:
             raise MissingExtra("nats:// is carried by nats-py, which is not here: install pluribus[nats]") from None
         self._loop = asyncio.get_running_loop()
         self._receive, self._room = receive, room
         self._wake, self._drained, self._connected = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._drained.set()
-        client = Client()
         await self._connect(client)
         self.path_bytes = self.long_bytes = min(client.max_payload, PATH_BYTES_LOOPBACK)
         self._begin(client)
@@ -109,6 +117,7 @@ class NatsEngine:
         self._connected.set()
         self._client = client
         self._writer = self._loop.create_task(self._write(client))
+        self._look(client)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         self._check(datagrams)
@@ -176,7 +185,7 @@ class NatsEngine:
                 self._queued_bytes -= len(datagram)
                 try:
                     await client.publish(subject, datagram, reply=reply)
-                except nats.errors.Error:
+                except (nats.errors.Error, OSError):
                     self.stats.dropped += 1
                 else:
                     self.stats.datagrams_out += 1
@@ -253,6 +262,9 @@ class NatsEngine:
                 await _settle(client, CONNECT_S)  # the server knows what we listen to before anybody hears of us
         except (_NobodyThereError, nats.errors.Error, OSError) as error:
             refusal = _refusal(error.__cause__ or error, where)
+        except asyncio.CancelledError:
+            await _hang_up(client, HANG_UP_S)
+            raise
         self._opening = False
         if refusal is not None:
             await _hang_up(client, HANG_UP_S)
@@ -269,6 +281,8 @@ class NatsEngine:
             self.stats.dropped += 1
         else:
             self.stats.errors += 1
+            if self._client is not None and not self._client.is_connected and _lets_nobody_in(error):
+                self._give_up(self._client)
 
     async def _on_disconnected(self) -> None:
         self._connected.clear()
@@ -277,9 +291,18 @@ class NatsEngine:
         self._connected.set()
 
     async def _on_closed(self) -> None:
-        """If it was not this member who closed it, nats-py will not reconnect."""
-        client = self._client
-        if client is None or self._writer is None or not client.is_closed or self._closing is not None:
+        if self._client is not None and self._client.is_closed:
+            self._give_up(self._client)
+
+    def _look(self, client: Client) -> None:
+        if client.is_closed:
+            self._give_up(client)
+        elif client is self._client:
+            self._looking = self._loop.call_later(LOOK_S, self._look, client)
+
+    def _give_up(self, client: Client) -> None:
+        """If it was not this member who closed it, nats-py will not reconnect, or not soon."""
+        if client is not self._client or self._writer is None or self._closing is not None:
             return
         log.warning("the NATS server closed the connection (%s): trying again until it lets us in", client.last_error)
         self._client = None
@@ -287,31 +310,29 @@ class NatsEngine:
         self.stats.dropped += len(self._queue)
         self._queue.clear()
         self._queued_bytes = 0
-        self._returning = self._loop.create_task(self._return())
+        self._returning = self._loop.create_task(self._return(client))
         if not self.writable:
             self.writable = True
             self._room()
 
-    async def _return(self) -> None:
-        from nats.aio.client import Client
-
+    async def _return(self, before: Client) -> None:
+        await asyncio.wait([self._loop.create_task(_hang_up(before, HANG_UP_S))])
         while self._client is None:
             await asyncio.sleep(RETURN_S)
             self._opening, self._failures = True, 0
-            client = Client()
+            client = _new_client(self._secure)
             try:
                 await self._connect(client)
             except Unreachable:
                 continue
-            except asyncio.CancelledError:
-                await _hang_up(client, HANG_UP_S)
-                raise
             self._begin(client)
 
     async def _close(self) -> None:
         """At most ``CLOSE_S`` for the queue and as long again for the server's word that it has everything."""
         import nats.errors
 
+        if self._looking is not None:
+            self._looking.cancel()
         if self._returning is not None:
             self._returning.cancel()
             await asyncio.wait([self._returning])
@@ -334,9 +355,33 @@ class NatsEngine:
         await asyncio.wait([self._writer])
 
 
+def _new_client(secure: dict[str, Any]) -> Client:
+    """With ``ca=``, one that says nothing to a server that offers no TLS; nats-py itself would go on in clear, and
+    whoever sits between could have it so."""
+    from nats.aio.client import Client
+
+    if "tls" not in secure:
+        return Client()
+
+    class TlsClient(Client):
+        def _connect_command(self) -> bytes:
+            if not self._server_info.get("tls_required"):
+                raise _InClearError
+            return super()._connect_command()
+
+    return TlsClient()
+
+
+def _lets_nobody_in(error: BaseException) -> bool:
+    """Whether a server wants another token than ours, or one at all."""
+    return "authorization" in str(error).lower()
+
+
 def _refusal(error: BaseException, where: str) -> Unreachable:
-    if "authorization" in str(error).lower():
+    if _lets_nobody_in(error):
         return Unreachable(f"the NATS server at {where} does not let us in: check token_file=")
+    if isinstance(error, _InClearError):
+        return Unreachable(f"the NATS server at {where} has no TLS: give it a certificate, or leave out ca=")
     if isinstance(error, ssl.SSLError):
         return Unreachable(f"the certificate of the NATS server at {where} is not of ca=: check ca=")
     if isinstance(error, ConnectionResetError):  # it may be faster to hang up than we are to read why

@@ -12,7 +12,6 @@ nothing that a peer does raises into the loop.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import struct
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ import msgspec
 from ..core.errors import MalformedFrame
 from ..core.limits import DATAGRAM_BYTES_MAX
 from ..core.ports import Address, Datagram
+from .binding import is_number
 
 MAGIC = b"PLU1"
 HELLO_BYTES_MAX = 128
@@ -56,11 +56,10 @@ class Hello(msgspec.Struct, frozen=True):
         try:
             magic, bus, incarnation, port = _HELLO.unpack_from(body)
             host = body[_HELLO.size :].decode("ascii")
-            ipaddress.ip_address(host)
         except (struct.error, ValueError) as error:
             raise MalformedFrame(f"not a hello ({error})") from None
-        if magic != MAGIC or not port:
-            raise MalformedFrame(f"not a hello of this version ({magic!r}, port {port})")
+        if magic != MAGIC or not port or not is_number(host):
+            raise MalformedFrame(f"not a hello of this version ({magic!r}, of {host!r}, port {port})")
         return cls(bus, incarnation, (host, port))
 
 

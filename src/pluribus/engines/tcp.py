@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ..core.errors import AddressTaken, BadUrl, TooLarge, Unavailable
+from ..core.errors import AddressTaken, TooLarge, Unavailable
 from ..core.ids import number_of
 from ..core.limits import ENGINE_QUEUE_BYTES_MAX, PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
-from .binding import bind_by_url, bind_option
+from .binding import bind_by_url, bind_option, check_dialable
 from .links import Links
 from .listener import Listener
 from .resolve import numeric
@@ -30,7 +30,6 @@ from .stream import Hello, joined
 from .tls import Tls, tls_option
 
 LISTEN_BACKLOG = 1_024
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - refused here, used nowhere
 
 
 class TcpEngine:
@@ -55,9 +54,7 @@ class TcpEngine:
     def from_url(cls, url: BusUrl, options: dict[str, str]) -> TcpEngine:
         """Options: ``bind=HOST:PORT``; ``cert=``, ``key=`` and ``ca=`` (PEM files) for TLS."""
         bind = bind_option(options, url)
-        for host, port in (bind,) if bind else url.hosts:
-            if host in WILDCARDS:
-                raise BadUrl(f"{host}:{port} is no address that others can dial: name one that `ip address` lists")
+        check_dialable((bind,) if bind else url.hosts)
         return cls(url, bind, tls_option(options, url))
 
     @property

@@ -7,11 +7,13 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
-from ..core.errors import BadUrl, TooLarge, Unreachable
+import msgspec
+
+from ..core.errors import BadUrl, TooLarge
 from ..core.limits import LONG_BYTES_LOOPBACK, PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
-from .binding import bind_by_url, bind_option, is_number, packet_option, path_option
+from .binding import bind_by_url, bind_option, check_dialable, is_within_reach, packet_option, path_option
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers, kernel_segments
 from .resolve import numeric
 
@@ -39,6 +41,7 @@ class UdpEngine:
     def from_url(cls, url: BusUrl, options: dict[str, str]) -> UdpEngine:
         """Options: ``bind=HOST:PORT``, ``path=BYTES``, ``packet=BYTES``, ``driver=fast|plain``."""
         bind = bind_option(options, url)
+        check_dialable((bind,) if bind else url.hosts)
         packet_bytes = packet_option(options, url, bind[0] if bind else url.hosts[0][0])
         return cls(url, bind, path_option(options, url), packet_bytes, plain=driver_option(options, url))
 
@@ -47,12 +50,9 @@ class UdpEngine:
         return self._driver is None or self._driver.writable
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
-        sock = bind_by_url(socket.SOCK_DGRAM, self._url, self._bind)
-        try:
-            self._seeds = tuple(seed for seed in await numeric(self._url.hosts) if seed[1])  # port 0 is nobody
-        except Unreachable:
-            sock.close()
-            raise
+        hosts = await numeric(self._url.hosts)  # first: binding to a name would hold the loop up for a name server
+        self._seeds = tuple(host for host in hosts if host[1])  # port 0 is nobody
+        sock = bind_by_url(socket.SOCK_DGRAM, msgspec.structs.replace(self._url, hosts=hosts), self._bind)
         self.buffer_bytes = ask_for_buffers(sock)
         self.address = sock.getsockname()[:2]
         self.set_peers(())
@@ -61,7 +61,7 @@ class UdpEngine:
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.long_bytes)
-        if not is_number(to[0]):
+        if not is_within_reach(to, self.address):
             self.stats.dropped += len(datagrams)
         elif self._driver is not None:
             self._driver.send(datagrams, to)
@@ -77,7 +77,7 @@ class UdpEngine:
     def set_peers(self, peers: Sequence[Address]) -> None:
         """Seeds stay targets for ever: a seed that restarts is found again."""
         named = dict.fromkeys(a for a in (*self._seeds, *peers) if a != self.address)
-        self._targets = tuple(address for address in named if is_number(address[0]))
+        self._targets = tuple(address for address in named if is_within_reach(address, self.address))
         self.stats.dropped += len(named) - len(self._targets)
 
     async def close(self) -> None:

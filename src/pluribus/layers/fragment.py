@@ -41,7 +41,10 @@ from ..stack.layer import Layer
 PIECE_OVERHEAD_BYTES = 96
 """More than a piece's own frame adds to its bytes."""
 PATH_BYTES_MIN = 512
-PIECES_MAX = FRAME_BYTES_MAX // (PATH_BYTES_MIN - PIECE_OVERHEAD_BYTES) + 1
+PIECE_BYTES_MIN = PATH_BYTES_MIN - PIECE_OVERHEAD_BYTES
+"""Of all pieces but a frame's last. What is kept is bounded by its bytes, and a crowd of tiny pieces would cost many
+times theirs."""
+PIECES_MAX = FRAME_BYTES_MAX // PIECE_BYTES_MIN + 1
 
 _decode_bodies = msgspec.msgpack.Decoder(tuple[bytes]).decode
 
@@ -160,7 +163,9 @@ class Fragment(Layer):
         key = (frame.sender, cut.number)
         partial = self._partial.get(key)
         size = len(piece) + (partial.size if partial is not None else 0)
-        if cut.index >= cut.total or size > FRAME_BYTES_MAX or (partial is not None and partial.total != cut.total):
+        tiny = cut.index < cut.total - 1 and len(piece) < PIECE_BYTES_MIN
+        unlike = partial is not None and partial.total != cut.total
+        if cut.index >= cut.total or size > FRAME_BYTES_MAX or tiny or unlike:
             self.refused += 1
             return None
         if partial is None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.errors import BadInput, Closed, Gap, Overflow, PluribusError, Uncertain, Unreachable
+from ..core.errors import BadInput, Closed, Gap, MalformedFrame, Overflow, PluribusError, Uncertain, Unreachable
 from ..core.ids import MemberId, MessageId
 from ..core.secret import Secret
 from ..core.url import BusUrl
@@ -59,6 +59,7 @@ class ClientBus:
         self._soon: list[tuple[str, Any, dict[str, Any]]] = []
         self._restoring: asyncio.Task[None] | None = None
         self._breaks = 0
+        self.malformed = 0
         self._calling: set[asyncio.Task[None]] = set()
         self.closed = False
 
@@ -239,7 +240,8 @@ class ClientBus:
     # The end.
 
     def stats(self) -> dict[str, dict[str, Any]]:
-        return {"client": {"connections": self._line.connections, "subscriptions": len(self._subscriptions)}}
+        connections, subscriptions = self._line.connections, len(self._subscriptions)
+        return {"client": {"connections": connections, "subscriptions": subscriptions, "malformed": self.malformed}}
 
     async def close(self) -> None:
         """What was published durably is confirmed first, or raises as ``flush`` does."""
@@ -320,7 +322,12 @@ class ClientSubscription:
             self._events.append(Gap(f"{heard.missed} events of {self.pattern!r} were not read in time", heard.missed))
         kind = self._type
         for live in heard.events:
-            event = _event(live)
+            try:
+                event = _event(live)
+            except MalformedFrame:  # of another release of the program, perhaps: no reason to break with the member
+                self._bus.malformed += 1
+                self._read_one()
+                continue
             if kind is None or isinstance(event.body, kind):
                 self._events.append(event)
             else:

@@ -22,6 +22,7 @@ from ..core.errors import (
     Overflow,
     PluribusError,
     Refused,
+    TooLarge,
 )
 from ..core.limits import CLIENT_EVENTS_MAX, CLIENT_REQUESTS_MAX, CLIENTS_MAX
 from ..core.secret import Secret
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from .bus import Bus
 
 HANDSHAKE_S = 10.0
+CLOSE_S = 2.0
+"""For clients that do not read what they were sent; then they are cut off."""
 PUSH_EVENTS_MAX = 1_024
 LISTENS_MAX = 1_024
 """Live subscriptions of one client."""
@@ -97,8 +100,7 @@ class Doorman:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for client in list(self._clients):
-            await client.close()
+        await asyncio.gather(*(client.close() for client in list(self._clients)))
 
     def abandon(self) -> None:
         if self._server is not None:
@@ -123,12 +125,12 @@ class _Client:
         bus = self._bus
         side = door.MemberSide(bus.url.bus, int(bus.me), secret, os.urandom(door.NONCE_BYTES))
         async with asyncio.timeout(HANDSHAKE_S):
-            answer, refused = side.greeted(await self._frame())
+            answer, refused = side.greeted(await self._frame(greeting=True))
             self._writer.write(door.frame(answer))
             await self._writer.drain()
             if refused:
                 raise Refused(refused)
-            side.proven(await self._frame())
+            side.proven(await self._frame(greeting=True))
         self._seal = side.seal
 
     async def serve(self) -> None:
@@ -150,8 +152,8 @@ class _Client:
         self._tasks.discard(task)
         self._room.release()
 
-    async def _frame(self) -> bytes:
-        length = door.length_of(await self._reader.readexactly(door.LENGTH_BYTES))
+    async def _frame(self, *, greeting: bool = False) -> bytes:
+        length = door.length_of(await self._reader.readexactly(door.LENGTH_BYTES), greeting=greeting)
         return await self._reader.readexactly(length)
 
     async def _answer(self, asked: Asked) -> None:
@@ -163,7 +165,10 @@ class _Client:
             log.exception("a member failed with the question of a client")
             answer = requests.failed(asked.number, error)
         with suppress(OSError):
-            await self.send(answer)
+            try:
+                await self.send(answer)
+            except TooLarge as error:
+                await self.send(requests.failed(asked.number, error))
 
     async def send(self, data: bytes) -> None:
         self._writer.write(door.frame(self._seal.seal(data)))
@@ -204,8 +209,12 @@ class _Client:
         self.abandon()  # first, so that none of its questions makes another subscription
         for listening in list(self._listens.values()):
             await listening.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        cutting_off = asyncio.get_running_loop().call_later(CLOSE_S, self._writer.transport.abort)
+        try:
+            with suppress(OSError):
+                await self._writer.wait_closed()
+        finally:
+            cutting_off.cancel()
 
     def abandon(self) -> None:
         for task in self._tasks:
@@ -253,10 +262,22 @@ class _Listening:
                 self._under_way += len(events)
                 if self._under_way >= CLIENT_EVENTS_MAX:
                     self._room.clear()
-                await self._client.send(
-                    requests.encode(Heard(self._number, [_live(event) for event in events], missed))
-                )
+                await self._tell([_live(event) for event in events], missed)
                 await self._room.wait()
+
+    async def _tell(self, events: list[Live], missed: int) -> None:
+        """In as many frames as it takes. An event that is too long for any counts as missed."""
+        try:
+            await self._client.send(requests.encode(Heard(self._number, events, missed)))
+        except TooLarge as error:
+            if len(events) == 1:
+                log.warning("a client missed an event of %s: %s", events[0].topic, error)
+                self._under_way -= 1
+                await self._tell([], missed + 1)
+                return
+            half = len(events) // 2
+            await self._tell(events[:half], missed)
+            await self._tell(events[half:], 0)
 
     async def close(self) -> None:
         if self._task is not None:

@@ -23,6 +23,8 @@ from ..wire import door
 from .publisher import Ended
 
 CONNECT_S = 5.0
+CLOSE_S = 2.0
+"""For what a member does not read."""
 ANSWER_S = 30.0
 """A connection on which a question is not answered by then is given up."""
 
@@ -117,7 +119,7 @@ class SocketLine:
         try:
             side = door.ClientSide(self._url.bus, self._name, self._secret, os.urandom(door.NONCE_BYTES))
             writer.write(door.frame(side.hello))
-            writer.write(door.frame(side.welcomed(await _frame(reader))))
+            writer.write(door.frame(side.welcomed(await _frame(reader, greeting=True))))
         except BaseException:
             writer.close()
             raise
@@ -163,16 +165,19 @@ class SocketLine:
     async def close(self) -> None:
         self._closed = True
         self._fail("the client was closed")
-        if self._writer is not None:
+        writer = self._writer
+        if writer is not None:
+            cutting_off = asyncio.get_running_loop().call_later(CLOSE_S, writer.transport.abort)
             with suppress(OSError):
-                await self._writer.drain()
-            self._writer.close()
+                await writer.drain()
+            cutting_off.cancel()
+            writer.close()
         if self._reading is not None:
             self._reading.cancel()
             with suppress(asyncio.CancelledError):
                 await self._reading
 
 
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    length = door.length_of(await reader.readexactly(door.LENGTH_BYTES))
+async def _frame(reader: asyncio.StreamReader, *, greeting: bool = False) -> bytes:
+    length = door.length_of(await reader.readexactly(door.LENGTH_BYTES), greeting=greeting)
     return await reader.readexactly(length)

@@ -18,7 +18,6 @@ import msgspec
 from ..core.errors import BadBody, BadInput, MalformedFrame, TooLarge
 from ..core.ids import MemberId, checked_name
 from ..core.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, TYPES_MAX
-from .codec import DECODE_ERRORS
 
 BYTES, TEXT, DATA = 0, 1, 2
 """The next three are those of ``questions``."""
@@ -144,7 +143,9 @@ def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int) -> 
             decoded = [Opaque(kind, bytes(raw)) for raw in _decode_raw(bodies)]
         else:
             raise MalformedFrame(f"unknown kind {kind}: install the same release on both sides")
-    except DECODE_ERRORS as error:
+    except MalformedFrame:
+        raise
+    except Exception as error:  # noqa: BLE001 - the __post_init__ of a registered type may raise anything
         raise MalformedFrame(f"bodies that are not {kind!r}: {error}") from None
     if len(decoded) != count:
         raise MalformedFrame(f"{len(decoded)} bodies where the frame says {count}")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..core.errors import MalformedFrame, Refused, TooLarge
-from ..core.limits import CLIENT_FRAME_BYTES_MAX
+from ..core.limits import CLIENT_FRAME_BYTES_MAX, CLIENT_GREETING_BYTES_MAX
 from ..core.secret import Secret
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MAJOR, MINOR = 1, 0
 LENGTH_BYTES = 4
 NONCE_BYTES = 16
+SEAL_BYTES = 16
+"""What sealing adds."""
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
@@ -66,16 +68,14 @@ _proof = msgspec.msgpack.Decoder(Proof)
 
 def frame(data: bytes) -> bytes:
     """With its length in front."""
-    if len(data) > CLIENT_FRAME_BYTES_MAX:
-        raise TooLarge(f"a frame of {len(data):,} bytes: the limit is {CLIENT_FRAME_BYTES_MAX:,}; ask for less")
     return len(data).to_bytes(LENGTH_BYTES, "little") + data
 
 
-def length_of(head: bytes) -> int:
-    """``MalformedFrame`` if nobody of ours would send so much."""
-    length = int.from_bytes(head, "little")
-    if length > CLIENT_FRAME_BYTES_MAX:
-        raise MalformedFrame(f"a frame of {length:,} bytes: the limit is {CLIENT_FRAME_BYTES_MAX:,}")
+def length_of(head: bytes, *, greeting: bool = False) -> int:
+    """``MalformedFrame`` if nobody of ours would send so much; much less before it is known who sends."""
+    length, most = int.from_bytes(head, "little"), CLIENT_GREETING_BYTES_MAX if greeting else CLIENT_FRAME_BYTES_MAX
+    if length > most:
+        raise MalformedFrame(f"a frame of {length:,} bytes: the limit is {most:,}")
     return length
 
 
@@ -88,6 +88,10 @@ class Seal:
         self._sent = self._received = 0
 
     def seal(self, data: bytes) -> bytes:
+        """``TooLarge`` if the other side would not take it; then it does not count as sent."""
+        most = CLIENT_FRAME_BYTES_MAX - SEAL_BYTES
+        if len(data) > most:
+            raise TooLarge(f"a frame of {len(data):,} bytes: the limit is {most:,}; ask for less, or send less at once")
         if self._outgoing is None:
             return data
         self._sent += 1

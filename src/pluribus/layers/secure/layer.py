@@ -47,6 +47,7 @@ from ...core.errors import BadStack, MalformedFrame
 from ...core.frame import Frame, Header
 from ...core.ids import ALL, MemberId
 from ...core.limits import (
+    HELD_BYTES_MAX,
     HELD_FRAMES_MAX,
     LOGGED_PEERS_MAX,
     OLD_KEY_S_MAX,
@@ -108,6 +109,7 @@ class Secure(Layer):
         self._with_views = False
         self._waiting: list[Frame] = []
         self._unknown: list[Frame] = []
+        self._unknown_bytes = 0
         self._asking: Timer | None = None
         self._asked = 0
         self._logged: set[tuple[int, str]] = set()
@@ -174,10 +176,7 @@ class Secure(Layer):
         ring = self._rings.by_name.get(header.key)
         if ring is None:
             # Of a view that we have not entered yet, or of another part of the bus.
-            self._unknown.append(frame)
-            if len(self._unknown) > HELD_FRAMES_MAX:
-                del self._unknown[0]
-                self.unopened += 1
+            self._hold(frame)
             return
         seat = ring.seat(frame.sender)
         if seat is None:
@@ -186,6 +185,14 @@ class Secure(Layer):
         inner = self._open(frame, header, *seat)
         if inner is not None:
             self.pass_up(inner)
+
+    def _hold(self, frame: Frame) -> None:
+        """Until we have its key; the latest are kept."""
+        self._unknown.append(frame)
+        self._unknown_bytes += len(frame.bodies)
+        while len(self._unknown) > HELD_FRAMES_MAX or self._unknown_bytes > HELD_BYTES_MAX:
+            self._unknown_bytes -= len(self._unknown.pop(0).bodies)
+            self.unopened += 1
 
     def _up_from_peer(self, frame: Frame, header: Sealed) -> None:
         sender = frame.sender
@@ -353,7 +360,7 @@ class Secure(Layer):
         waiting, self._waiting = self._waiting, []
         for frame in waiting:
             self.down(frame)
-        unknown, self._unknown = self._unknown, []
+        unknown, self._unknown, self._unknown_bytes = self._unknown, [], 0
         for frame in unknown:
             self.up(frame)
 
@@ -395,5 +402,6 @@ class Secure(Layer):
         assert len(self._strangers) <= STRANGERS_MAX and len(self._peers) <= PEERS_MAX >= len(self._forgotten)
         assert not self._peers.keys() & self._forgotten.keys()
         assert len(self._waiting) <= HELD_FRAMES_MAX and len(self._unknown) <= HELD_FRAMES_MAX
+        assert self._unknown_bytes == sum(len(frame.bodies) for frame in self._unknown) <= HELD_BYTES_MAX
         assert not self._waiting or (self._with_views and self._rings.current is None)
         self._rings.validate()
