@@ -317,6 +317,19 @@ def test_appended_rows_tell_where_their_log_ends_and_how_many_commits_there_were
         assert backend.bounds("log").end == 14 and list(backend.read("log", 12, 14)) == [b"more", None]
 
 
+@pytest.mark.parametrize("again", ["closed", "crashed"])
+def test_appended_rows_outlive_a_crash_and_the_next_start_too(path, tmp_path, again):
+    crashed = appended(path, [b"more"] * 9)
+    with closing(SqliteBackend(crashed)) as backend:
+        backend.write([Put("key", b"of the next start, which appends nothing")])
+        backend.commit()
+        if again == "crashed":
+            crashed = copied(crashed, tmp_path / "again")
+    with closing(SqliteBackend(crashed)) as backend:
+        assert backend.bounds("log") == Bounds(0, 14, sure=True)
+        assert list(backend.read("log", 0, 14)) == [*ROWS, *[b"more"] * 9]
+
+
 def test_a_last_row_that_is_gone_is_missed_by_the_mark(path):
     crashed = appended(path, [b"more"] * 9)
     tamper(crashed, f"DELETE FROM rows WHERE at >= {at(12)}")

@@ -193,10 +193,14 @@ class SqliteBackend(Tables):
         self._ahead_bytes = (logged - copied) * self._page_bytes
 
     def _counted(self) -> int:
-        """Commits that are here: as it is written down, or as the last row of a log says."""
+        """Commits that are here: as it is written down, or as the last row of a log says. Logs whose last row says more
+        are written down with the next commit that counts itself, because behind that their rows tell nothing any more.
+        """
         self._recorded = int(self._db.execute("SELECT number FROM state WHERE name = 'commits'").fetchone()[0])
-        logs = self._db.execute("SELECT id FROM logs").fetchall()
-        return self._recorded + max((self._last(number)[1] for (number,) in logs), default=0)
+        logs = self._db.execute("SELECT id, log FROM logs").fetchall()
+        later = {log: self._last(number)[1] for number, log in logs}
+        self._unsaved = {log for log, commits in later.items() if commits}
+        return self._recorded + max(later.values(), default=0)
 
     def _last(self, number: int) -> tuple[int, int]:
         """The position of the last row of a log, and by how many commits it is later than what is written down; 0: it
