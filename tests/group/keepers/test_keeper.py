@@ -3,6 +3,7 @@
 import pytest
 
 from pluribus.core.errors import BadInput, Closed, Damaged, NotPrimary, Overflow, Refused, TooLarge, Uncertain
+from pluribus.core.ports import Put
 from pluribus.group.keepers import Keeper, Settings, requests
 from pluribus.group.keepers.words import decode
 from pluribus.group.log import LogPort
@@ -449,6 +450,33 @@ def test_a_full_disk_loses_nothing_and_is_used_again_when_there_is_room():
     assert state in ([b"b"], [b"a", b"b"])
     assert (answers[0][1] is None) <= (state == [b"a", b"b"])
     assert any("cannot write" in report for report in cluster.reports)
+
+
+def test_a_disk_without_room_for_a_snapshot_keeps_the_rows_that_the_last_one_needs():
+    cluster = Cluster(1, SMALL).found(0)
+    disk, written = cluster.disks[0], []
+    for number in range(40):
+        written.append(b"%040d" % number)
+        cluster.write(written[-1])
+    write = disk.write
+
+    def no_room_for_much(changes, done):
+        disk.full = any(isinstance(change, Put) and change.key.endswith("/snapshot") for change in changes)
+        write(changes, done)
+        disk.full = False
+
+    disk.write = no_room_for_much
+    before = cluster.keepers[0].ledger.snapshot.row
+    while not any("cannot write" in report for report in cluster.reports):
+        written.append(b"%040d" % len(written))
+        cluster.submit(0, written[-1])
+        cluster.run()
+    assert cluster.keepers[0].ledger.snapshot.row == before
+    disk.write = write
+    cluster.restart(0)
+    cluster.until(cluster.leader)
+    assert cluster.states[0] == written
+    cluster.write(b"more")
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ class Ledger:
         self._voters: list[tuple[int, Voters]] = []
         self.start = self.end = self.durable = 0
         self.snapshot, self.base = Snapshot(), Base()
+        self._trimmable = 0
+        """Rows below it are in the snapshot that is on disk: until a later one is, those behind it are needed."""
         self.damaged: set[int] = set()
         self.failing = False
         self.failures = 0
@@ -255,17 +257,22 @@ class Ledger:
 
     # Snapshots.
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Keep a state in place of the one before; rows are forgotten by ``trim``."""
+    def save(self, snapshot: Snapshot, then: Callable[[], None]) -> None:
+        """Keep a state in place of the one before; ``then``, when it is on disk, rows are forgotten by ``trim``."""
         assert self.snapshot.row <= snapshot.row <= self.end and not self.failing
-        self._write([Put(f"{self.name}/snapshot", stored(snapshot))])
+
+        def kept() -> None:
+            self._trimmable = snapshot.row
+            then()
+
+        self._write([Put(f"{self.name}/snapshot", stored(snapshot))], kept)
         self.snapshot = msgspec.structs.replace(snapshot, state=b"")
         while len(self._voters) > 1 and self._voters[1][0] <= snapshot.row:
             del self._voters[0]
 
     def trim(self, start: int) -> bool:
         """Forget some rows before ``start``, which the snapshot holds; whether there are more."""
-        start, wanted = min(start, self.start + TRIM_ROWS_MAX, self.snapshot.row, self.durable), start
+        start, wanted = min(start, self.start + TRIM_ROWS_MAX, self._trimmable, self.durable), start
         if start <= self.start or self.failing:
             return False
         head = self.head_at(start - 1)
@@ -313,6 +320,7 @@ class Ledger:
         later = [one for one in self._voters if one[0] > snapshot.row] if fits else []
         self._voters = [(snapshot.row, snapshot.voters), *later]
         health = DAMAGED if self.meta.health == LOST else self.meta.health
+        self._trimmable = min(self._trimmable, base.row)  # this one is not on disk yet
         self._write_meta(None, *changes, health=health, logged=True)
         return snapshot
 
@@ -363,8 +371,8 @@ class Ledger:
         self._writing.append(_Writing(self.end if also else None, self.epoch, then))
         self._store.write([*copies, *also], self._written)
 
-    def _write(self, changes: Sequence[Change]) -> None:
-        self._writing.append(_Writing(self.end, -1, None))
+    def _write(self, changes: Sequence[Change], then: Callable[[], None] | None = None) -> None:
+        self._writing.append(_Writing(self.end, -1, then))
         self._store.write(changes, self._written)
 
     def _written(self, error: Exception | None) -> None:
@@ -420,6 +428,7 @@ class Ledger:
                 self.snapshot = msgspec.structs.replace(snapshot_of(value), state=b"")
         except Damaged as error:  # a log that was never trimmed needs none
             self._report(f"has no snapshot: {error}")
+        self._trimmable = self.snapshot.row
         self.base = self._load_base()
         if self.start > self.snapshot.row or (self.meta.logged and not self.end and not self.snapshot.row):
             health = LOST
