@@ -27,7 +27,7 @@ from pathlib import Path
 from zlib import crc32
 
 from ..core.errors import Unavailable
-from ..core.ports import Change
+from ..core.ports import Bounds, Change
 from .ahead import AFTER_COMMITS, CHECKPOINT_BYTES, PAGE_BYTES, make_room
 from .backend import Reader, bounds_sum, row_sum, value_sum
 from .mark import Mark
@@ -88,6 +88,10 @@ class SqliteBackend(Tables):
     def get(self, key: str) -> bytes | None:
         with self._told("be read"):
             return super().get(key)
+
+    def bounds(self, log: str) -> Bounds:
+        with self._told("be read"):
+            return super().bounds(log)
 
     def write(self, changes: Sequence[Change]) -> None:
         with self._told("be written"):

@@ -2,9 +2,19 @@
 
 import pytest
 
-from pluribus.core.errors import BadInput, Closed, Damaged, NotPrimary, Overflow, Refused, TooLarge, Uncertain
+from pluribus.core.errors import (
+    BadInput,
+    Closed,
+    Damaged,
+    NotPrimary,
+    Overflow,
+    Refused,
+    TooLarge,
+    Unavailable,
+    Uncertain,
+)
 from pluribus.core.ports import Put
-from pluribus.group.keepers import Keeper, Settings, requests
+from pluribus.group.keepers import Keeper, Settings, ledger, requests
 from pluribus.group.keepers.words import decode
 from pluribus.group.log import LogPort
 from tests.group.keepers.cluster import QUICK, Cluster
@@ -477,6 +487,50 @@ def test_a_disk_without_room_for_a_snapshot_keeps_the_rows_that_the_last_one_nee
     cluster.until(cluster.leader)
     assert cluster.states[0] == written
     cluster.write(b"more")
+
+
+def away(*arguments):
+    raise Unavailable("the server of this store is away")
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_disk_that_refuses_and_cannot_be_read_is_used_again_when_it_is_there(size):
+    cluster = Cluster(size).found(*range(size))
+    cluster.write(b"before")
+    number = next(n for n, keeper in cluster.keepers.items() if keeper.leads == (size == 1))
+    disk, ledger = cluster.disks[number], cluster.keepers[number].ledger
+    disk.full, disk.bounds = True, away
+    cluster.submit(cluster.number_of(cluster.leader()), b"meanwhile")
+    cluster.run(1.0)
+    assert ledger.failing
+    disk.full = False
+    del disk.bounds
+    cluster.until(cluster.leader)
+    cluster.until(lambda: ledger.durable == ledger.end == disk.end("log/log") == cluster.leader().ledger.end)
+    cluster.write(b"after")
+    assert cluster.settled()[-1] == b"after"
+    assert sum("cannot read" in report for report in cluster.reports) == 1
+
+
+def test_a_leader_that_cannot_read_for_a_while_goes_on_leading(monkeypatch):
+    monkeypatch.setattr(ledger, "CACHE_BYTES_MAX", 0)
+    cluster = Cluster(3).found(0, 1, 2)
+    leader = cluster.leader()
+    number = cluster.number_of(leader)
+    behind = next(n for n in range(3) if n != number)
+    cluster.isolate(behind)
+    for command in (b"a", b"b", b"c"):
+        cluster.write(command)
+    disk = cluster.disks[number]
+    disk.read = away
+    cluster.cut.clear()
+    cluster.run(2.0)
+    with pytest.raises(Damaged, match="ask another keeper"):
+        leader.read_rows(1, 1_000)
+    assert leader.leads and leader.whole and cluster.states[behind] == []
+    del disk.read
+    assert cluster.settled() == [b"a", b"b", b"c"]
+    assert leader.leads
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Follower:
         self._heard()
         seat, ledger = self._seat, self._seat.ledger
         self._serial = max(self._serial, word.serial)
-        ledger.repromise()
+        ledger.try_again()
         if ledger.failing:
             return
         if ledger.meta.health == LOST:
@@ -79,6 +79,7 @@ class Follower:
         self._heard()
         seat, ledger = self._seat, self._seat.ledger
         self._serial = max(self._serial, word.serial)
+        ledger.try_again()
         if ledger.failing or not 0 < word.size <= BODY_BYTES_MAX:
             return
         if self._pieces_of != (word.row, word.size):
@@ -186,7 +187,7 @@ class Follower:
         if now < self._due_at - TIMER_S:
             self._timer = seat.clock.call_later(self._due_at - now, self._look)
             return
-        ledger.repromise()
+        ledger.try_again()
         seat.leader = 0
         for other in seat.carrier.others():  # also as a voter: perhaps we are none any more and did not hear of it
             seat.send(other, Hello(ledger.epoch))

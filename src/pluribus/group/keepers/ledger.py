@@ -11,7 +11,9 @@ A log goes bad in three ways, and each is noticed and remembered on disk before 
 - the snapshot is gone, or the rows that should follow it: only a leader's snapshot helps (``LOST``).
 
 A disk that refuses a write (it is full) leaves rows in memory that are not in the store. Then the ledger is ``failing``
-until everything that is under way has ended, and goes on from what the store has.
+until everything that is under way has ended and the store can be read, and goes on from what that has.
+
+A store that cannot be read now, because its server is away, damages nothing: there are no rows until it can be.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ...core.errors import Damaged, MalformedFrame, PluribusError
+from ...core.errors import Damaged, MalformedFrame, PluribusError, Unavailable
 from ...core.ports import Append, Bounds, Change, Cut, Put, Random, Repair, Restart, Store, Trim
 from .rows import VOTERS, Head, Voters, encode_voters, head_of, voters_of
 from .words import DAMAGED, LOST, WHOLE, Base, Meta, Snapshot, base_of, meta_of, snapshot_of, stored
@@ -66,6 +68,7 @@ class Ledger:
         self.damaged: set[int] = set()
         self.failing = False
         self.failures = 0
+        self._unreadable = False
         self.needed = 0
         """Rows from here on are not applied yet and stay in memory."""
         self.scars: set[int] = set()
@@ -132,8 +135,9 @@ class Ledger:
         assert epoch > self.epoch or (epoch == self.epoch and self.meta.voted in (0, voted))
         self._write_meta(then, epoch=epoch, voted=voted)
 
-    def repromise(self) -> None:
-        """Try again to write a promise that the disk refused."""
+    def try_again(self) -> None:
+        """To read a log that could not be read after it failed, and to write a promise that the disk refused."""
+        self._recover()
         if self.promised < self.epoch and not self._writing:
             self._write_meta()
 
@@ -233,7 +237,9 @@ class Ledger:
             if row is None:  # what is not durable is in memory; in the store there may be something older
                 some = (bytes_max - size) * len(rows) // max(size, 1)  # as many as would fit, were they like the others
                 last = at + min(max(some, 1), READ_ROWS_MAX)
-                found = self._store.read(self._log, at, min(stop, last, max(self.durable, at + 1)))
+                found = self._found(at, min(stop, last, max(self.durable, at + 1)))
+            if not found:
+                return rows
             for one in found:
                 if one is None:
                     self.damage_found(at)
@@ -244,6 +250,18 @@ class Ledger:
                 if size >= bytes_max:
                     break
         return rows
+
+    def _found(self, start: int, stop: int) -> Sequence[bytes | None]:
+        """In the store; nothing while it cannot be read, which is told once."""
+        try:
+            found = self._store.read(self._log, start, stop)
+        except Unavailable as error:
+            if not self._unreadable:
+                self._report(f"cannot read: {error}")
+            self._unreadable = True
+            return []
+        self._unreadable = False
+        return found
 
     def damage_found(self, at: int) -> None:
         self._report(f"has a row {at} that is damaged or missing")
@@ -391,10 +409,21 @@ class Ledger:
             if writing.then is not None:
                 writing.then()
             self.on_durable()
-        if self.failing and not self._writing:
-            self.failing = False
+        self._recover()
+
+    def _recover(self) -> None:
+        """Of a log that failed, when nothing is under way any more."""
+        if not self.failing or self._writing:
+            return
+        try:
             self._load_log()
-            self.on_trouble()
+        except PluribusError as error:
+            if not self._unreadable:
+                self._report(f"cannot read: {error}")
+            self._unreadable = True
+            return
+        self.failing = self._unreadable = False
+        self.on_trouble()
 
     def _load_meta(self, random: Random) -> Meta:
         found: list[Meta] = []
