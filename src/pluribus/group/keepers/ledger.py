@@ -293,10 +293,11 @@ class Ledger:
         start, wanted = min(start, self.start + TRIM_ROWS_MAX, self._trimmable, self.durable), start
         if start <= self.start or self.failing:
             return False
-        head = self.head_at(start - 1)
-        if head is None:
+        while (head := self.head_at(start - 1)) is None:
             self.damage_found(start - 1)
-            return False
+            start -= 1
+            if start not in self.scars or start <= self.start:  # nobody will repair a scar: start before it
+                return False
         self._start_at(Base(start, head.epoch, head.next))
         self._write([Trim(self._log, start), Put(f"{self.name}/base", stored(self.base))])
         return start < wanted
