@@ -1,5 +1,7 @@
 """The SQLite store meets damage, strangers and other releases: it says what it found and deletes nothing."""
 
+import errno
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -373,6 +375,21 @@ def test_a_commit_whose_log_cannot_be_copied_into_the_database_is_a_commit(tmp_p
     again = SqliteBackend(tmp_path / "full.db")
     assert again.bounds("log") == Bounds(0, 10)
     again.close()
+
+
+def test_a_commit_whose_mark_cannot_be_written_is_a_commit(path, monkeypatch):
+    def full(file, data, at):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    backend = SqliteBackend(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        backend.write([Append("log", [b"more"], at=5)])
+        backend.commit()
+        backend.close()
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 6, sure=True)
+        assert list(backend.read("log", 5, 6)) == [b"more"]
 
 
 def test_a_reader_that_cannot_read_says_so_in_our_words(tmp_path):

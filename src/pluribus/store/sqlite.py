@@ -103,8 +103,7 @@ class SqliteBackend(Tables):
         if self._ahead_bytes >= CHECKPOINT_BYTES:
             with suppress(sqlite3.Error):  # it is committed all the same; a disk that is full says so to the next
                 self._checkpoint()
-        if self._mark is not None:
-            self._mark.write(self._commits)
+        self._note()
         if self._commits == self._room_at:
             make_room(str(self._path), self._page_bytes)
 
@@ -118,8 +117,7 @@ class SqliteBackend(Tables):
                 self._begin()
                 self._changed, self._open = self._unsaved.copy(), True
                 super().commit()
-                if self._mark is not None:
-                    self._mark.write(self._commits)
+                self._note()
         self._db.close()
         if self._mark is not None:
             self._mark.close()
@@ -195,6 +193,12 @@ class SqliteBackend(Tables):
         """Copy SQLite's log into the database. Readers may keep it from copying all; then the rest comes next time."""
         _, logged, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._ahead_bytes = (logged - copied) * self._page_bytes
+
+    def _note(self) -> None:
+        """In the mark. It may lag: a disk that has no room for it does not undo a commit."""
+        if self._mark is not None:
+            with suppress(OSError):
+                self._mark.write(self._commits)
 
     def _counted(self) -> int:
         """Commits that are here: as it is written down, or as the last row of a log says. Logs whose last row says more
