@@ -12,7 +12,8 @@ from pluribus.core.errors import (
     TooLarge,
     Uncertain,
 )
-from pluribus.group.keepers import Keeper, Settings, ledger, requests
+from pluribus.core.limits import BODY_BYTES_MAX
+from pluribus.group.keepers import Keeper, Settings, follower, ledger, requests
 from pluribus.group.keepers.words import decode
 from pluribus.group.log import LogPort
 from tests.group.keepers.cluster import QUICK, Cluster
@@ -302,6 +303,24 @@ def test_a_newcomer_gets_the_rows_that_are_kept_on_purpose_too():
 
 
 # --- bad disks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [None, 10])
+def test_a_state_that_is_larger_than_a_message_reaches_a_newcomer_or_it_is_said_why_not(monkeypatch, caplog, limit):
+    size = BODY_BYTES_MAX + 1 if limit is None else 11
+    monkeypatch.setattr(follower, "SNAPSHOT_BYTES_MAX", limit or follower.SNAPSHOT_BYTES_MAX)
+    cluster = Cluster(2, Settings(heartbeat_s=0.05, election_s=0.3, words_bytes=64 << 20, slack_rows=0)).found(0)
+    cluster.isolate(1)
+    cluster.write(b"command")
+    cluster.keepers[0].on_snapshot = lambda: bytes(size)
+    cluster.keepers[0].seat.take_snapshot()
+    cluster.run()
+    cluster.cut.clear()
+    if limit is None:
+        cluster.until(lambda: sum(map(len, cluster.states[1])) == size)
+    else:
+        cluster.run(5.0)
+    assert caplog.text.count("cannot follow: its leader has a snapshot of") == (limit is not None)
 
 
 def strike(cluster, number, *rows):

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 
 from ...core.errors import MalformedFrame
-from ...core.limits import BODY_BYTES_MAX
 from ...core.ports import Timer
 from .rows import head_of
 from .seat import Seat
@@ -19,6 +18,9 @@ from .words import DAMAGED, LOST, Got, Held, Hello, Piece, Rows, base_of
 
 TIMER_S = 0.001
 """Timers may fire this much early; nothing is gained by waiting for the rest."""
+
+SNAPSHOT_BYTES_MAX = 1 << 30
+"""It is put together in memory."""
 
 log_ = logging.getLogger("pluribus")
 
@@ -37,6 +39,7 @@ class Follower:
         self._heard_at = float("-inf")
         self._pieces = bytearray()
         self._pieces_of = (0, 0)
+        self._told = False
         self._due_at = 0.0
         self._timer: Timer | None = None
         self._wait(0.0 if seat.ledger.alone and seat.ledger.may_vote else seat.later())
@@ -80,7 +83,7 @@ class Follower:
         seat, ledger = self._seat, self._seat.ledger
         self._serial = max(self._serial, word.serial)
         ledger.try_again()
-        if ledger.failing or not 0 < word.size <= BODY_BYTES_MAX:
+        if ledger.failing or not self._has_room(word):
             return
         if self._pieces_of != (word.row, word.size):
             self._pieces_of = (word.row, word.size)
@@ -95,6 +98,14 @@ class Follower:
                 if snapshot.row > seat.applied_row:
                     seat.restore(snapshot)
         seat.send(seat.leader, Got(ledger.epoch, word.row, len(self._pieces), word.serial, ledger.meta.run))
+
+    def _has_room(self, word: Piece) -> bool:
+        fine = 0 < word.size <= SNAPSHOT_BYTES_MAX
+        if not fine and not self._told:
+            self._told = True
+            asked = f"a snapshot of {word.size:,} bytes, of at most {SNAPSHOT_BYTES_MAX:,}"
+            log_.error("the keeper of %r cannot follow: its leader has %s", self._seat.ledger.name, asked)
+        return fine
 
     def durable(self) -> None:
         """More is on disk."""
