@@ -95,3 +95,41 @@ def test_a_leader_that_cannot_read_for_a_while_goes_on_leading(monkeypatch):
     del disk.read
     assert cluster.settled() == [b"a", b"b", b"c"]
     assert leader.leads
+
+
+def test_damage_that_cannot_be_written_down_for_want_of_room_is_not_forgotten():
+    cluster = Cluster(3).found(0, 1, 2)
+    cluster.write(b"before")
+    number = next(n for n, keeper in cluster.keepers.items() if not keeper.leads)
+    disk = cluster.disks[number]
+    cluster.crash(number)
+    cluster.isolate(number)
+    log = disk._platter.logs["log/log"]
+    del log.rows[-1]
+    log.sure, disk.full = False, True
+    keeper = cluster.start(number)
+    cluster.run()
+    assert not keeper.whole and not keeper.seat.may_speak, "nobody hears of a life that is not on disk"
+    disk.full = False
+    cluster.run(2.0)
+    assert keeper.seat.may_speak
+    log.sure = True  # as a store is when it was written to since
+    keeper = cluster.restart(number)
+    assert not keeper.whole
+    cluster.cut.clear()
+    cluster.until(lambda: keeper.whole)
+    assert cluster.settled() == [b"before"]
+
+
+def test_damage_that_is_found_on_a_full_disk_is_written_down_when_there_is_room():
+    cluster = Cluster(3).found(0, 1, 2)
+    cluster.write(b"before")
+    number = next(n for n, keeper in cluster.keepers.items() if not keeper.leads)
+    keeper, disk = cluster.keepers[number], cluster.disks[number]
+    cluster.isolate(number)
+    disk.full = True
+    keeper.ledger.damage_found(1)
+    cluster.run()
+    disk.full = False
+    cluster.run(2.0)
+    assert not cluster.restart(number).whole

@@ -76,7 +76,7 @@ class Ledger:
         self.on_durable: Callable[[], None] = lambda: None
         self.on_trouble: Callable[[], None] = lambda: None
         self.promised = -1
-        """The epoch that is promised on disk."""
+        """The epoch that is promised on disk; -1 if what is there of this keeper is not what it is by now."""
         self.meta = self._load_meta(random)
         self._load_log()
         self._write_meta(run=self.meta.run + 1)
@@ -398,6 +398,8 @@ class Ledger:
         writing = self._writing.popleft()
         if error is not None:
             self._report(f"cannot write: {error}")
+            if writing.epoch >= 0:
+                self.promised = -1
             if writing.end is not None and not self.failing:
                 self.failing = True
                 self.failures += 1
@@ -436,8 +438,7 @@ class Ledger:
                     found.append(meta_of(value))
             except Damaged as error:
                 damaged = error
-        if found:
-            self.promised = found[0].epoch
+        if found:  # it speaks when this life and its health are on disk, too
             return found[0]
         if damaged is not None:
             raise Damaged(f"who the keeper of {self.name!r} is cannot be read ({damaged}): give it a new store")
