@@ -1,5 +1,9 @@
 """The PostgreSQL store: one process writes, a commit that was in doubt is looked up, damage is told."""
 
+import os
+import socket
+from time import monotonic, sleep
+
 import psycopg
 import pytest
 
@@ -122,6 +126,46 @@ def test_a_commit_whose_answer_was_lost_is_looked_up(backend, server, monkeypatc
     backend.write([Append("log", [b"next"], at=6)])
     backend.commit()
     assert list(backend.read("log", 5, 9)) == [b"kept", b"next"]
+
+
+def break_line(backend):
+    """Our end of the connection is gone, and the server does not know: its session lives until what is returned is
+    closed."""
+    kept = os.dup(backend._db.fileno())
+    near, far = socket.socketpair()
+    far.close()
+    with near:
+        os.dup2(near.fileno(), backend._db.fileno())
+    return kept
+
+
+def test_nothing_is_written_before_the_lost_session_has_ended(backend, server, schema, monkeypatch):
+    flush, kept = backend._flush, []
+
+    def lose_the_answer():
+        flush()
+        monkeypatch.undo()
+        kept.append(break_line(backend))
+        backend._db.execute("SELECT 1")
+
+    backend.write([Append("log", [b"first"], at=5)])
+    monkeypatch.setattr(backend, "_flush", lose_the_answer)
+    with pytest.raises(Unavailable, match="has not ended"):
+        backend.commit()
+    backend.rollback()
+    assert not _worked(backend, [Append("log", [b"second"], at=6)])
+    os.close(kept[0])
+    deadline = monotonic() + 20
+    while not _worked(backend, [Append("log", [b"second"], at=6)]):
+        assert monotonic() < deadline
+        sleep(0.05)
+    backend.write([Append("log", [b"third"], at=7)])
+    kill_session(server, backend)
+    with pytest.raises(Unavailable):  # it is not taken for done because the count is one ahead of ours
+        backend.commit()
+    backend.rollback()
+    assert list(backend.read("log", 5, 9)) == [b"first", b"second"]
+    assert server.execute(f"SELECT commits FROM {schema}.fence".encode()).fetchone() == (backend._commits,)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The SQLite store meets damage, strangers and other releases: it says what it found and deletes nothing."""
 
+import errno
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -317,6 +319,19 @@ def test_appended_rows_tell_where_their_log_ends_and_how_many_commits_there_were
         assert backend.bounds("log").end == 14 and list(backend.read("log", 12, 14)) == [b"more", None]
 
 
+@pytest.mark.parametrize("again", ["closed", "crashed"])
+def test_appended_rows_outlive_a_crash_and_the_next_start_too(path, tmp_path, again):
+    crashed = appended(path, [b"more"] * 9)
+    with closing(SqliteBackend(crashed)) as backend:
+        backend.write([Put("key", b"of the next start, which appends nothing")])
+        backend.commit()
+        if again == "crashed":
+            crashed = copied(crashed, tmp_path / "again")
+    with closing(SqliteBackend(crashed)) as backend:
+        assert backend.bounds("log") == Bounds(0, 14, sure=True)
+        assert list(backend.read("log", 0, 14)) == [*ROWS, *[b"more"] * 9]
+
+
 def test_a_last_row_that_is_gone_is_missed_by_the_mark(path):
     crashed = appended(path, [b"more"] * 9)
     tamper(crashed, f"DELETE FROM rows WHERE at >= {at(12)}")
@@ -360,6 +375,21 @@ def test_a_commit_whose_log_cannot_be_copied_into_the_database_is_a_commit(tmp_p
     again = SqliteBackend(tmp_path / "full.db")
     assert again.bounds("log") == Bounds(0, 10)
     again.close()
+
+
+def test_a_commit_whose_mark_cannot_be_written_is_a_commit(path, monkeypatch):
+    def full(file, data, at):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    backend = SqliteBackend(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        backend.write([Append("log", [b"more"], at=5)])
+        backend.commit()
+        backend.close()
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 6, sure=True)
+        assert list(backend.read("log", 5, 6)) == [b"more"]
 
 
 def test_a_reader_that_cannot_read_says_so_in_our_words(tmp_path):

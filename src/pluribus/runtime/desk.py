@@ -196,7 +196,7 @@ class Desk:
         """As much as is asked for, a little at a time, so that others have their turns. They also have them when
         somebody asks again and again for little: what is here is read without waiting for anything."""
         pieces: list[Piece] = []
-        left = min(asked.bytes_max, READ_BYTES_MAX)
+        left = min(max(asked.bytes_max, 1), READ_BYTES_MAX)  # with none at all it would never come to an end
         while True:
             if self._read_bytes >= TURN_BYTES:
                 self._read_bytes = 0
@@ -217,7 +217,7 @@ class Desk:
                 known = len(self.topics.topics)
                 names = [name for name in self.topics.bounds if any(matches(p, name) for p in asked.patterns)]
             pieces: list[Piece] = []
-            left, behind = asked.bytes_max, False
+            left, behind = max(asked.bytes_max, 1), False
             self._turns += 1
             at = self._turns % max(len(names), 1)
             for name in (*names[at:], *names[:at]):  # each is the first one some time: a busy one fills the answer

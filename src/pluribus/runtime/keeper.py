@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.errors import BadInput, Closed, Excluded, MalformedFrame, Overflow, PluribusError
+from ..core.errors import BadInput, Closed, Excluded, MalformedFrame, Overflow, PluribusError, Unavailable
 from ..core.limits import STORE_SUBMISSIONS_MAX
 from ..core.ports import Store
 from ..group.keepers import Keeper, Settings
@@ -187,6 +187,8 @@ class Meeting:
                 self._word(sender, requests.decode(data))
         except (MalformedFrame, msgspec.MsgspecError) as error:
             log.warning("a member of %r sent %s", self.group.name, error)
+        except Unavailable as error:  # the word is lost, and will be said again
+            log.warning("a keeper could not deal with what it heard: %s", error)
 
     def _here(self, sender: int, here: Here) -> None:
         self.heard[sender] = here

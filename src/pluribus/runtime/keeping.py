@@ -119,20 +119,31 @@ class Keeping:
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:
-        await self.durable.close()
-        if self.keeper is not None:
-            await self.keeper.close()
-        if self._meeting is not None and self._meeting.done() and not self._meeting.cancelled():
-            await self._meeting.result().close()
-        if self._store is not None:
-            self._store.close()
+        """Whatever fails on the way, or is cancelled, the store is given back."""
+        try:
+            await self.durable.close()
+            if self.keeper is not None:
+                await self.keeper.close()
+            if (meeting := self._joined()) is not None:
+                await meeting.close()
+        finally:
+            self.abandon()
+            if self._store is not None:
+                self._store.close()
 
     def abandon(self) -> None:
         self.durable.abandon()
         if self.keeper is not None:
             self.keeper.abandon()
-        if self._meeting is not None and self._meeting.done() and not self._meeting.cancelled():
-            self._meeting.result().abandon()
+        if (meeting := self._joined()) is not None:
+            meeting.abandon()
+
+    def _joined(self) -> Meeting | None:
+        """The meeting, if this member is in it."""
+        meeting = self._meeting
+        if meeting is None or not meeting.done() or meeting.cancelled() or meeting.exception() is not None:
+            return None
+        return meeting.result()
 
 
 def _logged(meeting: Meeting, member: int) -> bool:

@@ -150,14 +150,24 @@ class PostgresBackend(Tables):
 
     def _reconnect(self) -> None:
         """After a lost connection: nobody else may have come between."""
-        if self._db is not None:
-            self._db.close()
-        self._connect()
+        self.close()
+        try:
+            self._connect()
+            self._go_on()
+        except BaseException:
+            self.close()  # what has no lock must not write, and does not know the count
+            raise
+
+    def _go_on(self) -> None:
+        """With the lock in hand: the server may not have noticed yet that the last session was lost, and while that one
+        lives, its commit may still come."""
         db = self._live()
         held = _one(db.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (f"pluribus write {self._schema}",)))[0]
         epoch, commits = _one(db.execute("SELECT epoch, commits FROM fence"))
-        if not held or epoch != self._epoch:
+        if epoch != self._epoch:
             raise Fenced(f"{self} was taken over by another process (epoch {epoch}): this one must not write any more")
+        if not held:
+            raise Unavailable(f"{self} has a session that was lost and has not ended: try again in a few seconds")
         self._known.clear()
         self._commits = commits
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from zlib import crc32
 
 from ..core.errors import Unavailable
-from ..core.ports import Change
+from ..core.ports import Bounds, Change
 from .ahead import AFTER_COMMITS, CHECKPOINT_BYTES, PAGE_BYTES, make_room
 from .backend import Reader, bounds_sum, row_sum, value_sum
 from .mark import Mark
@@ -89,6 +89,10 @@ class SqliteBackend(Tables):
         with self._told("be read"):
             return super().get(key)
 
+    def bounds(self, log: str) -> Bounds:
+        with self._told("be read"):
+            return super().bounds(log)
+
     def write(self, changes: Sequence[Change]) -> None:
         with self._told("be written"):
             super().write(changes)
@@ -99,8 +103,7 @@ class SqliteBackend(Tables):
         if self._ahead_bytes >= CHECKPOINT_BYTES:
             with suppress(sqlite3.Error):  # it is committed all the same; a disk that is full says so to the next
                 self._checkpoint()
-        if self._mark is not None:
-            self._mark.write(self._commits)
+        self._note()
         if self._commits == self._room_at:
             make_room(str(self._path), self._page_bytes)
 
@@ -114,8 +117,7 @@ class SqliteBackend(Tables):
                 self._begin()
                 self._changed, self._open = self._unsaved.copy(), True
                 super().commit()
-                if self._mark is not None:
-                    self._mark.write(self._commits)
+                self._note()
         self._db.close()
         if self._mark is not None:
             self._mark.close()
@@ -192,11 +194,21 @@ class SqliteBackend(Tables):
         _, logged, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._ahead_bytes = (logged - copied) * self._page_bytes
 
+    def _note(self) -> None:
+        """In the mark. It may lag: a disk that has no room for it does not undo a commit."""
+        if self._mark is not None:
+            with suppress(OSError):
+                self._mark.write(self._commits)
+
     def _counted(self) -> int:
-        """Commits that are here: as it is written down, or as the last row of a log says."""
+        """Commits that are here: as it is written down, or as the last row of a log says. Logs whose last row says more
+        are written down with the next commit that counts itself, because behind that their rows tell nothing any more.
+        """
         self._recorded = int(self._db.execute("SELECT number FROM state WHERE name = 'commits'").fetchone()[0])
-        logs = self._db.execute("SELECT id FROM logs").fetchall()
-        return self._recorded + max((self._last(number)[1] for (number,) in logs), default=0)
+        logs = self._db.execute("SELECT id, log FROM logs").fetchall()
+        later = {log: self._last(number)[1] for number, log in logs}
+        self._unsaved = {log for log, commits in later.items() if commits}
+        return self._recorded + max(later.values(), default=0)
 
     def _last(self, number: int) -> tuple[int, int]:
         """The position of the last row of a log, and by how many commits it is later than what is written down; 0: it

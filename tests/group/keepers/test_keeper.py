@@ -2,8 +2,18 @@
 
 import pytest
 
-from pluribus.core.errors import BadInput, Closed, Damaged, NotPrimary, Overflow, Refused, TooLarge, Uncertain
-from pluribus.group.keepers import Keeper, Settings, requests
+from pluribus.core.errors import (
+    BadInput,
+    Closed,
+    Damaged,
+    NotPrimary,
+    Overflow,
+    Refused,
+    TooLarge,
+    Uncertain,
+)
+from pluribus.core.limits import BODY_BYTES_MAX
+from pluribus.group.keepers import Keeper, Settings, follower, ledger, requests
 from pluribus.group.keepers.words import decode
 from pluribus.group.log import LogPort
 from tests.group.keepers.cluster import QUICK, Cluster
@@ -295,6 +305,24 @@ def test_a_newcomer_gets_the_rows_that_are_kept_on_purpose_too():
 # --- bad disks --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("limit", [None, 10])
+def test_a_state_that_is_larger_than_a_message_reaches_a_newcomer_or_it_is_said_why_not(monkeypatch, caplog, limit):
+    size = BODY_BYTES_MAX + 1 if limit is None else 11
+    monkeypatch.setattr(follower, "SNAPSHOT_BYTES_MAX", limit or follower.SNAPSHOT_BYTES_MAX)
+    cluster = Cluster(2, Settings(heartbeat_s=0.05, election_s=0.3, words_bytes=64 << 20, slack_rows=0)).found(0)
+    cluster.isolate(1)
+    cluster.write(b"command")
+    cluster.keepers[0].on_snapshot = lambda: bytes(size)
+    cluster.keepers[0].seat.take_snapshot()
+    cluster.run()
+    cluster.cut.clear()
+    if limit is None:
+        cluster.until(lambda: sum(map(len, cluster.states[1])) == size)
+    else:
+        cluster.run(5.0)
+    assert caplog.text.count("cannot follow: its leader has a snapshot of") == (limit is not None)
+
+
 def strike(cluster, number, *rows):
     """These rows are gone from the disk."""
     log = cluster.disks[number]._platter.logs["log/log"]
@@ -416,6 +444,26 @@ def test_a_keeper_alone_lives_with_old_damage_and_stops_at_new():
     assert not keeper.leads and not keeper.whole
 
 
+def test_a_keeper_alone_forgets_rows_behind_old_damage_too(monkeypatch):
+    monkeypatch.setattr(ledger, "TRIM_ROWS_MAX", 8)
+    cluster = Cluster(1, SMALL).found(0)
+    cluster.keepers[0].keep_from(0)
+    for number in range(60):
+        cluster.write(b"command %d" % number)
+    start = cluster.keepers[0].ledger.start
+    cluster.crash(0)
+    strike(cluster, 0, start + 6, start + 7, start + 13)  # the last of those that are forgotten at a time
+    keeper = cluster.start(0)
+    keeper.keep_from(0)
+    cluster.until(cluster.leader)
+    keeper.keep_from(None)
+    cluster.run()
+    assert keeper.leads and keeper.ledger.start == keeper.ledger.snapshot.row - SMALL.slack_rows
+    cluster.restart(0)
+    cluster.until(cluster.leader)
+    assert cluster.states[0] == [b"command %d" % number for number in range(60)]
+
+
 def test_a_leader_that_finds_damage_steps_down_and_is_repaired():
     cluster = Cluster(3, SMALL).found(0, 1, 2)
     for keeper in cluster.keepers.values():
@@ -433,22 +481,6 @@ def test_a_leader_that_finds_damage_steps_down_and_is_repaired():
     assert not leader.leads and not leader.whole
     cluster.until(lambda: leader.whole)
     assert leader.read(3)[1]
-
-
-def test_a_full_disk_loses_nothing_and_is_used_again_when_there_is_room():
-    cluster = Cluster(3).found(0, 1, 2)
-    leader = cluster.leader()
-    number = cluster.number_of(leader)
-    cluster.disks[number].full = True
-    answers = cluster.submit(number, b"a")
-    cluster.until(lambda: answers)
-    cluster.until(lambda: cluster.leader() not in (None, leader))
-    cluster.write(b"b")
-    cluster.disks[number].full = False
-    state = cluster.settled()
-    assert state in ([b"b"], [b"a", b"b"])
-    assert (answers[0][1] is None) <= (state == [b"a", b"b"])
-    assert any("cannot write" in report for report in cluster.reports)
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 
 from ...core.errors import MalformedFrame
-from ...core.limits import BODY_BYTES_MAX
 from ...core.ports import Timer
 from .rows import head_of
 from .seat import Seat
@@ -19,6 +18,9 @@ from .words import DAMAGED, LOST, Got, Held, Hello, Piece, Rows, base_of
 
 TIMER_S = 0.001
 """Timers may fire this much early; nothing is gained by waiting for the rest."""
+
+SNAPSHOT_BYTES_MAX = 1 << 30
+"""It is put together in memory."""
 
 log_ = logging.getLogger("pluribus")
 
@@ -37,6 +39,7 @@ class Follower:
         self._heard_at = float("-inf")
         self._pieces = bytearray()
         self._pieces_of = (0, 0)
+        self._told = False
         self._due_at = 0.0
         self._timer: Timer | None = None
         self._wait(0.0 if seat.ledger.alone and seat.ledger.may_vote else seat.later())
@@ -55,7 +58,7 @@ class Follower:
         self._heard()
         seat, ledger = self._seat, self._seat.ledger
         self._serial = max(self._serial, word.serial)
-        ledger.repromise()
+        ledger.try_again()
         if ledger.failing:
             return
         if ledger.meta.health == LOST:
@@ -79,7 +82,8 @@ class Follower:
         self._heard()
         seat, ledger = self._seat, self._seat.ledger
         self._serial = max(self._serial, word.serial)
-        if ledger.failing or not 0 < word.size <= BODY_BYTES_MAX:
+        ledger.try_again()
+        if ledger.failing or not self._has_room(word):
             return
         if self._pieces_of != (word.row, word.size):
             self._pieces_of = (word.row, word.size)
@@ -94,6 +98,14 @@ class Follower:
                 if snapshot.row > seat.applied_row:
                     seat.restore(snapshot)
         seat.send(seat.leader, Got(ledger.epoch, word.row, len(self._pieces), word.serial, ledger.meta.run))
+
+    def _has_room(self, word: Piece) -> bool:
+        fine = 0 < word.size <= SNAPSHOT_BYTES_MAX
+        if not fine and not self._told:
+            self._told = True
+            asked = f"a snapshot of {word.size:,} bytes, of at most {SNAPSHOT_BYTES_MAX:,}"
+            log_.error("the keeper of %r cannot follow: its leader has %s", self._seat.ledger.name, asked)
+        return fine
 
     def durable(self) -> None:
         """More is on disk."""
@@ -186,7 +198,7 @@ class Follower:
         if now < self._due_at - TIMER_S:
             self._timer = seat.clock.call_later(self._due_at - now, self._look)
             return
-        ledger.repromise()
+        ledger.try_again()
         seat.leader = 0
         for other in seat.carrier.others():  # also as a voter: perhaps we are none any more and did not hear of it
             seat.send(other, Hello(ledger.epoch))

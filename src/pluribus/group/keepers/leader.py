@@ -335,6 +335,7 @@ class Leader:
         if self._stopped:
             return
         seat, settings = self._seat, self._seat.settings
+        self._timer = seat.clock.call_later(settings.heartbeat_s, self._beat)  # whatever becomes of this one
         now = seat.clock.now()
         voters = self._ledger.voters
         silent_s = 2 * settings.election_s
@@ -354,7 +355,7 @@ class Leader:
             if serial == self._serial:
                 self._send_rows(keeper, peer, [])
         self._admit()
-        self._timer = seat.clock.call_later(settings.heartbeat_s, self._beat)
+        seat.advance(seat.commit)  # what could not be read is tried again
 
     def _fresh(self, peer: Peer, run: int, serial: int) -> bool:
         """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more."""

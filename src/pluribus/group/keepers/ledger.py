@@ -11,7 +11,9 @@ A log goes bad in three ways, and each is noticed and remembered on disk before 
 - the snapshot is gone, or the rows that should follow it: only a leader's snapshot helps (``LOST``).
 
 A disk that refuses a write (it is full) leaves rows in memory that are not in the store. Then the ledger is ``failing``
-until everything that is under way has ended, and goes on from what the store has.
+until everything that is under way has ended and the store can be read, and goes on from what that has.
+
+A store that cannot be read now, because its server is away, damages nothing: there are no rows until it can be.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ...core.errors import Damaged, MalformedFrame, PluribusError
+from ...core.errors import Damaged, MalformedFrame, PluribusError, Unavailable
 from ...core.ports import Append, Bounds, Change, Cut, Put, Random, Repair, Restart, Store, Trim
 from .rows import VOTERS, Head, Voters, encode_voters, head_of, voters_of
 from .words import DAMAGED, LOST, WHOLE, Base, Meta, Snapshot, base_of, meta_of, snapshot_of, stored
@@ -61,9 +63,12 @@ class Ledger:
         self._voters: list[tuple[int, Voters]] = []
         self.start = self.end = self.durable = 0
         self.snapshot, self.base = Snapshot(), Base()
+        self._trimmable = 0
+        """Rows below it are in the snapshot that is on disk: until a later one is, those behind it are needed."""
         self.damaged: set[int] = set()
         self.failing = False
         self.failures = 0
+        self._unreadable = False
         self.needed = 0
         """Rows from here on are not applied yet and stay in memory."""
         self.scars: set[int] = set()
@@ -71,7 +76,7 @@ class Ledger:
         self.on_durable: Callable[[], None] = lambda: None
         self.on_trouble: Callable[[], None] = lambda: None
         self.promised = -1
-        """The epoch that is promised on disk."""
+        """The epoch that is promised on disk; -1 if what is there of this keeper is not what it is by now."""
         self.meta = self._load_meta(random)
         self._load_log()
         self._write_meta(run=self.meta.run + 1)
@@ -130,8 +135,9 @@ class Ledger:
         assert epoch > self.epoch or (epoch == self.epoch and self.meta.voted in (0, voted))
         self._write_meta(then, epoch=epoch, voted=voted)
 
-    def repromise(self) -> None:
-        """Try again to write a promise that the disk refused."""
+    def try_again(self) -> None:
+        """To read a log that could not be read after it failed, and to write a promise that the disk refused."""
+        self._recover()
         if self.promised < self.epoch and not self._writing:
             self._write_meta()
 
@@ -231,7 +237,9 @@ class Ledger:
             if row is None:  # what is not durable is in memory; in the store there may be something older
                 some = (bytes_max - size) * len(rows) // max(size, 1)  # as many as would fit, were they like the others
                 last = at + min(max(some, 1), READ_ROWS_MAX)
-                found = self._store.read(self._log, at, min(stop, last, max(self.durable, at + 1)))
+                found = self._found(at, min(stop, last, max(self.durable, at + 1)))
+            if not found:
+                return rows
             for one in found:
                 if one is None:
                     self.damage_found(at)
@@ -242,6 +250,18 @@ class Ledger:
                 if size >= bytes_max:
                     break
         return rows
+
+    def _found(self, start: int, stop: int) -> Sequence[bytes | None]:
+        """In the store; nothing while it cannot be read, which is told once."""
+        try:
+            found = self._store.read(self._log, start, stop)
+        except Unavailable as error:
+            if not self._unreadable:
+                self._report(f"cannot read: {error}")
+            self._unreadable = True
+            return []
+        self._unreadable = False
+        return found
 
     def damage_found(self, at: int) -> None:
         self._report(f"has a row {at} that is damaged or missing")
@@ -255,23 +275,29 @@ class Ledger:
 
     # Snapshots.
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Keep a state in place of the one before; rows are forgotten by ``trim``."""
+    def save(self, snapshot: Snapshot, then: Callable[[], None]) -> None:
+        """Keep a state in place of the one before; ``then``, when it is on disk, rows are forgotten by ``trim``."""
         assert self.snapshot.row <= snapshot.row <= self.end and not self.failing
-        self._write([Put(f"{self.name}/snapshot", stored(snapshot))])
+
+        def kept() -> None:
+            self._trimmable = snapshot.row
+            then()
+
+        self._write([Put(f"{self.name}/snapshot", stored(snapshot))], kept)
         self.snapshot = msgspec.structs.replace(snapshot, state=b"")
         while len(self._voters) > 1 and self._voters[1][0] <= snapshot.row:
             del self._voters[0]
 
     def trim(self, start: int) -> bool:
         """Forget some rows before ``start``, which the snapshot holds; whether there are more."""
-        start, wanted = min(start, self.start + TRIM_ROWS_MAX, self.snapshot.row, self.durable), start
+        start, wanted = min(start, self.start + TRIM_ROWS_MAX, self._trimmable, self.durable), start
         if start <= self.start or self.failing:
             return False
-        head = self.head_at(start - 1)
-        if head is None:
+        while (head := self.head_at(start - 1)) is None:
             self.damage_found(start - 1)
-            return False
+            start -= 1
+            if start not in self.scars or start <= self.start:  # nobody will repair a scar: start before it
+                return False
         self._start_at(Base(start, head.epoch, head.next))
         self._write([Trim(self._log, start), Put(f"{self.name}/base", stored(self.base))])
         return start < wanted
@@ -313,6 +339,7 @@ class Ledger:
         later = [one for one in self._voters if one[0] > snapshot.row] if fits else []
         self._voters = [(snapshot.row, snapshot.voters), *later]
         health = DAMAGED if self.meta.health == LOST else self.meta.health
+        self._trimmable = min(self._trimmable, base.row)  # this one is not on disk yet
         self._write_meta(None, *changes, health=health, logged=True)
         return snapshot
 
@@ -363,14 +390,16 @@ class Ledger:
         self._writing.append(_Writing(self.end if also else None, self.epoch, then))
         self._store.write([*copies, *also], self._written)
 
-    def _write(self, changes: Sequence[Change]) -> None:
-        self._writing.append(_Writing(self.end, -1, None))
+    def _write(self, changes: Sequence[Change], then: Callable[[], None] | None = None) -> None:
+        self._writing.append(_Writing(self.end, -1, then))
         self._store.write(changes, self._written)
 
     def _written(self, error: Exception | None) -> None:
         writing = self._writing.popleft()
         if error is not None:
             self._report(f"cannot write: {error}")
+            if writing.epoch >= 0:
+                self.promised = -1
             if writing.end is not None and not self.failing:
                 self.failing = True
                 self.failures += 1
@@ -383,10 +412,21 @@ class Ledger:
             if writing.then is not None:
                 writing.then()
             self.on_durable()
-        if self.failing and not self._writing:
-            self.failing = False
+        self._recover()
+
+    def _recover(self) -> None:
+        """Of a log that failed, when nothing is under way any more."""
+        if not self.failing or self._writing:
+            return
+        try:
             self._load_log()
-            self.on_trouble()
+        except PluribusError as error:
+            if not self._unreadable:
+                self._report(f"cannot read: {error}")
+            self._unreadable = True
+            return
+        self.failing = self._unreadable = False
+        self.on_trouble()
 
     def _load_meta(self, random: Random) -> Meta:
         found: list[Meta] = []
@@ -398,8 +438,7 @@ class Ledger:
                     found.append(meta_of(value))
             except Damaged as error:
                 damaged = error
-        if found:
-            self.promised = found[0].epoch
+        if found:  # it speaks when this life and its health are on disk, too
             return found[0]
         if damaged is not None:
             raise Damaged(f"who the keeper of {self.name!r} is cannot be read ({damaged}): give it a new store")
@@ -420,6 +459,7 @@ class Ledger:
                 self.snapshot = msgspec.structs.replace(snapshot_of(value), state=b"")
         except Damaged as error:  # a log that was never trimmed needs none
             self._report(f"has no snapshot: {error}")
+        self._trimmable = self.snapshot.row
         self.base = self._load_base()
         if self.start > self.snapshot.row or (self.meta.logged and not self.end and not self.snapshot.row):
             health = LOST

@@ -166,8 +166,7 @@ class Seat:
         self._since_snapshot_bytes, self._state_bytes = 0, len(state)
         voters = ledger.voters_at(self.applied_row)
         epoch = ledger.epoch_at(self.applied_row - 1)
-        ledger.save(Snapshot(self.applied_row, epoch, self.applied, voters, state))
-        self.trim()
+        ledger.save(Snapshot(self.applied_row, epoch, self.applied, voters, state), self.trim)
 
     def trim(self) -> None:
         """Forget what the snapshot holds and nobody wants, some rows at a time."""
