@@ -167,3 +167,23 @@ def test_those_who_iterate_over_events_hear_the_end_in_their_order():
 
     sim.run(main())
     assert ended == list(range(30))
+
+
+def test_the_hash_covers_everything_that_is_done_to_a_world():
+    def hash_of(deed: str) -> str:
+        async def main() -> str:
+            async with sim.world(members=2, seed=1, stack="views") as world:
+                if deed == "add":
+                    await world.add()
+                elif deed == "flip":
+                    world.flip_bit(0)
+                elif deed == "link":
+                    world.set_link(sim.Link(loss=0.5), 0, 1)
+                elif deed == "all links":
+                    world.set_link(sim.Link(loss=0.5))
+                return world.trace_hash
+
+        return sim.run(main())
+
+    deeds = ("", "add", "flip", "link", "all links")
+    assert len({hash_of(deed) for deed in deeds}) == len(deeds)
