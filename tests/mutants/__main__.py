@@ -3,12 +3,24 @@
 import logging
 import sys
 
-from tests.mutants import asking, durable, keepers, limbo, orders, regrouping, relays, replicas, spread, views
+from tests.mutants import (
+    asking,
+    durable,
+    keepers,
+    limbo,
+    orders,
+    regrouping,
+    relays,
+    replicas,
+    spread,
+    views,
+    wholeness,
+)
 from tests.mutants.hunt import SEEDS_MAX, hunt
 
 logging.disable(logging.CRITICAL)
 SCENARIOS = {
-    **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND], "groups"),
+    **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND, *wholeness.FOUND], "groups"),
     **dict.fromkeys(asking.FOUND, "asks"),
     **dict.fromkeys(relays.FOUND, "relays"),
     **dict.fromkeys(limbo.FOUND, "shatter"),

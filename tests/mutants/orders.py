@@ -185,8 +185,8 @@ FOUND = {
     Remembering: (15, "which its sender had delivered"),
     Impatient: (0, "before its parent"),
     Oblivious: (10, "it need not wait"),
-    Discreet: (8, "before its parent"),
-    Severe: (8, "before its parent"),
+    Discreet: (5, "before its parent"),
+    Severe: (20, "before its parent"),
     Misplaced: (5, "with another body"),
-    Forgetful: (0, "as an orphan, after its parent"),
+    Forgetful: (5, "as an orphan, after its parent"),
 }

@@ -51,7 +51,7 @@ class Ahead(Total):
 
 
 FOUND = {
-    Abrupt: (118, "left view"),
+    Abrupt: (7, "left view"),
     Unblocked: (4, "only one delivered"),
     Stampless: (4, "left view"),
     Ahead: (2, "where"),

@@ -4,6 +4,7 @@ from pluribus.pubsub.backlog import Backlog
 from pluribus.pubsub.shares import Share
 from pluribus.pubsub.table import Table
 from pluribus.runtime.neighbours import Neighbours
+from pluribus.runtime.subscription import Subscription
 
 
 class Remembering:
@@ -47,9 +48,23 @@ class Impatient:
         return run.events() if not run.missed else []
 
 
+class Distracted:
+    """Loses an event now and then, in total order alone."""
+
+    of = Subscription
+
+    def _take(self):
+        events = list(take(self))
+        me = int(self._topics.bus.me)
+        return iter([event for event in events if not (self.order and (event.id[1] + me) % 30 == 0)])
+
+
+take = Subscription._take
+
 FOUND = {
     Remembering: (1, "never"),
     Reserved: (1, "never came"),
     Generous: (1, "who share"),
+    Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),
 }

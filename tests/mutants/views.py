@@ -114,7 +114,7 @@ class Polite(Membership):
 FOUND = {
     Hurried: (1, "delivered"),
     Deaf: (1, "never"),
-    Frivolous: (20, "left view"),
+    Frivolous: (87, "left view"),
     Absent: (10, "left view"),
     Double: (0, "after view"),
     Vain: (5, "no majority"),
@@ -122,6 +122,6 @@ FOUND = {
     Trusting: (27, "came from primary"),
     Proud: (1, "where"),
     Tactful: (7, "never learned"),
-    Polite: (8, "was not told"),
+    Polite: (4, "was not told"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -474,3 +474,25 @@ async def test_what_waits_for_slow_readers_for_too_long_is_told_of(monkeypatch):
         assert a.closed
         # Groups were waited for all the same: what one part cannot deliver keeps no other back.
         assert raised.value.__notes__ == ["a message has not arrived"]
+
+
+def test_a_bus_that_is_gone_while_somebody_subscribes_leaves_no_error_that_nobody_looked_at():
+    lost = []
+
+    async def subscribing(bus):
+        with pytest.raises(Closed):
+            await bus.subscribe("a", guarantee="total")
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: lost.append(context))
+        for moment in range(40):
+            async with pluribus.sim.world(members=2, seed=1, stack="views") as world:
+                await world.buses[1].subscribe("a", guarantee="total")
+                await asyncio.sleep(2)
+                task = asyncio.create_task(subscribing(world.buses[0]))
+                await asyncio.sleep(moment * 0.0005)
+                world.crash(0)
+                await asyncio.gather(task, return_exceptions=True)
+
+    pluribus.sim.run(main())
+    assert not lost

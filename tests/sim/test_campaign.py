@@ -1,5 +1,6 @@
 """Campaigns: what they add up, what they call a failure, and when they prove too little."""
 
+import asyncio
 from collections import Counter
 
 import msgspec
@@ -178,3 +179,20 @@ def test_a_scenario_of_ones_own_is_named_by_its_module(tmp_path, monkeypatch):
     }.items():
         with pytest.raises(BadInput, match=sentence):
             scenario(name)
+
+
+async def careless(world, history):
+    """A scenario with a task that fails while nobody waits for it."""
+
+    async def failing():
+        raise KeyError("nobody looks")
+
+    asyncio.create_task(failing())  # noqa: RUF006 - that is the mistake
+    await asyncio.sleep(1)
+
+
+CARELESS = Scenario("careless", "", "transport | presence | window | groups", careless, {}, ())
+
+
+def test_a_task_that_fails_in_silence_is_a_failure_of_its_seed():
+    assert "KeyError: 'nobody looks'" in play_seed(f"{__name__}:CARELESS", 0).failure

@@ -13,6 +13,7 @@ import pytest
 import pluribus
 from pluribus import sim
 from pluribus.core.errors import SimulationError
+from pluribus.sim import loop
 from tests.sim.inside import in_a_world
 
 
@@ -235,3 +236,23 @@ def test_leaving_twice_does_no_harm():
         assert asyncio.get_running_loop().time() > 0
 
     sim.run(main())
+
+
+async def look_again_and_again():
+    while True:  # noqa: ASYNC110 - that is the mistake
+        await asyncio.sleep(0)
+
+
+def test_a_task_that_never_waits_is_named_and_does_not_stop_time_for_ever(monkeypatch):
+    monkeypatch.setattr(loop, "SIM_TURNS_MAX", 1_000)
+
+    async def main():
+        async with sim.world(members=1):
+            for _ in range(5):
+                for _ in range(900):
+                    await asyncio.sleep(0)  # not without end: time goes on in between
+                await asyncio.sleep(1)
+            await asyncio.create_task(look_again_and_again(), name="the busy one")
+
+    with pytest.raises(SimulationError, match=r"time stands still.*the busy one \(look_again_and_again, line \d+"):
+        sim.run(main())

@@ -207,6 +207,8 @@ PATTERN_PROBLEMS_KEPT_MAX = 1_000
 SIM_EVENTS_MAX = 50_000_000
 SIM_IDLE_S_MAX = 7_200.0
 """Virtual time in which members may talk among themselves while no task of the test goes on; then it waits for ever."""
+SIM_TURNS_MAX = 1_000_000
+"""Turns of the loop in one virtual moment; then a task never waits, and time cannot go on."""
 
 # Store
 STORE_SUBMISSIONS_MAX = 65_536

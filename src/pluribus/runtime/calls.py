@@ -39,7 +39,8 @@ class Service:
         self._at_once = CALLS_AT_ONCE_MAX
         self._frames: deque[Frame] = deque()
         self._calls: deque[tuple[int, Called]] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}
+        """In their order, which a set does not keep: a world must do the same every time."""
         self._scheduled = False
         channel.on_call = self._arrived
 
@@ -94,7 +95,7 @@ class Service:
         while len(self._running) < self._at_once and self._next():
             sender, call = self._calls.popleft()
             task = asyncio.get_running_loop().create_task(self._answer(sender, call))
-            self._running.add(task)
+            self._running[task] = None
             task.add_done_callback(self._ended)
 
     def _next(self) -> bool:
@@ -111,7 +112,7 @@ class Service:
         return bool(self._calls)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if self._calls or self._frames:
             self._work_soon()
 

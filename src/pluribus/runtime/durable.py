@@ -63,7 +63,8 @@ class Durable:
         self.wall = wall
         self._publishers: dict[str, Publisher] = {}
         self._rooms: list[asyncio.Future[None]] = []
-        self._subscriptions: set[DurableSubscription] = set()
+        self._subscriptions: dict[DurableSubscription, None] = {}
+        """In their order, which a set does not keep: a world must do the same every time."""
         self._closed = False
 
     # Asking.
@@ -253,7 +254,7 @@ class Durable:
         for one in patterns:
             levels_of(one)
         subscription = DurableSubscription(self, patterns, **options)
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         return subscription
 
     def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
@@ -263,11 +264,11 @@ class Durable:
         for one in watched:
             levels_of(one)
         box = Mailbox(self, checked_topic(name), watched)
-        self._subscriptions.add(box)
+        self._subscriptions[box] = None
         return box
 
     def forgotten(self, subscription: DurableSubscription) -> None:
-        self._subscriptions.discard(subscription)
+        self._subscriptions.pop(subscription, None)
 
     async def unsubscribe(self, name: str) -> None:
         """Forget a durable subscription and how far it came."""

@@ -63,7 +63,8 @@ class Watchers:
     """Who watches one bus. An iteration that its program has dropped is forgotten."""
 
     def __init__(self) -> None:
-        self._iterations: weakref.WeakSet[Events] = weakref.WeakSet()
+        self._iterations: weakref.WeakKeyDictionary[Events, None] = weakref.WeakKeyDictionary()
+        """In their order, which a set does not keep: a world must do the same every time."""
         self._listeners: dict[int, Listener] = {}
         self._count = 0
 
@@ -71,7 +72,7 @@ class Watchers:
         events = Events()
         if ended:
             events._end()
-        self._iterations.add(events)
+        self._iterations[events] = None
         return events
 
     def listen(self, listener: Listener) -> Callable[[], None]:

@@ -17,6 +17,12 @@ def has_come(future: asyncio.Future[T]) -> bool:
     return future.done() and not future.cancelled()
 
 
+def looked_at(future: asyncio.Future[T]) -> None:
+    """As a call-back when it is done: who waited may have given up, and then its error is nobody's."""
+    if not future.cancelled():
+        future.exception()
+
+
 async def in_a_thread(call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
     """As ``asyncio.to_thread``, for functions of applications: whatever they raise is raised here. ``StopIteration``,
     of a ``next`` that found nothing, would not arrive, and whoever waits would wait for ever."""

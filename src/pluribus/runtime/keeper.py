@@ -114,7 +114,8 @@ class Meeting:
         self._waiting: dict[int, tuple[Request, int, asyncio.Future[Any]]] = {}
         self._numbers = 0
         self._outboxes: dict[int, _Outbox] = {}
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], None] = {}
+        """In their order, which a set does not keep: a world must do the same every time."""
         self.dropped = 0
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._read()), loop.create_task(self._watch())]
@@ -204,8 +205,8 @@ class Meeting:
         if isinstance(word, Asked):
             if len(self._serving) < SERVED_MAX and self.serve is not None:
                 task = asyncio.ensure_future(self._answer(sender, word))
-                self._serving.add(task)
-                task.add_done_callback(self._serving.discard)
+                self._serving[task] = None
+                task.add_done_callback(self._serving.pop)
             else:
                 refused = Closed("this member keeps nothing, or is asked too much: ask another keeper")
                 self.send(sender, ASK + requests.failed(word.number, refused))

@@ -56,7 +56,8 @@ class Neighbours:
         self._adverts: dict[int, dict[str, Advert]] = {}
         self._orders: Trie[Want] = Trie()
         self._also: dict[str, tuple[Carrier, ...]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In their order, which a set does not keep: a world must do the same every time."""
         self._meeting: asyncio.Task[None] | None = None
 
     # Who is who
@@ -149,8 +150,8 @@ class Neighbours:
     def task(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
         """Do it beside; what it raises because the bus is closing is nobody's business."""
         task = asyncio.get_running_loop().create_task(self._quietly(coroutine))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         task.add_done_callback(lambda _: coroutine.close())  # it may have been cancelled before it began
         return task
 

@@ -139,7 +139,8 @@ class Publisher:
         self._lost: PluribusError | None = None
         """Why something was not confirmed that nobody but who flushes asks for."""
         self.waiting_bytes = 0
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[asyncio.Task[None], None] = {}
+        """In their order, which a set does not keep: a world must do the same every time."""
 
     @property
     def idle(self) -> bool:
@@ -292,8 +293,8 @@ class Publisher:
             put = Put([batch.packed for batch in batches])
             if not self._ask_now(put, partial(self._answered, batches)):
                 task = self._loop.create_task(self._put(put, batches))
-                self.tasks.add(task)
-                task.add_done_callback(self.tasks.discard)
+                self.tasks[task] = None
+                task.add_done_callback(self.tasks.pop)
 
     async def _put(self, put: Put, batches: list[Batch]) -> None:
         try:

@@ -21,7 +21,8 @@ class Stability:
         self._channel = channel
         self._dispatch = dispatch
         self._now = now
-        self._waiting: set[asyncio.Future[bool]] = set()
+        self._waiting: dict[asyncio.Future[bool], None] = {}
+        """In their order, which a set does not keep: a world must do the same every time."""
 
     def check(self, wait: str) -> None:
         """Whether one may wait for that here."""
@@ -34,7 +35,7 @@ class Stability:
         """The message's identity, once every member that it is for has it."""
         channel = self._channel
         over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.add(over)
+        self._waiting[over] = None
 
         def told(has: bool) -> None:
             if not over.done():
@@ -52,7 +53,7 @@ class Stability:
                     message,
                 ) from None
         finally:
-            self._waiting.discard(over)
+            self._waiting.pop(over, None)
             forget()
         if not over.result():
             raise Uncertain(

@@ -25,6 +25,7 @@ from ..pubsub.interest import Interest
 from ..pubsub.places import Near
 from .arrivals import Arrivals
 from .callbacks import Call, call_with_events
+from .futures import looked_at
 
 if TYPE_CHECKING:
     from .carrier import Carrier
@@ -106,6 +107,7 @@ class Subscription:
         if self._carrier is None:
             if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
                 self._opening = asyncio.ensure_future(self._topics.begin(self))
+                self._opening.add_done_callback(looked_at)
             opening = self._opening
             await asyncio.wait([opening])  # others may wait for it too: it goes on when this one gives up
             self._check_open()

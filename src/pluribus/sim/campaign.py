@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import traceback
 from collections import Counter
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.errors import PluribusError
+from ..core.errors import PluribusError, SimulationError
 from .history import History
 from .network import Medium
 from .scenarios import Scenario, scenario
@@ -54,12 +55,18 @@ def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None, 
     checks: dict[str, int] = {}
     failure = ""
 
+    lost: list[str] = []
+
     async def main() -> None:
+        # A task that nobody waits for fails in silence otherwise, and what it should have done is not done.
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: lost.append(_told(context)))
         async with world:
             await played.play(world, history)
 
     try:
         run(main())
+        if lost:
+            raise SimulationError(lost[0])
         for checker, check in played.checkers.items():
             checks[checker] = check(history)
     except PluribusError as error:
@@ -72,6 +79,13 @@ def play_seed(name: str, seed: int, trace: Callable[[str], None] | None = None, 
     cells = tuple(sorted(cell_of(medium, promises) for promises in promised))
     flying = changed_in_flight(history)
     return Outcome(seed, world.trace_hash, world.kernel.events, checks, dict(world.faults), failure, flying, cells)
+
+
+def _told(context: dict[str, Any]) -> str:
+    """What a loop says of an exception that reached it."""
+    error = context.get("exception")
+    where = "".join(traceback.format_exception(error)) if error is not None else ""
+    return f"{context['message']}\n{where}".strip()
 
 
 def cell_of(medium: Medium, promises: str) -> str:

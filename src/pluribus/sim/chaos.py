@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..core.errors import Violation
+from ..layers.membership import Membership
 from ..runtime.bus import Bus
 from .network import Link, faulty_link
 from .world import World, split
@@ -65,13 +66,41 @@ async def ordeal(
     for player in players.values():
         player.calm = True
     await asyncio.sleep(calm_s / 2)
-    if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()  # most members of the last primary are gone for good, and somebody knows it
+    restore_primary(world)
     await asyncio.sleep(calm_s / 2)
     for player in players.values():
         if not player.task.done():
             raise Violation(f"{player.bus.me!r} still waits {waits} {calm_s:g} s after the last fault")
         player.task.result()
+
+
+def restore_primary(world: World) -> None:
+    """Where most members of the last primary are gone for good, somebody who knows that founds another. Where enough of
+    them are there, they must have gone on by themselves: ``Violation`` if not. If members of several chains meet, the
+    chain that wins may be one that cannot go on."""
+    if any(bus.primary for bus in world.buses):
+        return
+    here = {int(bus.me) for bus in world.buses}
+    pasts = [_membership_of(bus)._past() for bus in world.buses]
+    links = [past.last for past in pasts if past.last is not None]
+    if len({link.lineage for link in links}) == 1:
+        last = max(links, key=lambda link: (link.epoch, link.view))
+        attempts = {attempt for past in pasts for attempt in past.attempts if attempt.epoch > last.epoch}
+        if all(_enough(here, link.members) for link in (last, *attempts)):
+            raise Violation(f"enough members of primary {last.epoch} are there, and none has followed it")
+    world.buses[0].force_primary()
+
+
+def _enough(here: set[int], members: Sequence[int]) -> bool:
+    """More than half of the members, or half of them with the eldest."""
+    there = [member for member in members if member in here]
+    return 2 * len(there) + (members[0] in here) > len(members)
+
+
+def _membership_of(bus: Bus) -> Membership:
+    found = bus._stack.find(Membership)
+    assert isinstance(found, Membership)
+    return found
 
 
 async def crash(world: World, restarted: Restarted) -> None:

@@ -19,8 +19,9 @@ class Happening(msgspec.Struct, frozen=True, array_like=True):
     at: float
     member: int
     what: str
-    """``send``, ``deliver``, ``view`` (of a group), ``bus`` (a view of the bus), ``uncertain`` (a send that was
-    reported), ``excluded`` (said to a member that missed a primary), ``settled``."""
+    """``send``, ``deliver``, ``read`` (by an application), ``leave`` (an application closes a group), ``view`` (of a
+    group), ``bus`` (a view of the bus), ``uncertain`` (a send that was reported), ``excluded`` (said to a member that
+    missed a primary), ``settled``."""
     group: str = ""
     id: MessageId = (0, 0)
     """Of a message: sender and number. Of a view: number and leader."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import SimulationError
-from ..core.limits import SIM_IDLE_S_MAX
+from ..core.limits import SIM_IDLE_S_MAX, SIM_TURNS_MAX
 from .kernel import Kernel
 
 _REFUSED = (
@@ -78,6 +78,8 @@ class VirtualTime:
         self._kernel = kernel
         self._loop: Any = None
         self._select: Callable[..., Any] | None = None
+        self._turns = 0
+        """Of the loop since time last went on."""
 
     def enter(self) -> None:
         loop: Any = asyncio.get_running_loop()
@@ -120,7 +122,15 @@ class VirtualTime:
     def _run_kernel(self, timeout: float | None = None) -> list[Any]:
         """Stands where the loop waits for sockets; called with 0 while tasks can run, and then does nothing."""
         if timeout is not None and timeout <= 0:
+            self._turns += 1
+            if self._turns > SIM_TURNS_MAX:
+                self._turns = 0  # the tasks are to be cancelled, which takes turns
+                raise SimulationError(
+                    f"time stands still for {SIM_TURNS_MAX:,} turns of the loop, as a task never waits (sleep(0) in "
+                    f"a loop?): {self._waiting()}"
+                )
             return []
+        self._turns = 0
         ready = self._loop._ready
         kernel = self._kernel
         if timeout is None and kernel.next_at() is None:

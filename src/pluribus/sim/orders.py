@@ -105,6 +105,33 @@ def semantic(history: History) -> int:
     return checks
 
 
+def answers(history: History) -> int:
+    """No member delivers a message after an answer to it, in whatever view, unless that was marked as an orphan; and
+    what is marked was not delivered after its parent. Who leaves the group and comes back is new to it."""
+    answered: dict[tuple[int, str], set[MessageId]] = {}
+    had: dict[tuple[int, str], set[MessageId]] = {}
+    talks = {h.group for h in history.of("deliver") if h.parent is not None}
+    checks = 0
+    for h in history.happenings:
+        key = (h.member, h.group)
+        if h.what == "view" and h.member not in h.members:
+            answered.pop(key, None)
+            had.pop(key, None)
+        elif h.what == "deliver" and h.group in talks:
+            checks += 1
+            where = f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r} at {h.at:.6f}"
+            early = answered.setdefault(key, set())
+            if h.id in early:
+                raise Violation(f"{where} after an answer to it")
+            mine = had.setdefault(key, set())
+            mine.add(h.id)
+            if h.orphan and h.parent in mine:
+                raise Violation(f"{where} as an orphan, after its parent {h.parent}")
+            if h.parent is not None and not h.orphan and h.parent not in mine:
+                early.add(h.parent)
+    return checks
+
+
 def _places(history: History, groups: frozenset[str]) -> dict[tuple[str, MessageId], set[MessageId]]:
     """By message: the views of its group in which anybody delivered it."""
     found: dict[tuple[str, MessageId], set[MessageId]] = {}

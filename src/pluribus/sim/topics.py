@@ -89,8 +89,9 @@ def complete(history: History) -> int:
 
 
 def agreed(history: History) -> int:
-    """Subscriptions in total order, of members that stayed to the end, got what both of them got in the same order:
-    since they were last told of a gap. Who is cut off may have been ahead of what the others agreed on."""
+    """Subscriptions in total order, of members that stayed to the end, got what both of them got in the same order, and
+    from the first of that on nothing that the other did not: since they were last told of a gap. Who is cut off may
+    have been ahead of what the others agreed on. For subscriptions to one pattern."""
     settled = next((h for h in history.of("settled")), None)
     orders: dict[tuple[int, str], list[MessageId]] = defaultdict(list)
     for h in history.happenings:
@@ -108,6 +109,10 @@ def agreed(history: History) -> int:
             checks += len(common)
             if common != sorted(common):
                 raise Violation("two subscriptions in total order got the same events in different orders")
+            if common and one[common[0] :] != other[other.index(one[common[0]]) :]:
+                raise Violation(
+                    f"two subscriptions in total order parted behind {one[common[0]]}: one missed something"
+                )
     return checks
 
 

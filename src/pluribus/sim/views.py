@@ -32,7 +32,7 @@ class Stay:
 class GroupStay:
     """One member's time in one view of a group: what it delivered there, and where it went."""
 
-    __slots__ = ("chain", "delivered", "key", "late", "member", "members", "next")
+    __slots__ = ("chain", "delivered", "key", "late", "left", "member", "members", "next")
 
     def __init__(self, member: int, key: GroupViewKey, members: tuple[int, ...], chain: tuple[int, int]) -> None:
         self.member = member
@@ -44,6 +44,8 @@ class GroupStay:
         self.late: list[MessageId] = []
         """Delivered on the way to the next primary, after views without one."""
         self.next: GroupViewKey | None = None
+        self.left: GroupViewKey | None = None
+        """The view that it was shown when it was in the group no more."""
 
 
 def stays(history: History) -> list[Stay]:
@@ -87,6 +89,8 @@ def group_stays(history: History) -> list[GroupStay]:
                 found.append(stay)
                 if before is not None:
                     before.next = stay.key
+            elif before is not None:
+                before.left = (h.group, h.id)
         elif h.what == "deliver":
             here = (primary if h.late else now).get((h.member, h.group))
             if here is not None:

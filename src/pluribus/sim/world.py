@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from ..core.errors import BadInput, Violation
 from ..core.url import BusUrl
-from ..runtime.bus import BEST_EFFORT, Bus
+from ..runtime.bus import BEST_EFFORT, STACKS, Bus
 from .host import Host
 from .kernel import Kernel
 from .loop import VirtualTime
@@ -56,7 +56,7 @@ class World:
         self.random = Random(f"{seed}/world")
         """For the test itself; hosts and network have their own."""
         self.network = Network(self.kernel, Random(f"{seed}/network"), self.note, medium)
-        self.stack = stack
+        self.stack = STACKS.get(stack, stack)
         self._trace = trace
         self._hash = blake2b(digest_size=16)
         self._time = VirtualTime(self.kernel)
@@ -93,6 +93,7 @@ class World:
     async def add(self) -> Host:
         """One more machine with a member on it."""
         host = self._new_host(f"m{len(self.hosts)}")
+        self.note("add", host.name, b"")
         self.hosts.append(host)
         await host.start(SIMULATED, self.stack)
         return host
@@ -145,6 +146,7 @@ class World:
 
     def set_link(self, link: Link, source: int | None = None, target: int | None = None) -> None:
         """How datagrams travel: everywhere, or from one member to another."""
+        self.note("link", f"{source}-{target}", repr(link).encode())
         if source is None and target is None:
             self.network.link = link
         elif source is None or target is None:
@@ -154,7 +156,9 @@ class World:
 
     def flip_bit(self, member: int) -> bool:
         """One bit of one stored row of the member's disk turns over."""
-        return self._host(member).disk.flip()
+        host = self._host(member)
+        self.note("flip", host.name, b"")
+        return host.disk.flip()
 
     def validate(self) -> None:
         """Assert every invariant of every member, and that no layer failed on a frame, which a member survives."""
@@ -199,8 +203,8 @@ def world(
     medium: Medium = Medium(),  # noqa: B008 - it is frozen
     trace: Callable[[str], None] | None = None,
 ) -> World:
-    """A world for ``async with``. ``medium`` is the kind of engine that its hosts have. ``trace`` is called with a line
-    for everything that happens."""
+    """A world for ``async with``. ``stack`` is a name or layers, as ``connect`` takes them. ``medium`` is the kind of
+    engine that its hosts have. ``trace`` is called with a line for everything that happens."""
     return World(members, seed, stack=stack, medium=medium, trace=trace)
 
 

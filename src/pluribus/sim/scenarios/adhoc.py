@@ -12,6 +12,7 @@ from ...runtime.group import Group
 from ..chaos import torment
 from ..checkers import Checker, fifo, integrity, reached
 from ..history import Happening, History
+from ..orders import answers
 from ..world import World
 from . import Scenario
 
@@ -111,32 +112,6 @@ async def play(world: World, history: History) -> None:
     await asyncio.sleep(2)
     history.sends_first()
     world.validate()
-
-
-def answers(history: History) -> int:
-    """No member delivers a message after an answer to it, unless that was marked as an orphan; and what is marked was
-    not delivered after its parent. Who leaves the group and comes back is new to it."""
-    answered: dict[tuple[int, str], set[MessageId]] = {}
-    had: dict[tuple[int, str], set[MessageId]] = {}
-    checks = 0
-    for h in history.happenings:
-        key = (h.member, h.group)
-        if h.what == "view" and h.member not in h.members:
-            answered.pop(key, None)
-            had.pop(key, None)
-        elif h.what == "deliver" and GROUPS.get(h.group) == "semantic":
-            checks += 1
-            where = f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r} at {h.at:.6f}"
-            if h.id in answered.setdefault(key, set()):
-                raise Violation(f"{where} after an answer to it")
-            mine = had.setdefault(key, set())
-            mine.add(h.id)
-            if h.orphan and h.parent in mine:
-                raise Violation(f"{where} as an orphan, after its parent {h.parent}")
-            if h.parent is not None and not h.orphan:
-                answered[key].add(h.parent)
-                answered[key] -= mine
-    return checks
 
 
 def hears_itself(history: History) -> int:

@@ -12,14 +12,15 @@ from ...core.limits import PATH_BYTES_LOOPBACK
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ...stack.events import Event
-from ..chaos import torment
+from ..chaos import restore_primary, torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
 from ..network import Medium
 from ..observer import Observer
-from ..orders import among, causal, semantic
+from ..orders import among, answers, causal, semantic
 from ..totals import excluded, reported, safe, survives, total
 from ..views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
+from ..wholeness import alike_in_the_end, all_is_read, without_gaps
 from ..world import World
 from . import Scenario
 
@@ -76,7 +77,7 @@ class Player:
                 if chance < 0.03 and len(self.groups) < len(NAMES):
                     await self._join(NAMES[1])
                 elif chance < 0.05 and NAMES[1] in self.groups:
-                    await self.groups.pop(NAMES[1]).close()
+                    await self._leave(NAMES[1])
                 else:
                     await self._send_some(random.choice(sorted(self.groups)))
         except PluribusError:
@@ -89,11 +90,15 @@ class Player:
         self.groups[name] = group
         asyncio.create_task(self._read(group))  # noqa: RUF006 - it ends with the group
 
+    async def _leave(self, name: str) -> None:
+        self.history.add(Happening(self.world.now, self.bus.me, "leave", name))
+        await self.groups.pop(name).close()
+
     async def _read(self, group: Group) -> None:
         while not group.closed:
             with suppress(Excluded):
-                async for _ in group:
-                    pass
+                async for message in group:
+                    self.history.add(Happening(self.world.now, self.bus.me, "read", group.name, message.id))
 
     async def _send_some(self, name: str) -> None:
         for _ in range(self.world.random.randrange(1, 6)):
@@ -136,8 +141,7 @@ async def settled(world: World, history: History, players: dict[int, Player]) ->
     for player in players.values():
         player.calm = True
     await asyncio.sleep(CALM_S / 2)
-    if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()  # most members of the last primary are gone for good, and somebody knows it
+    restore_primary(world)
     await asyncio.sleep(CALM_S / 2)
     for player in players.values():
         if not player.task.done():
@@ -171,6 +175,7 @@ GROUPS = Scenario(
         "safe": safe,
         "survives": survives,
         "semantic": semantic,
+        "answers": answers,
         "reported": reported,
         "excluded": excluded,
         "validity": among(validity, "fifo", "causal", "semantic"),
@@ -180,6 +185,9 @@ GROUPS = Scenario(
         "one_primary": one_primary,
         "converged": converged,
         "reached": reached,
+        "without_gaps": without_gaps,
+        "alike_in_the_end": alike_in_the_end,
+        "all_is_read": all_is_read,
     },
     (
         *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),

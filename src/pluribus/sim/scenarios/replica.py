@@ -9,7 +9,7 @@ import msgspec
 from ...core.errors import NotPrimary, PluribusError, Uncertain, Violation
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.replica import Replica
-from ..chaos import torment
+from ..chaos import restore_primary, torment
 from ..history import Happening, History
 from ..linearizability import linearizable
 from ..replicas import Fold, answered, digest, folded, once, one_sequence, same_in_the_end
@@ -191,8 +191,7 @@ async def play(world: World, history: History) -> None:
     for player in players.values():
         player.calm = True
     await asyncio.sleep(CALM_S / 2)
-    if not any(bus.primary for bus in world.buses):
-        world.buses[0].force_primary()  # most members of the last primary are gone for good, and somebody knows it
+    restore_primary(world)
     await asyncio.sleep(CALM_S / 2)
     for player in players.values():
         for task in player.tasks:

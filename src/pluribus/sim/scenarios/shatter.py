@@ -9,6 +9,7 @@ from ..checkers import fifo, integrity, reached
 from ..history import History
 from ..totals import excluded, reported, safe, survives, total
 from ..views import converged, one_primary, sent_by_members, view_agreement, view_synchrony
+from ..wholeness import alike_in_the_end, all_is_read, without_gaps
 from ..world import World
 from . import Scenario
 from .groups import MEDIA, NAMES, Player, settled
@@ -76,6 +77,9 @@ SHATTER = Scenario(
         "one_primary": one_primary,
         "converged": converged,
         "reached": reached,
+        "without_gaps": without_gaps,
+        "alike_in_the_end": alike_in_the_end,
+        "all_is_read": all_is_read,
     },
     ("crash", "restart", "partition", "heal", "cut"),
     members_min=3,
