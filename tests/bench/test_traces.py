@@ -6,6 +6,7 @@ from pluribus.bench import traces
 from pluribus.bench.traces import EACH, GROUPS, MEMBERS, ROUND, write_trace
 from pluribus.sim.history import Happening, History
 from pluribus.sim.scenarios.groups import GROUPS as SCENARIO
+from pluribus.sim.wholeness import all_is_read
 
 
 def history_of(path) -> History:
@@ -36,5 +37,6 @@ def test_checkers_find_nothing_in_it_and_much_to_check(tmp_path, monkeypatch):
     made = write_trace(tmp_path, rounds * ROUND * MEMBERS)
     history = history_of(tmp_path)
     assert made == rounds * EACH * MEMBERS * MEMBERS == sum(1 for _ in history.of("deliver"))
-    checks = {name: check(history) for name, check in SCENARIO.checkers.items()}
+    # It tells what came up to the members' groups, and not what their programs read.
+    checks = {name: check(history) for name, check in SCENARIO.checkers.items() if check is not all_is_read}
     assert all(checks[name] > 0 for name in ("integrity", "fifo", "causal", "semantic", "safe", "view_agreement"))
