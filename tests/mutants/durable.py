@@ -91,9 +91,9 @@ class Eager(DurableSubscription):
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Doubling: (0, "stands behind"),
-    Overlooking: (9, "did not come to offset"),
+    Overlooking: (0, "was acknowledged as"),
     Confident: (0, "was acknowledged as"),
     Wasteful: (0, "cannot read what they keep"),
     Twice: (1, "stands behind"),
-    Eager: (10, "began again at"),
+    Eager: (3, "did not come to offset"),
 }
