@@ -119,6 +119,26 @@ def test_after_all_were_restarted_any_majority_goes_on():
         assert cluster.settled() == [b"a", b"b", b"c"]
 
 
+def test_a_keeper_alone_leads_again_as_soon_as_its_disk_has_its_name():
+    cluster = Cluster(1).found(0)
+    cluster.write(b"a")
+    again = cluster.restart(0)
+    cluster.run(cluster.settings.election_s / 3)
+    assert again.leads, "it asks nobody, so it waits for nobody"
+    assert cluster.settled() == [b"a"]
+
+
+def test_who_hears_a_leader_while_its_disk_is_slow_does_not_stand_against_it():
+    cluster = Cluster(3).found(0, 1, 2)
+    follower = next(keeper for keeper in cluster.keepers.values() if not keeper.leads)
+    epoch = follower.ledger.epoch
+    follower.role._overdue = True  # as if its promise had been on its way to the disk when it was due
+    cluster.run(cluster.settings.heartbeat_s * 2)
+    cluster.write(b"a")
+    assert cluster.leader().ledger.epoch == epoch
+    assert not follower.leads and not follower.role._overdue
+
+
 def test_a_name_is_kept_and_a_new_disk_is_a_new_keeper():
     cluster = Cluster(3).found(0, 1, 2)
     before = cluster.keepers[2].id

@@ -41,6 +41,8 @@ class Follower:
         self._pieces_of = (0, 0)
         self._told = False
         self._due_at = 0.0
+        self._overdue = False
+        """It was time to stand, and only the disk made it wait."""
         self._timer: Timer | None = None
         self._wait(0.0 if seat.ledger.alone and seat.ledger.may_vote else seat.later())
 
@@ -111,6 +113,8 @@ class Follower:
         """More is on disk."""
         if self._seat.leader:
             self._report()
+        elif self._overdue and self._may_stand:
+            self._stand()
 
     def trouble(self) -> None:
         """The log failed or went bad: what was matched may be gone, and what is there instead may be older."""
@@ -185,6 +189,7 @@ class Follower:
     def _heard(self) -> None:
         self._heard_at = self._seat.clock.now()
         self._due_at = self._heard_at + self._seat.later()
+        self._overdue = False
 
     def _wait(self, delay_s: float) -> None:
         clock = self._seat.clock
@@ -202,7 +207,13 @@ class Follower:
         seat.leader = 0
         for other in seat.carrier.others():  # also as a voter: perhaps we are none any more and did not hear of it
             seat.send(other, Hello(ledger.epoch))
-        if ledger.may_stand and ledger.promised == ledger.epoch:
+        if self._may_stand:
             self._stand()
         else:
+            self._overdue = True
             self._wait(seat.later())
+
+    @property
+    def _may_stand(self) -> bool:
+        ledger = self._seat.ledger
+        return ledger.may_stand and ledger.promised == ledger.epoch
