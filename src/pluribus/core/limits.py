@@ -96,6 +96,8 @@ FEW_MESSAGES = 256
 """So many messages may gather even if they are more than a frame: what the way down costs is then paid for several
 frames at once, and nobody waits long for so few."""
 WINDOW_BYTES_MIN = 16_384
+LEFTOVER_FRAMES_MAX = 1 << 17
+"""Frames of views that are over, which wait to be freed."""
 STALL_S = 5.0
 """A receiver that grants nothing for so long is reported, and dealt with as the group wishes."""
 STREAMS_MAX = 65_536

@@ -66,6 +66,11 @@ class Incoming:
         while kept and kept[0].first + kept[0].count <= self.stable:
             self.kept_bytes -= kept.popleft().size
 
+    def forget(self) -> deque[Frame]:
+        """A new view: everybody who is in it has everything. What was kept until now."""
+        kept, self.kept, self.kept_bytes = self.kept, deque(), 0
+        return kept
+
     def frames(self, first: int, stop: int) -> list[Frame]:
         return between(self.kept, first, stop)
 

@@ -314,9 +314,12 @@ class Reliable(Streams):
         self._stamps.clear()
         self._closing.clear()
         self._leaving.clear()
+        for ended in self._ended.values():
+            self._leftovers.take(ended.forget())
         self._ended.clear()
         self._cut = None
         for key in [key for key in self._in if key[0] not in view.members]:
+            self._leftovers.take(self._in[key].forget())
             self._drop(key)
         groups = {CONTROL: view.members, **view.groups}
         for group in [group for group in self._members if group not in groups]:
@@ -327,13 +330,14 @@ class Reliable(Streams):
             starts = {sender: first for (sender, of), first in view.starts.items() if of == group}
             for (of, to), out in self._out.items():
                 if of == group and to == ALL:
-                    out.forget()
+                    self._leftovers.take(out.forget())
                     out.limits.clear()
                     out.acked.clear()
             self._set_receivers(group, frozenset(members), starts)
         for out in self._out.values():
             out.stamp = view.stamp
         self._try_early()
+        self._leftovers.free_later(self.after)
 
     def _set_receivers(self, group: int, members: frozenset[int], starts: dict[int, int]) -> None:
         me = self.node.me
@@ -362,11 +366,15 @@ class Reliable(Streams):
             fresh = Incoming(first)
             if stream is not None:
                 fresh.delivered, fresh.consumed = stream.delivered, stream.consumed
+                self._leftovers.take(stream.forget())
                 stream.cancel()
             stream = self._in[key] = fresh
-        stream.kept.clear()
-        stream.kept_bytes = 0
+        self._leftovers.take(stream.forget())
         stream.stable = first
         stream.granted = 0
         stream.ahead.clear()  # of the view that is over; what came early of the new one waits elsewhere
         stream.known = first
+
+    def validate(self) -> None:
+        super().validate()
+        self._leftovers.validate()

@@ -101,12 +101,12 @@ class Outgoing:
                 self.kept_bytes -= kept.popleft().size
         return True
 
-    def forget(self) -> None:
-        """A new view: everybody who is in it has everything."""
-        self.kept.clear()
-        self.kept_bytes = 0
+    def forget(self) -> deque[Frame]:
+        """A new view: everybody who is in it has everything. What was kept until now."""
+        kept, self.kept, self.kept_bytes = self.kept, deque(), 0
         self.stable = self.told_stable = self.next
         self.acked = dict.fromkeys(self.acked, self.next)
+        return kept
 
     def frames(self, first: int, stop: int) -> list[Frame]:
         return between(self.kept, first, stop)

@@ -22,6 +22,7 @@ from ...stack.stalls import checked_stall_s
 from .confirming import Confirming
 from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Summed, Sums, Want
 from .incoming import Incoming
+from .leftovers import Leftovers
 from .outgoing import UNLIMITED_BYTES, Outgoing
 from .summing import SUM_ABOVE, Summing
 
@@ -84,6 +85,7 @@ class Streams(Layer):
         """Streams of groups that their sender or this member has left, until everybody has everything."""
         self._cut: dict[InKey, int] | None = None
         self._holders: dict[InKey, int] = {}
+        self._leftovers = Leftovers()
         self._status: Timer | None = None
         self._status_s = STATUS_S
         self._ranges = 0
