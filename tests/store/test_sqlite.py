@@ -270,6 +270,31 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(path):
         assert list(backend.read("log", 0, 9)) == ROWS
 
 
+def test_a_row_alone_is_one_statement_and_all_or_nothing_too(path):
+    with closing(SqliteBackend(path)) as backend:
+        assert backend.bounds("log") == Bounds(0, 5)
+        pages = backend._db.execute("PRAGMA page_count").fetchone()[0]
+        backend._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+        backend.write([Append("log", [b"x" * 100_000])])
+        with pytest.raises(Unavailable, match="full"):
+            backend.commit()
+        backend.rollback()
+        assert backend.bounds("log") == Bounds(0, 5)
+        backend._db.execute("PRAGMA max_page_count = 1000000")
+        said: list[str] = []
+        backend._db.set_trace_callback(said.append)
+        backend.write([Append("log", [b"more"])])
+        backend.commit()
+        assert [statement.split()[0] for statement in said] == ["INSERT"]
+        said.clear()
+        backend.write([Append("log", [b"and"]), Append("log", [b"more"])])
+        backend.commit()
+        assert [statement.split()[0] for statement in said] == ["BEGIN", "INSERT", "INSERT", "COMMIT"]
+        assert list(backend.read("log", 0, 9)) == [*ROWS, b"more", b"and", b"more"]
+    with closing(SqliteBackend(path)) as again:
+        assert again.bounds("log") == Bounds(0, 8)
+
+
 def test_the_file_says_whose_it_is(path):
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID

@@ -122,10 +122,10 @@ class Durable:
         pairs = events if isinstance(events, list) else list(events)
         ids: list[MessageId] = []
         waiting: dict[Confirmation, MessageId] = {}
-        if headers is None and len({topic for topic, _ in pairs}) == 1:
-            bodies = [body for _, body in pairs]
-            if set(map(type, bodies)) == {bytes}:
-                publisher = await self._room(pairs[0][0])
+        if headers is None and pairs:
+            topics, bodies = zip(*pairs, strict=True)
+            if topics.count(topics[0]) == len(topics) and [*map(type, bodies)].count(bytes) == len(bodies):
+                publisher = await self._room(topics[0])
                 ids, several = publisher.add_bytes(bodies)
                 await self._all_confirmed(dict.fromkeys(several, ids[0]), timeout)
                 return ids

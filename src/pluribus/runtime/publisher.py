@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -128,6 +128,8 @@ class Publisher:
         self._headers: list[dict[str, Any] | None] = []
         self._parents: list[MessageId | None] = []
         self._extra = False
+        self._each = 0
+        """How long every body of the open batch is; 0 if they differ."""
         self._gathered = 0
         self._gathering: Confirmation | None = None
         self._queue: deque[Batch] = deque()
@@ -155,16 +157,14 @@ class Publisher:
         if headers:
             size += len(_encode(headers))
         if size > DURABLE_EVENT_BYTES_MAX:
-            raise TooLarge(f"an event of {size:,} bytes: the limit is {DURABLE_EVENT_BYTES_MAX:,}; store it elsewhere")
+            raise TooLarge(_too_large(size))
         if bodies and (kind != self._kind or self._gathered + size > BATCH_BYTES or len(bodies) >= BATCH_EVENTS):
             self._close_batch()
             bodies = self._bodies
         if not bodies:
-            self._kind = kind
-            self._gathering = Confirmation(self._loop)
-            if not self._asked_to_close:
-                self._asked_to_close = True
-                self._loop.call_soon(self._turn_ends)
+            self._begin_batch(kind, len(encoded))
+        elif len(encoded) != self._each:
+            self._each = 0
         bodies.append(encoded)
         if headers or parent is not None or self._extra:
             self._add_extra(headers, parent)
@@ -174,33 +174,37 @@ class Publisher:
         self._next += 1
         return (self.session, number)
 
-    def add_bytes(self, bodies: list[bytes]) -> tuple[list[MessageId], list[Confirmation]]:
+    def add_bytes(self, bodies: Sequence[bytes]) -> tuple[list[MessageId], list[Confirmation]]:
         """Many at once, as they are: their identities, and the confirmations of the batches that they went into."""
-        first, session = self._next, self.session
+        sizes = list(map(len, bodies))
+        each = sizes[0] if sizes.count(sizes[0]) == len(sizes) else 0
+        longest, first = each or max(sizes), self._next
+        if longest + OVERHEAD_BYTES > DURABLE_EVENT_BYTES_MAX:
+            raise TooLarge(_too_large(longest + OVERHEAD_BYTES))
         waiting: list[Confirmation] = []
-        at, longest = 0, self._longest(bodies)
+        at = 0
         while at < len(bodies):
-            self.add(BYTES, bodies[at])
-            at += 1
-            room = min(BATCH_EVENTS - len(self._bodies), (BATCH_BYTES - self._gathered) // longest)
-            some = bodies[at : at + max(room, 0)] if not self._extra else []
-            size = sum(map(len, some)) + OVERHEAD_BYTES * len(some)
+            room = self._room_for(longest)
+            if self._bodies and (self._kind != BYTES or self._extra or not room):
+                self._close_batch()
+                room = self._room_for(longest)
+            if not self._bodies:
+                self._begin_batch(BYTES, each)
+            elif each != self._each:
+                self._each = 0
+            some = bodies[at : at + max(room, 1)]
+            size = sum(sizes[at : at + len(some)]) + OVERHEAD_BYTES * len(some)
             self._bodies += some
             self._gathered += size
             self.waiting_bytes += size
             self._next += len(some)
             at += len(some)
             waiting.append(self.confirmed())
-        return list(zip(repeat(session), range(first, self._next), strict=False)), waiting
+        return list(zip(repeat(self.session), range(first, self._next), strict=False)), waiting
 
-    @staticmethod
-    def _longest(bodies: list[bytes]) -> int:
-        longest = max(map(len, bodies)) + OVERHEAD_BYTES
-        if longest > DURABLE_EVENT_BYTES_MAX:
-            raise TooLarge(
-                f"an event of {longest:,} bytes: the limit is {DURABLE_EVENT_BYTES_MAX:,}; store it elsewhere"
-            )
-        return longest
+    def _room_for(self, longest: int) -> int:
+        """How many events of this length the open batch certainly takes."""
+        return min(BATCH_EVENTS - len(self._bodies), (BATCH_BYTES - self._gathered) // (longest + OVERHEAD_BYTES))
 
     def confirmed(self) -> Confirmation:
         """Of the batch that the last event went into."""
@@ -243,6 +247,13 @@ class Publisher:
 
     # Gathering.
 
+    def _begin_batch(self, kind: Kind, each: int) -> None:
+        self._kind, self._each = kind, each
+        self._gathering = Confirmation(self._loop)
+        if not self._asked_to_close:
+            self._asked_to_close = True
+            self._loop.call_soon(self._turn_ends)
+
     def _add_extra(self, headers: Mapping[str, Any] | None, parent: MessageId | None) -> None:
         if not self._extra:
             self._extra = True
@@ -274,6 +285,7 @@ class Publisher:
             bodies,
             self._headers,
             self._parents,
+            self._each,
         )
         batch = Batch(self.session, first, len(bodies), packed, self._gathered, self._loop.time(), done)
         self._queue.append(batch)
@@ -370,3 +382,7 @@ class Publisher:
                 self._lost = error
             batch.done.fail(error)
         self._freed()
+
+
+def _too_large(size: int) -> str:
+    return f"an event of {size:,} bytes: the limit is {DURABLE_EVENT_BYTES_MAX:,}; store it elsewhere"

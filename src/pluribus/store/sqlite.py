@@ -11,7 +11,7 @@ The mark is also the lock that keeps a second process out.
 A commit that only appends writes nothing but its rows, which carry the number of the commit above their checksum: the
 last row tells where its log ends and how many commits there were. Both are written down with every other commit, and
 before SQLite copies its log into the database, so that a page of the database that went bad is missed as well as one
-of the log.
+of the log. If it is one row, which is the usual case, the statement that inserts it is the whole transaction.
 
 The file says whose it is (``application_id``) and in which version (``user_version``, major * 1,000 + minor): a minor
 adds what older releases may ignore; an older major is brought up to date when it is opened; a later one is refused, and
@@ -21,8 +21,8 @@ so is a database of another program.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -53,7 +53,11 @@ _PAGES_MORE = 2
 READER_CACHE_KIB = 512
 """What is read is mostly not read again: few pages, which stay in the processor's cache, are worth more than many. A
 row of 112 kB costs 82 us, and 95 with the 2 MB that SQLite takes by itself."""
+_INSERT = "INSERT INTO rows VALUES (?, ?, ?)"
 _SELECT = "SELECT at, sum, row FROM rows WHERE at >= ? AND at < ?"
+
+_Row = tuple[int, int, bytes]
+_Run = Callable[[str, tuple[int, int]], sqlite3.Cursor]
 
 
 class SqliteBackend(Tables):
@@ -66,6 +70,8 @@ class SqliteBackend(Tables):
         self._path = path
         self._mark: Mark | None = None
         self._room_at = -1
+        self._unbegun: list[_Row] | None = None
+        """While a transaction is open that SQLite has not been told of: the row that it will begin with, if any."""
         self._unsaved: set[str] = set()
         """Logs that end behind what is written down of them."""
         self._recorded = 0
@@ -169,7 +175,18 @@ class SqliteBackend(Tables):
         self._db.execute("COMMIT")
 
     def _begin(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
+        self._unbegun = []
+
+    def _begun(self) -> sqlite3.Connection:
+        """For a statement of the transaction that is open, if one is."""
+        if self._unbegun is not None:
+            rows, self._unbegun = self._unbegun, None
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(_INSERT, rows)
+        return self._db
+
+    def _run(self, statement: str, given: Sequence[object] = ()) -> sqlite3.Cursor:
+        return self._begun().execute(statement, given)
 
     def _due(self) -> set[str]:
         """An append alone says by its last row where the log ends; but not for longer than SQLite's log holds it."""
@@ -179,9 +196,13 @@ class SqliteBackend(Tables):
 
     def _commit(self) -> None:
         light = self._appended and not self._changed and self._ahead_bytes < CHECKPOINT_BYTES
-        if not light:
-            self._db.execute("UPDATE state SET number = ? WHERE name = 'commits'", (self._commits + 1,))
-        self._db.execute("COMMIT")
+        if light and self._unbegun:
+            self._db.execute(_INSERT, self._unbegun[0])
+            self._unbegun = None
+        else:
+            if not light:
+                self._run("UPDATE state SET number = ? WHERE name = 'commits'", (self._commits + 1,))
+            self._run("COMMIT")
         self._commits += 1
         if light:
             self._unsaved |= self._appended
@@ -216,7 +237,7 @@ class SqliteBackend(Tables):
         base = number << POSITION_BITS
         statement = "SELECT at, sum FROM rows WHERE at >= ? AND at <= ? ORDER BY at DESC LIMIT 1"
         try:
-            found = self._db.execute(statement, (base, base | _MASK)).fetchone()
+            found = self._run(statement, (base, base | _MASK)).fetchone()
         except sqlite3.OperationalError:  # a disk that does not answer damages nothing
             raise
         except sqlite3.DatabaseError:  # its page is damaged
@@ -227,6 +248,7 @@ class SqliteBackend(Tables):
         return found[0] & _MASK, later if later <= _COMMIT_MASK // 2 else 0
 
     def _rollback(self) -> None:
+        self._unbegun = None
         if self._db.in_transaction:
             with self._told("take back what it did not write"):
                 self._db.execute("ROLLBACK")
@@ -234,31 +256,34 @@ class SqliteBackend(Tables):
     def _insert(self, number: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
         base = number << POSITION_BITS
         commit = ((self._commits + 1) & _COMMIT_MASK) << _SUM_BITS
-        statement = "INSERT INTO rows VALUES (?, ?, ?)"
-        self._db.executemany(statement, [(base | at, commit | sum_, row) for at, sum_, row in rows])
+        found = [(base | at, commit | sum_, row) for at, sum_, row in rows]
+        if self._unbegun == [] and len(found) == 1:
+            self._unbegun = found
+        else:
+            self._begun().executemany(_INSERT, found)
         self._ahead_bytes += sum(len(row) for _, _, row in rows) + (len(rows) + _PAGES_MORE) * self._page_bytes
 
     def _remove(self, number: int, start: int, stop: int) -> None:
         base = number << POSITION_BITS
-        self._db.execute("DELETE FROM rows WHERE at >= ? AND at < ?", (base | start, base | stop))
+        self._run("DELETE FROM rows WHERE at >= ? AND at < ?", (base | start, base | stop))
 
     def _select(self, number: int, start: int, stop: int) -> Iterable[Stored]:
-        return selected(self._db, number, start, stop)
+        return selected(self._run, number, start, stop)
 
     def _put(self, key: str, checksum: int, value: bytes) -> None:
-        self._db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?)", (key, checksum, value))
+        self._run("INSERT OR REPLACE INTO keys VALUES (?, ?, ?)", (key, checksum, value))
 
     def _delete(self, key: str) -> None:
-        self._db.execute("DELETE FROM keys WHERE key = ?", (key,))
+        self._run("DELETE FROM keys WHERE key = ?", (key,))
 
     def _value(self, key: str) -> tuple[int, object] | None:
         found: tuple[int, object] | None
-        found = self._db.execute("SELECT sum, value FROM keys WHERE key = ?", (key,)).fetchone()
+        found = self._run("SELECT sum, value FROM keys WHERE key = ?", (key,)).fetchone()
         return found
 
     def _load(self, log: str) -> tuple[int, int, int, int] | None:
         found: tuple[int, int, int, int] | None
-        found = self._db.execute("SELECT id, start, stop, sum FROM logs WHERE log = ?", (log,)).fetchone()
+        found = self._run("SELECT id, start, stop, sum FROM logs WHERE log = ?", (log,)).fetchone()
         if found is not None and found[3] == bounds_sum(log, found[1], found[2]):
             number, start, stop, _ = found
             last, later = self._last(number)
@@ -269,31 +294,40 @@ class SqliteBackend(Tables):
     def _span(self, number: int) -> tuple[int | None, int | None]:
         base = number << POSITION_BITS
         statement = "SELECT MIN(at), MAX(at) FROM rows WHERE at >= ? AND at <= ?"
-        first, last = self._db.execute(statement, (base, base | _MASK)).fetchone()
+        first, last = self._run(statement, (base, base | _MASK)).fetchone()
         return (None, None) if first is None else (first & _MASK, last & _MASK)
 
     def _new(self, log: str, checksum: int) -> int:
-        logs, rows = self._db.execute("SELECT (SELECT MAX(id) FROM logs), (SELECT MAX(at) FROM rows)").fetchone()
+        logs, rows = self._run("SELECT (SELECT MAX(id) FROM logs), (SELECT MAX(at) FROM rows)").fetchone()
         number = max(logs or 0, (rows or 0) >> POSITION_BITS) + 1
-        self._db.execute("INSERT INTO logs VALUES (?, ?, 0, 0, ?)", (number, log, checksum))
+        self._run("INSERT INTO logs VALUES (?, ?, 0, 0, ?)", (number, log, checksum))
         return number
 
     def _save(self, number: int, log: str, start: int, stop: int, checksum: int) -> None:
         statement = "UPDATE logs SET start = ?, stop = ?, sum = ? WHERE id = ?"  # its index is not touched by this
-        if not self._db.execute(statement, (start, stop, checksum, number)).rowcount:
-            self._db.execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?, ?)", (number, log, start, stop, checksum))
+        if not self._run(statement, (start, stop, checksum, number)).rowcount:
+            self._run("INSERT OR REPLACE INTO logs VALUES (?, ?, ?, ?, ?)", (number, log, start, stop, checksum))
 
-    def _told(self, what: str) -> AbstractContextManager[None]:
-        return _told(self._path, what)
+    def _told(self, what: str) -> _Told:
+        return _Told(self._path, what)
 
 
-@contextmanager
-def _told(path: str | Path, what: str) -> Iterator[None]:
+class _Told:
     """SQLite's complaint as one sentence of ours."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise Unavailable(f"the store {path} cannot {what} ({error}): look at its disk and who else uses it") from None
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, path: str | Path, what: str) -> None:
+        self._path = path
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            complaint = f"the store {self._path} cannot {self._what} ({error}): look at its disk and who else uses it"
+            raise Unavailable(complaint) from None
 
 
 class SqliteReader:
@@ -308,29 +342,29 @@ class SqliteReader:
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
         """Of these rows the caller knows that they were committed."""
-        with _told(self._path, "be read"):
+        with _Told(self._path, "be read"):
             number = self._numbers.get(log)
             if number is None:
                 found = self._db.execute("SELECT id FROM logs WHERE log = ?", (log,)).fetchone()
                 number = self._numbers[log] = found[0]
-            return checked(selected(self._db, number, start, stop), log, start, stop)
+            return checked(selected(self._db.execute, number, start, stop), log, start, stop)
 
     def close(self) -> None:
         self._db.close()
 
 
-def selected(db: sqlite3.Connection, number: int, start: int, stop: int) -> Iterable[Stored]:
+def selected(run: _Run, number: int, start: int, stop: int) -> Iterable[Stored]:
     """The rows that can be had: where a page of the file is damaged, each one that is not on it."""
     base = number << POSITION_BITS
     try:
-        found = db.execute(_SELECT, (base | start, base | max(stop, 0))).fetchall()
+        found = run(_SELECT, (base | start, base | max(stop, 0))).fetchall()
     except sqlite3.OperationalError:  # a disk that does not answer damages nothing
         raise
     except sqlite3.DatabaseError:
         if stop - start <= 1:
             return []
         middle = (start + stop) // 2
-        return [*selected(db, number, start, middle), *selected(db, number, middle, stop)]
+        return [*selected(run, number, start, middle), *selected(run, number, middle, stop)]
     return [(at & _MASK, _sum_of(checksum), row) for at, checksum, row in found]
 
 

@@ -21,6 +21,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,17 +91,26 @@ def pack(
     bodies: Sequence[bytes],
     headers: Sequence[dict[str, Any] | None] = (),
     parents: Sequence[MessageId | None] = (),
+    each: int = 0,
 ) -> bytes:
-    """A batch of these events, whose bodies are encoded and of one kind."""
-    sizes = set(map(len, bodies))
-    if len(sizes) == 1 and (size := sizes.pop()):
-        ends = array("i", range(0, size * len(bodies) + 1, size))
+    """A batch of these events, whose bodies are encoded and of one kind. ``each`` is how long every one of them is, if
+    they are alike and the caller knows it."""
+    if each:
+        ends = _even(each, len(bodies))
     else:
-        ends = array("i", accumulate(map(len, bodies), initial=0))
+        sizes = list(map(len, bodies))
+        alike = sizes and sizes[0] and sizes.count(sizes[0]) == len(sizes)
+        ends = _even(sizes[0], len(sizes)) if alike else array("i", accumulate(sizes, initial=0))
     extra = b""
     if any(headers) or any(parents):
         extra = _encode(Extra(list(headers) if any(headers) else [], list(parents) if any(parents) else []))
     return _join(topic, session, first, sender, kind, _times(times), ends, None, b"".join(bodies), extra)
+
+
+@lru_cache(maxsize=32)
+def _even(each: int, count: int) -> array[int]:
+    """Where so many bodies of one length end: the same every time, and nobody changes it."""
+    return array("i", range(0, each * count + 1, each))
 
 
 def _times(times: Sequence[int]) -> array[int]:
