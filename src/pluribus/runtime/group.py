@@ -386,18 +386,20 @@ class Group(End):
             return message
         channel = self._channel
         deadline = None if timeout is None else self._now() + timeout
+        self._readers.note()
         while True:
-            for message in self._current:
-                return message
-            self._readers.note()
             if channel.must_report:
                 self._dispatch.consumed(channel)
+            if not channel.inbox and not channel.closed:
+                await self._arrivals.wait(None if deadline is None else deadline - self._now())
+                for message in self._current:  # who waited beside us has taken the next frame
+                    return message
             if channel.inbox:
                 self._take()
+                for message in self._current:
+                    return message
             elif channel.closed:
                 raise self._closed()
-            else:
-                await self._arrivals.wait(None if deadline is None else deadline - self._now())
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
         """At least one message, and as many as are there, up to ``most``; raises as ``receive`` does."""
