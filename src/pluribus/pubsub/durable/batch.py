@@ -42,6 +42,8 @@ _HEAD = struct.Struct("<BBHIqqqIIHHHH")
 HEAD_BYTES = _HEAD.size
 EVENTS_MAX = 1 << 20
 """Events in one batch."""
+SMALL_EVENTS = 1_024
+"""In a batch that is made so quickly that it counts what is worked out again."""
 
 
 class Extra(msgspec.Struct, array_like=True):
@@ -95,12 +97,8 @@ def pack(
 ) -> bytes:
     """A batch of these events, whose bodies are encoded and of one kind. ``each`` is how long every one of them is, if
     they are alike and the caller knows it."""
-    if each:
-        ends = _even(each, len(bodies))
-    else:
-        sizes = list(map(len, bodies))
-        alike = sizes and sizes[0] and sizes.count(sizes[0]) == len(sizes)
-        ends = _even(sizes[0], len(sizes)) if alike else array("i", accumulate(sizes, initial=0))
+    small = len(bodies) <= SMALL_EVENTS
+    ends = _even(each, len(bodies)) if each and small else array("i", accumulate(map(len, bodies), initial=0))
     extra = b""
     if any(headers) or any(parents):
         extra = _encode(Extra(list(headers) if any(headers) else [], list(parents) if any(parents) else []))
@@ -109,7 +107,7 @@ def pack(
 
 @lru_cache(maxsize=32)
 def _even(each: int, count: int) -> array[int]:
-    """Where so many bodies of one length end: the same every time, and nobody changes it."""
+    """Where so many bodies of one length end. Who publishes asks for the same again and again; nobody changes it."""
     return array("i", range(0, each * count + 1, each))
 
 
