@@ -28,21 +28,6 @@ async def test_a_view_that_was_just_agreed_leaves_a_lone_sender_the_whole_window
         reader.cancel()
 
 
-@in_a_world(members=3, seed=3, stack=VIEWS)
-async def test_what_came_is_kept_for_a_third_member_and_only_then(world):
-    pair = [await bus.group("pair", own=False) for bus in world.buses[:2]]
-    three = [await bus.group("three", own=False) for bus in world.buses]
-    for group in (*pair, *three):
-        await group.wait_for(2 if group in pair else 3, timeout=30)
-    await pair[0].send(b"to one")
-    await three[0].send(b"to two")
-    assert (await pair[1].receive(5)).body == b"to one"
-    assert (await three[1].receive(5)).body == b"to two"
-    streams = world.buses[1]._stack.find(Reliable)._in
-    sender = world.buses[0].me
-    assert [len(streams[sender, group._channel.number, ALL].kept) for group in (pair[1], three[1])] == [0, 1]
-
-
 async def _read(group):
     async for _ in group:
         pass

@@ -322,8 +322,8 @@ class Streams(Layer):
         elif not stream.granted or frame.group == CONTROL:
             # Else the limit stays where it is: what came is unread. It moves when that is consumed.
             self._moved.setdefault(key, False)
-        if frame.to == ALL and frame.sender != self.node.me and len(self._members.get(frame.group, ())) > 2:
-            stream.keep(frame)  # for a third member, who may ask for it when its sender cannot answer
+        if frame.sender != self.node.me and frame.to == ALL:
+            stream.keep(frame)
             frame = frame.copy()
         frame.headers.pop()
         if frame.group == CONTROL:
