@@ -1,4 +1,4 @@
-"""What a publisher puts into batches: every event once, in order, with its own number, body, headers and parent."""
+"""What a publisher puts into batches: every event once, in order, with its own number, body and headers."""
 
 import asyncio
 

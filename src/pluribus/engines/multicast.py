@@ -104,8 +104,7 @@ class MulticastEngine:
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
         if self._direct is not None:
-            if len(datagrams) != 1 or len(datagrams[0]) > self.path_bytes:
-                check_sizes(datagrams, self.long_bytes)
+            check_sizes(datagrams, self.long_bytes)
             self._direct.send(datagrams, self.group)
 
     def set_peers(self, peers: Sequence[Address]) -> None:

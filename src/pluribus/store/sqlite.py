@@ -253,7 +253,7 @@ class SqliteBackend(Tables):
             with self._told("take back what it did not write"):
                 self._db.execute("ROLLBACK")
 
-    def _insert(self, number: int, rows: Sequence[tuple[int, int, bytes]]) -> None:
+    def _insert(self, number: int, rows: Sequence[_Row]) -> None:
         base = number << POSITION_BITS
         commit = ((self._commits + 1) & _COMMIT_MASK) << _SUM_BITS
         found = [(base | at, commit | sum_, row) for at, sum_, row in rows]

@@ -362,14 +362,14 @@ class Reliable(Streams):
         """The stream counts from here on."""
         key = (sender, group, ALL)
         stream = self._in.get(key)
+        if stream is not None:
+            self._leftovers.take(stream.forget())
         if stream is None or stream.next != first:
             fresh = Incoming(first)
             if stream is not None:
                 fresh.delivered, fresh.consumed = stream.delivered, stream.consumed
-                self._leftovers.take(stream.forget())
                 stream.cancel()
             stream = self._in[key] = fresh
-        self._leftovers.take(stream.forget())
         stream.stable = first
         stream.granted = 0
         stream.ahead.clear()  # of the view that is over; what came early of the new one waits elsewhere

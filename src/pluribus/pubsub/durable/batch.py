@@ -43,7 +43,7 @@ HEAD_BYTES = _HEAD.size
 EVENTS_MAX = 1 << 20
 """Events in one batch."""
 SMALL_EVENTS = 1_024
-"""In a batch that is made so quickly that it counts what is worked out again."""
+"""Columns of so many are remembered: a longer one takes little of the time of its batch, and much memory."""
 
 
 class Extra(msgspec.Struct, array_like=True):
