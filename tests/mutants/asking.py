@@ -91,8 +91,8 @@ class Boastful(Confirming):
 
 FOUND = {
     Loyal: (1, "waited in vain"),
-    Welcoming: (7, "waited in vain"),
-    Prompt: (1, "could still answer"),
+    Welcoming: (1, "waited in vain"),
+    Prompt: (7, "could still answer"),
     Gullible: (0, "is said to have answered"),
     Populist: (0, "good answers"),
     Tolerant: (0, "good answers"),

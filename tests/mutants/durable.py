@@ -94,6 +94,6 @@ FOUND = {
     Overlooking: (0, "was acknowledged as"),
     Confident: (0, "was acknowledged as"),
     Wasteful: (0, "cannot read what they keep"),
-    Twice: (1, "stands behind"),
+    Twice: (0, "stands behind"),
     Eager: (3, "did not come to offset"),
 }

@@ -51,9 +51,9 @@ class Ahead(Total):
 
 
 FOUND = {
-    Abrupt: (7, "left view"),
-    Unblocked: (4, "only one delivered"),
+    Abrupt: (18, "left view"),
+    Unblocked: (5, "only one delivered"),
     Stampless: (4, "left view"),
-    Ahead: (2, "where"),
+    Ahead: (26, "where"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

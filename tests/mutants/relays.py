@@ -1,6 +1,7 @@
-"""Relays of open groups with one mistake each, such as a programmer makes. Campaigns must find them."""
+"""Relays of open groups, and the streams they send on, with one mistake each. Campaigns must find them."""
 
 from pluribus.group.relay import Relay
+from pluribus.layers.reliable import Reliable
 
 
 class Repetitive:
@@ -33,11 +34,21 @@ class Hopeful:
         return max(source.taken, whole["_settled"](self, sender, source))
 
 
+class Distracted(Reliable):
+    """Does not hear what it said itself just before the view began to change."""
+
+    def _freeze(self):
+        hear, self._hear_self = self._hear_self, lambda: None
+        super()._freeze()
+        self._hear_self = hear
+
+
 whole = {name: getattr(Relay, name) for name in ("_stands", "_settled")}
 
 FOUND = {
     Repetitive: (1, "of the same sender from outside"),
     Lonely: (1, "but only one delivered"),
-    Hopeful: (1, "was said to have"),
+    Hopeful: (2, "was said to have"),
+    Distracted: (29, "but only one delivered"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -144,17 +144,17 @@ class Everlasting:
 
 
 FOUND = {
-    Late: (4, "another command than others"),
-    Early: (86, "nothing explains what"),
-    Twice: (2, "another command than others"),
-    Unaware: (80, "another command than others"),
-    Sure: (2, "nothing explains"),
-    Hasty: (30, "nothing explains"),
+    Late: (5, "another command than others"),
+    Early: (8, "nothing explains what"),
+    Twice: (5, "another command than others"),
+    Unaware: (72, "another command than others"),
+    Sure: (15, "nothing explains"),
+    Hasty: (1, "nothing explains"),
     Mistaken: (0, "nothing explains"),
-    Lazy: (4, "nothing explains"),
-    Forgetful: (1, "and again at"),
-    Discreet: (11, "was next"),
-    Confident: (5, "nothing explains"),
-    Everlasting: (13, "nothing explains"),
+    Lazy: (5, "nothing explains"),
+    Forgetful: (3, "and again at"),
+    Discreet: (1, "was next"),
+    Confident: (10, "nothing explains"),
+    Everlasting: (27, "nothing explains"),
 }
 """By mutant: the seed of the scenario ``replica`` in which it is found, and words of the sentence that says so."""

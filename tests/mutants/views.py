@@ -114,14 +114,14 @@ class Polite(Membership):
 FOUND = {
     Hurried: (1, "delivered"),
     Deaf: (1, "never"),
-    Frivolous: (87, "left view"),
-    Absent: (10, "left view"),
+    Frivolous: (15, "left view"),
+    Absent: (5, "left view"),
     Double: (0, "after view"),
-    Vain: (5, "no majority"),
+    Vain: (3, "no majority"),
     Selfish: (1, "where"),
-    Trusting: (27, "came from primary"),
+    Trusting: (40, "came from primary"),
     Proud: (1, "where"),
-    Tactful: (7, "never learned"),
-    Polite: (4, "was not told"),
+    Tactful: (2, "never learned"),
+    Polite: (1, "was not told"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -43,8 +43,8 @@ class Unanimous:
 
 
 FOUND = {
-    Frugal: (35, "without"),
+    Frugal: (63, "without"),
     Tidy: (1, "was next"),
-    Unanimous: (6, "none has followed it"),
+    Unanimous: (0, "none has followed it"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -9,10 +9,11 @@ import pytest
 from pluribus.core.errors import BadInput
 from pluribus.sim.disk import at_once
 from pluribus.sim.kernel import Kernel
-from pluribus.sim.network import Link, Medium, Network, faulty_link
+from pluribus.sim.network import LATE_S, Link, Medium, Network, faulty_link
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 MANY = 4_000
+LINK_FAULTS = ("loss", "duplicate", "reorder", "corrupt", "late")
 PERFECT = Link(latency_s=0.001, jitter_s=0.0)
 BROADCAST = Medium()
 
@@ -26,6 +27,8 @@ class Wire:
         self.network = Network(self.kernel, Random(seed), lambda *note: self.notes.append(note), medium)
         self.network.link = link
         self.got: dict[str, list[tuple[float, bytes, str]]] = {"a": [], "b": [], "c": []}
+        self.reads: list[int] = []
+        """How many datagrams were handed over at a time."""
         self.engines = {}
         for address in (A, B, C):
             engine = self.engines[address[0]] = self.network.engine(address, at_once)
@@ -33,6 +36,7 @@ class Wire:
             self.network.attach(engine)
 
     def _take(self, name, datagrams):
+        self.reads.append(len(datagrams))
         self.got[name] += [(self.kernel.now, data, source[0]) for data, source in datagrams]
 
     def run(self, seconds: float = 1_000.0) -> "Wire":
@@ -104,6 +108,26 @@ def test_reordering_brings_its_share_late_and_loses_nothing():
     assert sorted(numbers) == list(range(MANY))
     overtaken = sum(later < earlier for earlier, later in pairwise(numbers))
     assert overtaken > MANY * 0.05
+
+
+def test_a_busy_host_reads_late_and_everything_at_once():
+    assert set(Wire().flood().reads) == {1}
+    wire = Wire(Link(latency_s=0.001, jitter_s=0.0, late=0.05)).flood()
+    assert wire.bodies("b") == [b"%d" % number for number in range(MANY)], "nothing is lost, nor overtaken"
+    late = [at - number * 1e-4 - 0.001 for number, (at, _, _) in enumerate(wire.got["b"])]
+    assert min(late) >= -1e-9
+    assert LATE_S / 2 < max(late) <= LATE_S
+    assert max(wire.reads) > 50
+    assert wire.network.faults == {"together": sum(read > 1 for read in wire.reads)}
+
+
+def test_what_waits_to_be_read_is_gone_with_its_host():
+    wire = Wire(Link(latency_s=0.0, jitter_s=0.0, late=1.0))
+    wire.engines["a"].send([b"1"], B)
+    wire.kernel.run(0.0)
+    assert wire.engines["b"].stats.datagrams_in == 1
+    wire.engines["b"].cut()
+    assert wire.run().got["b"] == []
 
 
 def test_damage_is_loss_where_the_host_has_a_checksum():
@@ -181,7 +205,7 @@ def test_statistics_count_what_was_sent_and_what_arrived():
 @pytest.mark.parametrize(
     "wrong",
     [
-        *({name: value} for name in ("loss", "duplicate", "reorder", "corrupt") for value in (-0.1, 1.1, float("nan"))),
+        *({name: value} for name in LINK_FAULTS for value in (-0.1, 1.1, float("nan"))),
         *({name: value} for name in ("latency_s", "jitter_s", "bandwidth_bytes_s") for value in (-1, float("inf"))),
     ],
     ids=str,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECEIVE_MANY = 4_096
+LOOK_S_MIN = 0.01
+"""A moment that is too short for a clock would never pass."""
 
 
 class Subscription:
@@ -201,7 +203,7 @@ class Subscription:
             self._arrivals.wake()
         else:
             self._watched = True
-            self._topics.later(STALL_S - (self._now() - self._taken_at), self._look)
+            self._topics.later(max(STALL_S - (self._now() - self._taken_at), LOOK_S_MIN), self._look)
 
     def _relieved(self) -> None:
         if self._carrier is not None and self in self._carrier.crowd and self.backlog.waiting <= self.backlog.limit:

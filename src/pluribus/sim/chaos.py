@@ -146,6 +146,12 @@ async def flip(world: World, restarted: Restarted) -> None:
     world.flip_bit(world.random.randrange(len(world.hosts)))
 
 
+STRIKES = (
+    *("loss", "duplicate", "reorder", "corrupt", "together", "crash", "restart"),
+    *("pause", "drift", "partition", "heal", "cut"),
+)
+"""What the world counts of it, whatever else happens in a scenario."""
+
 EVERY_FAULT: tuple[Fault, ...] = (
     *(crash, crash, restart, restart, pause, drift),
     *(partition, heal, bad_links, good_links, flip),

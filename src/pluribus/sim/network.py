@@ -1,5 +1,7 @@
 """The simulated network: links with latency, bandwidth, loss, duplication, reordering and damage; partitions.
 
+A host that is busy reads late: what came meanwhile it is handed in one list, as sockets hand over what waits in them.
+
 Datagrams between two hosts keep their order unless the link reorders them. Damage is found by the receiving host's
 checksum, as UDP finds it, and counts as loss; ``unchecked`` lets the damaged bytes through, for testing what the layers
 make of them. Every fault that strikes is counted.
@@ -19,6 +21,8 @@ from ..core.limits import PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from .kernel import Kernel
 
+LATE_S = 0.01
+
 
 class Link(msgspec.Struct, frozen=True):
     """How one host's datagrams reach another."""
@@ -31,10 +35,12 @@ class Link(msgspec.Struct, frozen=True):
     duplicate: float = 0.0
     reorder: float = 0.0
     corrupt: float = 0.0
+    late: float = 0.0
+    """How often the receiver is busy when something arrives, and reads it up to ``LATE_S`` later."""
     unchecked: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("loss", "duplicate", "reorder", "corrupt"):
+        for name in ("loss", "duplicate", "reorder", "corrupt", "late"):
             if not 0 <= getattr(self, name) <= 1:
                 raise BadInput(f"{name}={getattr(self, name)} of a link is no probability: use 0 to 1")
         for name in ("latency_s", "jitter_s", "bandwidth_bytes_s"):
@@ -147,14 +153,19 @@ class Network:
         else:
             arrives_at = max(arrives_at, self._last_arrival.get(pair, 0.0))
             self._last_arrival[pair] = arrives_at
-        kernel.at(arrives_at, lambda: self._arrive(source, target, data))
+        late_s = LATE_S * random.random() if link.late and random.random() < link.late else 0.0
+        kernel.at(arrives_at, lambda: self._arrive(source, target, data, late_s))
 
-    def _arrive(self, source: Address, target: Address, data: bytes) -> None:
+    def _arrive(self, source: Address, target: Address, data: bytes, late_s: float) -> None:
         engine = self._engines.get(target)
         if engine is None:
             return
         self._note("datagram", target[0], data)
-        engine.arrive((data, source))
+        if engine.arrive((data, source)):
+            if late_s:
+                self._kernel.after(late_s, engine.read)
+            else:
+                engine.read()
 
 
 class SimEngine:
@@ -171,6 +182,7 @@ class SimEngine:
         self.broadcasts = network.medium.broadcasts
         self.path_bytes = self.long_bytes = network.medium.path_bytes
         self._peers: tuple[Address, ...] = ()
+        self._arrived: list[Datagram] = []
         self.buffer_bytes = 4 << 20
         self.stats = EngineStats()
 
@@ -197,14 +209,23 @@ class SimEngine:
     def set_peers(self, peers: Sequence[Address]) -> None:
         self._peers = tuple(peers)
 
-    def arrive(self, datagram: Datagram) -> None:
+    def arrive(self, datagram: Datagram) -> bool:
+        """Whether it is the first that waits to be read."""
         self.stats.datagrams_in += 1
         self.stats.bytes_in += len(datagram[0])
-        self._gate(lambda: self._hand_over(datagram))
+        self._arrived.append(datagram)
+        return len(self._arrived) == 1
 
-    def _hand_over(self, datagram: Datagram) -> None:
-        if self._receive is not None:
-            self._receive([datagram])
+    def read(self) -> None:
+        """The host looks what has come, as soon as it can."""
+        self._gate(self._hand_over)
+
+    def _hand_over(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        if len(arrived) > 1:
+            self._network.faults["together"] += 1
+        if arrived and self._receive is not None:
+            self._receive(arrived)
 
     async def close(self) -> None:
         self.cut()
@@ -212,6 +233,7 @@ class SimEngine:
     def cut(self) -> None:
         """Off the network at once, as a crash does."""
         self._receive = None
+        self._arrived.clear()
         self._network.detach(self)
 
     def __repr__(self) -> str:
@@ -232,4 +254,5 @@ def faulty_link(random: Random, severity: float = 1.0) -> Link:
         duplicate=up_to(0.1),
         reorder=up_to(0.2),
         corrupt=up_to(0.05),
+        late=up_to(0.5),
     )

@@ -136,6 +136,7 @@ class Reliable(Streams):
                     into[(me, group)] = out.next
 
     def _freeze(self) -> None:
+        self._hear_self()  # what this member has said is of the view that ends, though it was said only just now
         self._frozen = True
         self._cut = None
         for key, stream in self._in.items():

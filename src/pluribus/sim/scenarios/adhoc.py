@@ -9,7 +9,7 @@ from ...core.errors import PluribusError, Violation
 from ...core.ids import MemberId, MessageId
 from ...runtime.bus import ADHOC, Bus
 from ...runtime.group import Group
-from ..chaos import torment
+from ..chaos import STRIKES, torment
 from ..checkers import Checker, fifo, integrity, reached
 from ..history import Happening, History
 from ..orders import answers
@@ -150,8 +150,5 @@ ADHOC_GROUPS = Scenario(
         "hears_itself": hears_itself,
         "reached": reached,
     },
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
 )

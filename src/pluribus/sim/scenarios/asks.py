@@ -37,7 +37,7 @@ from ..asks import (
     asks_reach,
     stable_is_everywhere,
 )
-from ..chaos import ordeal
+from ..chaos import STRIKES, ordeal
 from ..history import Happening, History
 from ..orders import among
 from ..world import World
@@ -215,8 +215,5 @@ ASKS = Scenario(
         "asks_reach": asks_reach,
         "stable_is_everywhere": among(stable_is_everywhere, "fifo"),
     },
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
 )

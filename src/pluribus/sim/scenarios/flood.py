@@ -6,7 +6,7 @@ import asyncio
 
 from ...runtime.bus import BEST_EFFORT, Bus
 from ...runtime.group import Group
-from ..chaos import torment
+from ..chaos import STRIKES, torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
 from ..world import World
@@ -89,8 +89,5 @@ FLOOD = Scenario(
     BEST_EFFORT,
     play,
     {"integrity": integrity, "fifo": fifo, "reached": reached},
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
 )

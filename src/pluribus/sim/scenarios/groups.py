@@ -12,7 +12,7 @@ from ...core.limits import PATH_BYTES_LOOPBACK
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ...stack.events import Event
-from ..chaos import restore_primary, torment
+from ..chaos import STRIKES, restore_primary, torment
 from ..checkers import fifo, integrity, reached
 from ..history import Happening, History
 from ..network import Medium
@@ -189,10 +189,7 @@ GROUPS = Scenario(
         "alike_in_the_end": alike_in_the_end,
         "all_is_read": all_is_read,
     },
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
     media=MEDIA,
     promises=PROMISES,
 )

@@ -18,7 +18,20 @@ from ...group.keepers import Keeper, Settings
 from ...group.keepers.words import WHOLE, meta_of
 from ...group.once import DONE, OnceMachine, identified, outcome_of
 from ...runtime.bus import BEST_EFFORT, Bus
-from ..chaos import Fault, Restarted, bad_links, crash, drift, good_links, heal, partition, pause, restart, torment
+from ..chaos import (
+    STRIKES,
+    Fault,
+    Restarted,
+    bad_links,
+    crash,
+    drift,
+    good_links,
+    heal,
+    partition,
+    pause,
+    restart,
+    torment,
+)
 from ..disk import SimStore
 from ..history import Happening, History
 from ..logs import Final, Ok, agreement, finished, kept, linearizable, once, one_leader
@@ -418,7 +431,7 @@ KEEPERS = Scenario(
         "finished": finished,
     },
     (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart", "pause", "drift", "partition", "heal", "cut"),
+        *STRIKES,
         *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full"),
     ),
     members_min=3,

@@ -16,7 +16,7 @@ from ...runtime.pubsub import GROUP
 from ...runtime.subscription import Subscription
 from ...stack.events import Event, Members, ViewChanged
 from ...wire.bodies import BYTES, EVENTS, decode_bodies
-from ..chaos import ordeal
+from ..chaos import STRIKES, ordeal
 from ..history import Happening, History
 from ..network import Medium
 from ..topics import RELIABLE, SHARED, TOTAL, agreed, arrived_in_the_end, asked_for, complete, contiguous, shared_once
@@ -155,9 +155,6 @@ LIVE = Scenario(
         "shared_once": shared_once,
         "arrived_in_the_end": arrived_in_the_end,
     },
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
     media=tuple(Medium(broadcasts=broadcasts, path_bytes=PATH_BYTES_LOOPBACK) for broadcasts in (True, False)),
 )

@@ -9,7 +9,7 @@ from ...core.errors import Excluded, NoMembers, Overflow, PluribusError, Uncerta
 from ...core.ids import MessageId
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
-from ..chaos import ordeal
+from ..chaos import STRIKES, ordeal
 from ..checkers import reached
 from ..history import Happening, History
 from ..observer import Observer
@@ -167,10 +167,7 @@ RELAYS = Scenario(
         "safe": safe,
         "reached": reached,
     },
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
     members_min=4,
     members_max=6,
     media=MEDIA,

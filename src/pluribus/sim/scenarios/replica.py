@@ -9,7 +9,7 @@ import msgspec
 from ...core.errors import NotPrimary, PluribusError, Uncertain, Violation
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.replica import Replica
-from ..chaos import restore_primary, torment
+from ..chaos import STRIKES, restore_primary, torment
 from ..history import Happening, History
 from ..linearizability import linearizable
 from ..replicas import Fold, answered, digest, folded, once, one_sequence, same_in_the_end
@@ -230,10 +230,7 @@ REPLICA = Scenario(
         "same_in_the_end": same_in_the_end,
         "answered": answered,
     },
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
     members_min=3,
     members_max=5,
     media=MEDIA,

@@ -11,7 +11,7 @@ from ...core.ids import MessageId
 from ...group.state.line import Change, Mark, Seens
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
-from ..chaos import ordeal
+from ..chaos import STRIKES, ordeal
 from ..history import Happening, History
 from ..observer import Observer
 from ..states import applied_once, heard, nothing_left_out, same_state
@@ -171,10 +171,7 @@ STATES = Scenario(
         "same_state": same_state,
         "heard": heard,
     },
-    (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart"),
-        *("pause", "drift", "partition", "heal", "cut"),
-    ),
+    STRIKES,
     media=MEDIA,
     promises=PROMISES,
 )

@@ -21,7 +21,7 @@ from ...runtime.bus import BEST_EFFORT, Bus
 from ...runtime.desk import Desk
 from ...runtime.durable import Durable
 from ...runtime.publisher import Ended
-from ..chaos import torment
+from ..chaos import STRIKES, torment
 from ..durables import SHORT, Finals, atomic, encode, in_order, kept, read, settled
 from ..history import Happening, History
 from ..logs import agreement, one_leader
@@ -349,7 +349,7 @@ TOPICS_SCENARIO = Scenario(
         "settled": settled,
     },
     (
-        *("loss", "duplicate", "reorder", "corrupt", "crash", "restart", "pause", "drift", "partition", "heal", "cut"),
+        *STRIKES,
         *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full"),
     ),
     members_min=3,
