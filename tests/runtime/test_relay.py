@@ -10,7 +10,7 @@ import pluribus.sim
 from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadInput, GroupMismatch, NoMembers, Refused, TooLarge, Uncertain
 from pluribus.core.ids import number_of
-from pluribus.core.limits import OUTSIDE_BODY_BYTES_MAX
+from pluribus.core.limits import OUTSIDE_BODY_BYTES_MAX, WINDOW_BYTES_MAX
 from pluribus.group.relay.words import Settled
 from pluribus.runtime.bus import BEST_EFFORT, VIEWS, Bus
 from pluribus.runtime.group import Group
@@ -44,6 +44,24 @@ def test_a_process_that_is_no_member_sends_to_an_open_group(promises: dict):
                 assert [message.body for message in messages] == [*range(50), "last"]
                 assert [message.id for message in messages] == ids
                 assert {message.sender for message in messages} == {outside.me}
+
+    pluribus.sim.run(main())
+
+
+def test_what_is_read_makes_room_for_more_than_a_window():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=1, stack=VIEWS) as world:
+            *inside, outside = world.buses
+            groups = [await bus.group("news", open=True) for bus in inside]
+            await groups[0].wait_for(2)
+            relay, body, count = outside.relay("news"), b"x" * OUTSIDE_BODY_BYTES_MAX, 0
+            readers = [asyncio.create_task(bodies(group, 2 * WINDOW_BYTES_MAX // len(body))) for group in groups]
+            while count < 2 * WINDOW_BYTES_MAX // len(body):
+                await relay.send(body, timeout=20)
+                count += 1
+            await relay.drain(timeout=20)
+            for read in await asyncio.gather(*readers):
+                assert read == [body] * count
 
     pluribus.sim.run(main())
 

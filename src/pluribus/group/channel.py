@@ -22,6 +22,7 @@ from .asking import Asking, Question
 from .outgoing import Outgoing
 from .pieces import Pieces, piece_of
 from .relay import Relay
+from .relay.words import Through
 from .seal import Seal
 from .state import Transfer
 from .state.line import Mark
@@ -208,7 +209,7 @@ class Channel:
 
     def pass_over(self, frame: Frame) -> None:
         """A frame that is not taken from the inbox is done with."""
-        stream = (frame.sender, frame.group, frame.to)
+        stream = frame.stream if type(frame) is Through else (frame.sender, frame.group, frame.to)
         frames, size = self._taken.get(stream, (0, 0))
         self._taken[stream] = (frames + 1, size + frame.size)
         self._taken_bytes += frame.size + REPORT_FRAME_BYTES
