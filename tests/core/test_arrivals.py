@@ -1,14 +1,23 @@
-"""Readers are woken at once while datagrams are received, and by the loop otherwise; they can give up at any time."""
+"""Readers are woken at once while datagrams are received, and by the loop otherwise; they can give up at any time. In
+Python and, where that was compiled, in C."""
 
 import asyncio
+import gc
+import weakref
 from contextvars import ContextVar
 
 import pytest
 
 import pluribus
+from pluribus.core import arrivals as python
+from pluribus.core.arrivals import Arrivals, Line
 from pluribus.core.frame import Frame
-from pluribus.runtime.arrivals import Arrivals, Line
+from tests.core.both_ends import compiled
 from tests.harness import new_bus, on_a_loop
+
+both = pytest.mark.parametrize(
+    "kind", [pytest.param(python, id="python"), *([pytest.param(compiled, id="c")] if compiled else [])]
+)
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
@@ -36,10 +45,11 @@ def received(line: Line, arrivals: Arrivals, woken: list[str], counts: list[int]
     counts.append(len(woken))
 
 
+@both
 @on_a_loop
-async def test_a_reader_goes_on_within_the_call_back_and_in_its_own_context():
-    line, woken, counts = Line(), [], []
-    arrivals = Arrivals(line)
+async def test_a_reader_goes_on_within_the_call_back_and_in_its_own_context(kind):
+    line, woken, counts = kind.Line(), [], []
+    arrivals = kind.Arrivals(line)
     tasks = await waiting(arrivals, woken, "one", "other")
     asyncio.get_running_loop().call_soon(received, line, arrivals, woken, counts)
     await asyncio.gather(*tasks)
@@ -47,10 +57,11 @@ async def test_a_reader_goes_on_within_the_call_back_and_in_its_own_context():
     assert woken == ["one", "other"]
 
 
+@both
 @on_a_loop
-async def test_a_reader_that_is_woken_by_a_task_takes_its_turn():
+async def test_a_reader_that_is_woken_by_a_task_takes_its_turn(kind):
     woken: list[str] = []
-    arrivals = Arrivals(Line())
+    arrivals = kind.Arrivals(kind.Line())
     (task,) = await waiting(arrivals, woken, "one")
     arrivals.wake()
     assert woken == [], "a task runs now, and there is only one at a time"
@@ -58,10 +69,11 @@ async def test_a_reader_that_is_woken_by_a_task_takes_its_turn():
     assert woken == ["one"]
 
 
+@both
 @on_a_loop
-async def test_who_gives_up_is_forgotten_and_nobody_is_woken_twice():
-    line, woken, counts = Line(), [], []
-    arrivals = Arrivals(line)
+async def test_who_gives_up_is_forgotten_and_nobody_is_woken_twice(kind):
+    line, woken, counts = kind.Line(), [], []
+    arrivals = kind.Arrivals(line)
     for _ in range(3):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
@@ -76,16 +88,89 @@ async def test_who_gives_up_is_forgotten_and_nobody_is_woken_twice():
     assert woken == ["stays"]
 
 
+@both
 @on_a_loop
-async def test_who_waits_only_so_long_is_told_and_forgotten():
-    line, counts = Line(), []
-    arrivals = Arrivals(line)
+async def test_who_waits_only_so_long_is_told_and_forgotten(kind):
+    line, counts = kind.Line(), []
+    arrivals = kind.Arrivals(line)
     with pytest.raises(TimeoutError):
         await arrivals.wait(0)
     assert arrivals._waiters == []
     asyncio.get_running_loop().call_soon(received, line, arrivals, [], counts)
     await arrivals.wait(60)
     assert counts == [0], "what comes in time is no time-out, and is heard within the call-back"
+
+
+@both
+@on_a_loop
+async def test_who_was_woken_before_it_slept_does_not_sleep(kind):
+    arrivals = kind.Arrivals(kind.Line())
+    waiter = arrivals.wait()
+    arrivals.wake()
+    await asyncio.wait_for(waits_for(waiter), 5)
+    with pytest.raises(TypeError):
+        arrivals.wait(1, 2)
+
+
+async def waits_for(waiter) -> None:
+    await waiter
+
+
+@both
+@on_a_loop
+async def test_whoever_goes_on_may_wake_the_next_and_a_cancelled_task_hears_nothing(kind):
+    line = kind.Line()
+    first, second = kind.Arrivals(line), kind.Arrivals(line)
+    order: list[str] = []
+
+    async def one() -> None:
+        await first.wait()
+        order.append("one")
+        second.wake()
+
+    async def other() -> None:
+        await second.wait()
+        order.append("other")
+
+    tasks = [asyncio.create_task(one()), asyncio.create_task(other())]
+    await asyncio.sleep(0)
+
+    def comes() -> None:
+        line.receiving = True
+        first.wake()
+        line.run()
+        line.receiving = False
+        order.append("over")
+        tasks[0].cancel()
+
+    asyncio.get_running_loop().call_soon(comes)
+    await asyncio.gather(*tasks)
+    assert order == ["one", "other", "over"]
+
+
+@both
+@on_a_loop
+async def test_nothing_is_left_of_a_task_that_waited(kind):
+    class Thing:
+        """Something that a weak reference can be had of."""
+
+    arrivals = kind.Arrivals(kind.Line())
+    thing = Thing()
+    gone = weakref.ref(thing)
+
+    async def waits_with(thing: Thing) -> Thing:
+        await arrivals.wait(60)
+        return thing
+
+    task = asyncio.create_task(waits_with(thing))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    del task, thing
+    gc.collect()
+    assert gone() is None
+    assert arrivals._waiters == []
 
 
 @on_a_loop

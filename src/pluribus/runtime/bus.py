@@ -13,6 +13,7 @@ from ..core.errors import BadInput, BadStack, Closed, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
 from ..core.ports import Datagram, Engine, Ports
+from ..core.quick import Line
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
@@ -25,7 +26,6 @@ from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
-from .arrivals import Line
 from .clock import LoopClock, real_random
 from .draining import Drain, each_drained
 from .events import Events, Listener, Watchers

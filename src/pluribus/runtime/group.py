@@ -27,7 +27,7 @@ from ..core.errors import (
 from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
-from ..core.quick import End, flatten, sends
+from ..core.quick import Arrivals, End, Line, flatten, sends
 from ..core.view import View
 from ..group.asking import Answers, Replies
 from ..group.channel import Channel
@@ -35,7 +35,6 @@ from ..group.dispatch import Dispatch
 from ..group.outgoing import Outgoing
 from ..group.pieces import Large
 from ..wire.bodies import BYTES, Kind, check_size, encode_body, encode_quickly
-from .arrivals import Arrivals, Line
 from .asking import ANSWER_S, Asker
 from .calls import Service
 from .futures import in_a_thread

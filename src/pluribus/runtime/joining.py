@@ -11,6 +11,7 @@ from ..core.errors import BadInput, GroupMismatch, Unreachable
 from ..core.ids import MemberId, MessageId, checked_name
 from ..core.limits import CACHE_ENTRIES_MAX
 from ..core.ports import Random
+from ..core.quick import Line
 from ..core.url import BusUrl
 from ..group.dispatch import Dispatch
 from ..group.log import StateMachine
@@ -19,7 +20,6 @@ from ..group.safelog import SafeLog
 from ..group.seal import Seal
 from ..group.stalled import WAIT, checked_wish
 from ..group.state import State
-from .arrivals import Line
 from .asking import ANSWER_S
 from .group import Group
 from .objects import Objects

@@ -18,12 +18,11 @@ from ..core.errors import BadInput, Closed, Gap, Overflow
 from ..core.events import Missed
 from ..core.ids import MessageId
 from ..core.limits import STALL_S, TURN_S_MAX
-from ..core.quick import flatten
+from ..core.quick import Arrivals, flatten
 from ..pubsub.backlog import WAIT, Backlog
 from ..pubsub.event import Event
 from ..pubsub.interest import Interest
 from ..pubsub.places import Near
-from .arrivals import Arrivals
 from .callbacks import Call, call_with_events
 from .futures import looked_at
 

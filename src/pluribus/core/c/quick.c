@@ -1,5 +1,5 @@
-/* The two ends of a stream, where Python runs a message at a time, in C. `core/ends.py` has the same in Python, says what
- * each is for, and is used where this was not compiled. */
+/* The two ends of a stream, where Python runs a message at a time, and how a reader waits, in C. `core/ends.py` and
+ * `core/arrivals.py` have the same in Python, say what each is for, and are used where this was not compiled. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -9,6 +9,7 @@
 #include "flatten.h"
 #include "batch.h"
 #include "calls.h"
+#include "waiting.h"
 
 static PyObject *
 sends(PyObject *Py_UNUSED(module), PyObject *args)
@@ -39,8 +40,9 @@ PyMODINIT_FUNC
 PyInit__quick(void)
 {
     PyObject *made;
-    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType};
-    if (PyType_Ready(&TurnType) < 0 || PyType_Ready(&CallType) < 0 || PyType_Ready(&MethodType) < 0) {
+    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType, &LineType, &ArrivalsType, &WaiterType};
+    if (PyType_Ready(&TurnType) < 0 || PyType_Ready(&CallType) < 0 || PyType_Ready(&MethodType) < 0
+        || name_methods() < 0) {
         return NULL;
     }
     made = PyModule_Create(&module);
