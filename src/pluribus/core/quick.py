@@ -1,17 +1,18 @@
-"""The two ends of a stream, and how readers wait, in C where that was compiled, else in Python; ``ends`` and
-``arrivals`` say what they are."""
+"""What is on the way of every message or frame, in C where that was compiled, else in Python; ``ends``, ``arrivals``
+and ``passing`` say what they are."""
 
 import sys
 from typing import TYPE_CHECKING
 
 from .arrivals import Arrivals, Line
 from .ends import End, OpenBatch, flatten, publishes, sends
+from .passing import Runner, way
 
 COMPILED = False
 
 if not TYPE_CHECKING:
     try:
-        from ._quick import Arrivals, Line, flatten
+        from ._quick import Arrivals, Line, Runner, flatten, way
 
         COMPILED = True
         # From 3.12 on `await` makes an exception for what a call in C returns, and coroutines are as quick.
@@ -20,4 +21,4 @@ if not TYPE_CHECKING:
     except ImportError:
         pass
 
-__all__ = ["COMPILED", "Arrivals", "End", "Line", "OpenBatch", "flatten", "publishes", "sends"]
+__all__ = ["COMPILED", "Arrivals", "End", "Line", "OpenBatch", "Runner", "flatten", "publishes", "sends", "way"]

@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterator
 from itertools import count, repeat
 from typing import Any
 
+import msgspec
+
 from ..core.errors import Excluded, MalformedFrame
 from ..core.frame import Frame, Message, Parents
 from ..core.ids import ALL, MemberId
 from ..core.view import View
 from ..stack.events import Consumed, Event
-from ..wire.bodies import decode_bodies
+from ..wire.bodies import BYTES, decode_bodies, decode_bytes
 from ..wire.questions import ANSWER, CALL, MARKED, QUESTION, unwrapped, words_of
 from .asking import Asking, Question
 from .outgoing import Outgoing
 from .pieces import Pieces, piece_of
 from .relay import Relay
-from .relay.words import Through
 from .seal import Seal
 from .state import Transfer
 from .state.line import Mark
@@ -209,7 +210,7 @@ class Channel:
 
     def pass_over(self, frame: Frame) -> None:
         """A frame that is not taken from the inbox is done with."""
-        stream = frame.stream if type(frame) is Through else (frame.sender, frame.group, frame.to)
+        stream = (frame.sender, frame.group, frame.to) if type(frame) is Frame else frame.stream
         frames, size = self._taken.get(stream, (0, 0))
         self._taken[stream] = (frames + 1, size + frame.size)
         self._taken_bytes += frame.size + REPORT_FRAME_BYTES
@@ -221,6 +222,35 @@ class Channel:
         if frame is not None:
             self.pass_over(frame)
         return messages
+
+    def take_lone(self) -> Message | None:
+        """As ``take``, of a frame with one message of bytes and nothing besides, as questions and answers come; None:
+        the next is not so. It calls nobody, because after a pause each call costs a microsecond."""
+        frame = self.inbox[0]
+        if (
+            frame.count != 1
+            or frame.kind != BYTES
+            or frame.headers
+            or type(frame) is not Frame
+            or self.state is not None
+        ):
+            return None
+        bodies = frame.bodies
+        if type(bodies) is not list:
+            try:
+                bodies = decode_bytes(bodies)
+            except msgspec.MsgspecError:  # ``take`` counts it
+                return None
+        if len(bodies) != 1:
+            return None
+        self.inbox.popleft()
+        number, first = frame.sender, frame.first
+        stream = (number, frame.group, frame.to)
+        frames, size = self._taken.get(stream, (0, 0))
+        self._taken[stream] = (frames + 1, size + frame.size)
+        self._taken_bytes += frame.size + REPORT_FRAME_BYTES
+        sender = self._people.get(number) or MemberId(number)
+        return Message(bodies[0], sender, (sender, first))
 
     def take_unpaid(self) -> tuple[Iterator[Message], Frame | None]:
         """The messages of the next frame, and the frame, which is still to be given to ``pass_over``: for a reader that

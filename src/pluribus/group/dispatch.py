@@ -318,7 +318,7 @@ class Dispatch(Layer):
 
     def _begins_turn(self) -> bool:
         """Whether a message that goes out now may go alone; the next one then may not."""
-        now = self.clock.now()
+        now = (self._clock or self.ports.clock).now()
         if not self._first and now - self._alone_at <= LONE_S:
             return False
         self._first, self._alone_at = False, now

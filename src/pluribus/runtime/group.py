@@ -30,7 +30,7 @@ from ..core.limits import TURN_S_MAX
 from ..core.quick import Arrivals, End, Line, flatten, sends
 from ..core.view import View
 from ..group.asking import Answers, Replies
-from ..group.channel import Channel
+from ..group.channel import REPORT_IDLE_BYTES, Channel
 from ..group.dispatch import Dispatch
 from ..group.outgoing import Outgoing
 from ..group.pieces import Large
@@ -387,13 +387,16 @@ class Group(End):
         deadline = None if timeout is None else self._now() + timeout
         self._readers.note()
         while True:
-            if channel.must_report:
+            if channel._taken_bytes >= REPORT_IDLE_BYTES and channel.must_report:
                 self._dispatch.consumed(channel)
             if not channel.inbox and not channel.closed:
                 await self._arrivals.wait(None if deadline is None else deadline - self._now())
                 for message in self._current:  # who waited beside us has taken the next frame
                     return message
             if channel.inbox:
+                lone = channel.take_lone()
+                if lone is not None:
+                    return lone
                 self._take()
                 for message in self._current:
                     return message

@@ -7,7 +7,6 @@ the same thing, when two headers share a tag, or when the bottom is not a transp
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
@@ -15,12 +14,13 @@ from typing import Any
 from ..core.errors import BadStack
 from ..core.frame import Frame, Header
 from ..core.ports import Clock, Ports, Timer
+from ..core.quick import Runner, way
 from ..wire.codec import MAJOR, Codec
 from .events import Event
 from .layer import Layer, Node
 
 
-class Stack:
+class Stack(Runner):
     """The linked layers of one member. ``run`` is the only door for stimuli."""
 
     def __init__(self, layers: Sequence[Layer], ports: Ports, node: Node) -> None:
@@ -29,7 +29,7 @@ class Stack:
         self.node = node
         self._running = False
         self._inside = False
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting = []
         for layer in layers:
             ports = layer.wrap_ports(ports)
         self._timers = _OwnTimers(ports.clock)
@@ -56,26 +56,6 @@ class Stack:
         """Stop without a word, as a crash does."""
         self._running = False
         self._timers.cancel_all()
-
-    def run(self, stimulus: Callable[..., None], *given: object) -> None:
-        """Handle one stimulus and settle. A stimulus from within another one is handled after it, never inside it."""
-        if not self._running:
-            return
-        if self._inside:
-            self._waiting.append(partial(stimulus, *given) if given else stimulus)
-            return
-        self._inside = True
-        try:
-            stimulus(*given)
-            while self._waiting:
-                self._waiting.pop(0)()
-            for layer in self._settling:
-                if layer.unsettled:
-                    layer.settle()
-        finally:
-            self._inside = False
-        if self._waiting:
-            self.run(self._waiting.pop(0))
 
     def settle(self) -> None:
         self.run(_nothing)
@@ -156,23 +136,7 @@ def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
     concerned = [(groups, layer.up) for layer in selective if (groups := layer.concerns()) is not None]
     if len(selective) < 2:
         return _first(above, "up", _lost_frame)
-    find = own.get
-
-    def way(frame: Frame) -> None:
-        headers = frame.headers
-        if headers:
-            up = find(type(headers[-1]))
-            if up is not None:
-                up(frame)
-                return
-        group = frame.group
-        for groups, up in concerned:
-            if group in groups:
-                up(frame)
-                return
-        after(frame)
-
-    return way
+    return way(own, concerned, after)
 
 
 def _down_through(below: Sequence[Layer]) -> Callable[[Frame], None]:
@@ -187,16 +151,7 @@ def _down_through(below: Sequence[Layer]) -> Callable[[Frame], None]:
     if len(ways) < 2:
         return _first(below, "down", _lost_frame)
     after: Callable[[Frame], None] = asked[len(ways)].down if len(asked) > len(ways) else _lost_frame
-
-    def way(frame: Frame) -> None:
-        group = frame.group
-        for groups, down in ways:
-            if group in groups:
-                down(frame)
-                return
-        after(frame)
-
-    return way
+    return way({}, ways, after)
 
 
 def _telling(layers: Sequence[Layer], method: str) -> Callable[[Event], None]:

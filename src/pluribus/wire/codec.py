@@ -39,13 +39,14 @@ class Codec:
         self.bus = bus
         self.tag = max(int.from_bytes(blake2b(bus.encode(), digest_size=4).digest(), "big"), _TAG_FIRST)
         self._prefix = bytes([0x90 + _FIELDS, VERSION, 0xCE]) + self.tag.to_bytes(4, "big")
-        self._encode = msgspec.msgpack.Encoder().encode
+        self.pack = msgspec.msgpack.Encoder().encode
+        """What ``encode`` does with a frame that says its version and its bus."""
         self._decode = msgspec.msgpack.Decoder(_frame_type(header_types)).decode
 
     def encode(self, frame: Frame) -> bytes:
         frame.version = VERSION
         frame.bus = self.tag
-        return self._encode(frame)
+        return self.pack(frame)
 
     def decode(self, data: bytes) -> Frame:
         """The frame, or ``MalformedFrame`` with the reason; no other exception leaves here."""

@@ -1,5 +1,5 @@
-/* The two ends of a stream, where Python runs a message at a time, and how a reader waits, in C. `core/ends.py` and
- * `core/arrivals.py` have the same in Python, say what each is for, and are used where this was not compiled. */
+/* What is on the way of every message or frame, in C. `core/ends.py`, `core/arrivals.py` and `core/passing.py` have the
+ * same in Python, say what each is for, and are used where this was not compiled. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -10,6 +10,7 @@
 #include "batch.h"
 #include "calls.h"
 #include "waiting.h"
+#include "passing.h"
 
 static PyObject *
 sends(PyObject *Py_UNUSED(module), PyObject *args)
@@ -25,6 +26,7 @@ publishes(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef functions[] = {
     {"sends", sends, METH_VARARGS, "A method that sends a body."},
+    {"way", way, METH_VARARGS, "Passes frames to whom they concern."},
     {"publishes", publishes, METH_VARARGS, "A method that publishes a body under a topic."},
     {NULL},
 };
@@ -40,9 +42,9 @@ PyMODINIT_FUNC
 PyInit__quick(void)
 {
     PyObject *made;
-    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType, &LineType, &ArrivalsType, &WaiterType};
+    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType, &LineType, &ArrivalsType, &WaiterType, &RunnerType};
     if (PyType_Ready(&TurnType) < 0 || PyType_Ready(&CallType) < 0 || PyType_Ready(&MethodType) < 0
-        || name_methods() < 0) {
+        || PyType_Ready(&WayType) < 0 || name_methods() < 0 || name_parts() < 0) {
         return NULL;
     }
     made = PyModule_Create(&module);

@@ -55,10 +55,6 @@ class Incoming:
         """The end of the first hole: where what came ahead begins, or as far as is known."""
         return min(self.ahead, default=self.known)
 
-    def keep(self, frame: Frame) -> None:
-        self.kept.append(frame)
-        self.kept_bytes += frame.size
-
     def forget_upto(self, stable: int) -> None:
         """Everybody has the stream up to here: nobody will ask for it again."""
         self.stable = max(self.stable, stable)

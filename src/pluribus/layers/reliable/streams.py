@@ -323,7 +323,8 @@ class Streams(Layer):
             # Else the limit stays where it is: what came is unread. It moves when that is consumed.
             self._moved.setdefault(key, False)
         if frame.sender != self.node.me and frame.to == ALL:
-            stream.keep(frame)
+            stream.kept.append(frame)
+            stream.kept_bytes += frame.size
             frame = frame.copy()
         frame.headers.pop()
         if frame.group == CONTROL:
