@@ -104,7 +104,8 @@ class MulticastEngine:
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
         if self._direct is not None:
-            check_sizes(datagrams, self.long_bytes)
+            if max(map(len, datagrams), default=0) > self.long_bytes:
+                check_sizes(datagrams, self.long_bytes)
             self._direct.send(datagrams, self.group)
 
     def set_peers(self, peers: Sequence[Address]) -> None:

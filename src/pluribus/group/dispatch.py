@@ -90,6 +90,10 @@ class Dispatch(Layer):
         self._numbers = Numbers()
         self._stalled = StalledMembers()
         self._scheduled = False
+        self.alone: Callable[[Channel, bytes, Kind], None] = lambda channel, body, kind: channel.out.send_alone(
+            body, kind
+        )
+        """How a message goes that goes alone."""
         self._first = True
         """Something came in since the last message that went out alone."""
         self._alone_at = 0.0
@@ -301,7 +305,7 @@ class Dispatch(Layer):
             return False
         if self._scheduled or not self._begins_turn():
             return False
-        self.stimulus(out.send_alone, body, kind)
+        self.stimulus(self.alone, channel, body, kind)
         return True
 
     def send_each(self, channel: Channel, bodies: Sequence[Any], kind: Kind) -> bool:
@@ -587,3 +591,7 @@ class Dispatch(Layer):
             view=name,
             after=None if view.excluded else self._primaries[0],
         )
+
+
+def _send_alone(channel: Channel, body: bytes, kind: Kind) -> None:
+    channel.out.send_alone(body, kind)

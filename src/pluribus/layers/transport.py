@@ -17,6 +17,7 @@ a table of their own, so that a flood of them cannot push the members out.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import MalformedFrame
@@ -43,6 +44,8 @@ class Transport(Layer):
     headers = (Refused,)
 
     def __init__(self) -> None:
+        self.straight: Callable[[Frame], bool] = lambda frame: False
+        """Whether a frame needs no layer above any more: it was taken already."""
         self._long_bytes = UNLIMITED_BYTES
         self._to_all: list[bytes] = []
         self._to_one: dict[int, list[bytes]] = {}
@@ -99,7 +102,7 @@ class Transport(Layer):
 
     def receive(self, datagrams: list[Datagram]) -> None:
         """The engine's call-back, inside a stimulus."""
-        decode, pass_up, me = self.node.codec.decode, self.pass_up, self.node.me
+        decode, straight, pass_up, me = self.node.codec.decode, self.straight, self.pass_up, self.node.me
         addresses, strangers = self._addresses, self._strangers
         for data, source in datagrams:
             try:
@@ -119,7 +122,8 @@ class Transport(Layer):
                 self._was_refused(sender, frame.headers[-1].reason)
                 continue
             try:
-                pass_up(frame)
+                if not straight(frame):
+                    pass_up(frame)
             except Exception as error:  # noqa: BLE001 - a node never dies of a frame; the counter and the log say that one tried
                 self.faulty += 1
                 self._log_once((source, "faulty"), "a frame that a layer could not handle", error, trace=True)

@@ -36,6 +36,7 @@ from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .spreads import spreading
 from .stability import drain
+from .straight import go_straight
 from .survey import report
 from .topical import Topical
 from .tracing import FORMAT, Beginning, TraceFile
@@ -84,6 +85,7 @@ class Bus(Joining, Topical):
         """Seconds since 1970; in a world, its own."""
         self._random = ports.random
         self._stack = Stack(layers, ports, Node(int(self.me), name, url.bus))
+        go_straight(self._stack)
         self._transport = _only(layers, Transport)
         self._dispatch = _only(layers, Dispatch)
         self._dispatch.clock = ports.clock

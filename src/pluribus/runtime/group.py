@@ -355,7 +355,7 @@ class Group(End):
         self._readers.note()
         while True:
             yield self._current
-            if channel.must_report:
+            if channel._taken_bytes >= REPORT_IDLE_BYTES and channel.must_report:
                 self._dispatch.consumed(channel)
             if self._now() - since > TURN_S_MAX:
                 await asyncio.sleep(0)
@@ -373,7 +373,8 @@ class Group(End):
     def _take(self) -> None:
         """The next frame, when all messages of the one before are read: not after a wait, in which another reader may
         have taken one. Who waits beside us may read on in it."""
-        self._current = self._channel.take()
+        lone = self._channel.take_lone() if self._channel.inbox[0].count == 1 else None
+        self._current = self._channel.take() if lone is None else iter((lone,))
         self._arrivals.wake()
 
     async def receive(self, timeout: float | None = None) -> Message:

@@ -44,6 +44,7 @@ from ...stack.events import (
     CollectEnds,
     CollectFull,
     Confirm,
+    Confirmed,
     Consumed,
     Event,
     Freeze,
@@ -55,9 +56,11 @@ from ...stack.events import (
     Reached,
     ReachGroup,
     Regroup,
+    Stable,
+    Unconfirmed,
     Watch,
 )
-from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Status, Summed, Sums, Want
+from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Summed, Sums, Want
 from .incoming import Incoming
 from .outgoing import Outgoing
 from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, LEFT_MAX, UNORDERED, InKey, Key, Streams
@@ -99,6 +102,7 @@ class Reliable(Streams):
                 self._regroup(event)
             case Confirm(group, to, upto):
                 self._confirming.want((group, to), upto)
+                self.unsettled = True
             case CollectFull(group, to, into):
                 found = self._out.get((group, to))
                 into.extend(found.full() if found is not None else ())
@@ -123,7 +127,7 @@ class Reliable(Streams):
         if stream is not None:
             consumed = stream.consumed + event.size + FRAME_CHARGE_BYTES * event.frames
             stream.consumed = min(consumed, stream.delivered)
-            self._moved.setdefault(key, False)
+            self._answer(key, False)
 
     def _digest(self, into: dict[tuple[int, int], int], own: dict[int, int]) -> None:
         me = self.node.me
@@ -239,7 +243,8 @@ class Reliable(Streams):
             if of == group:
                 self._readdress((of, to), out, change.stamp, stays=me in members, was_summed=was_summed)
         if was_large or self._summing.large(group):  # whoever is answered now has not heard it yet
-            self._moved.update({key: True for key in self._in if key[1] == group and key[2] == ALL})
+            for key in [key for key in self._in if key[1] == group and key[2] == ALL]:
+                self._answer(key, True)
         self._try_early()
         if self._cut is not None:
             self._pursue_cut()
@@ -262,7 +267,7 @@ class Reliable(Streams):
         else:
             out.receivers(self._receivers(key), INITIAL_BYTES)
         if group in self._watched and to == ALL:
-            self._stabler[key] = out  # who left may have been the last that did not have it
+            self._became_stabler(key, out)  # who left may have been the last that did not have it
         self._tell_credit(key, out)
 
     # Large groups
@@ -376,6 +381,48 @@ class Reliable(Streams):
         stream.ahead.clear()  # of the view that is over; what came early of the new one waits elsewhere
         stream.known = first
 
+    # Settling
+
+    def settle(self) -> None:
+        if self._moved:
+            self._acknowledge()
+        if self._stabler:
+            self._say_stable()
+        if self._confirming.wanted:
+            self._confirm()
+        self.unsettled = bool(self._moved or self._stabler or self._confirming.wanted)
+
+    def _confirm(self) -> None:
+        """Somebody above waits until everybody has what this member sent."""
+        confirmed, hasten = self._confirming.look(self._out, self._members)
+        for (group, to), upto in confirmed:
+            self.tell_up(Confirmed(group, to, upto))
+        for group, to in hasten:
+            out = self._out[(group, to)]
+            status = Status([Sent(group, to, out.next, out.offset, out.stable)], self._stamp if to == ALL else 0)
+            self.pass_down(Frame(sender=self.node.me, to=to, headers=[status]))
+
+    def unconfirmed(self) -> list[Unconfirmed]:
+        """What of this member's streams not every receiver is known to have."""
+        return [
+            Unconfirmed(group, to, out.next, out.next - out.stable, tuple(sorted(out.lacking)))
+            for (group, to), out in self._out.items()
+            if group != CONTROL and out.unstable
+        ]
+
+    def _say_stable(self) -> None:
+        """Somebody waits for it: tell everybody now what has become stable, and not with the next frame."""
+        stabler, self._stabler = self._stabler, {}
+        streams = []
+        for (group, to), out in stabler.items():
+            self.tell_up(Stable(self.node.me, group, out.stable))
+            if out.told_stable < out.stable and len(out.acked) > 1:
+                out.told_stable = out.stable
+                streams.append(Sent(group, to, out.next, out.offset, out.stable))
+        if streams:
+            self.pass_down(Frame(sender=self.node.me, headers=[Status(streams, self._stamp, quiet=True)]))
+
     def validate(self) -> None:
         super().validate()
+        assert self.unsettled or not (self._moved or self._stabler or self._confirming.wanted)
         self._leftovers.validate()

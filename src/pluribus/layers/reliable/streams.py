@@ -16,7 +16,7 @@ from ...core.limits import (
 )
 from ...core.ports import Timer
 from ...stack.busy import Busy
-from ...stack.events import Confirmed, Credit, NoRoom, Stable, Unconfirmed
+from ...stack.events import Credit, NoRoom, Stable
 from ...stack.layer import Layer
 from ...stack.stalls import checked_stall_s
 from .confirming import Confirming
@@ -126,7 +126,7 @@ class Streams(Layer):
                 self.stimulus(self._hear_self)
             self._echo.append(frame)
             if len(out.acked) == 1 and frame.group in self._watched:
-                self._stabler[key] = out
+                self._became_stabler(key, out)
         if len(out.acked) > mine:
             out.kept.append(frame)
             out.kept_bytes += frame.size
@@ -197,7 +197,7 @@ class Streams(Layer):
         for key, stream in (*self._in.items(), *self._ended.items()):
             if key[1] in self._watched and key[2] == ALL and stream.told < stream.next and key[0] != self.node.me:
                 waiting = True  # somebody waits to hear that it is stable; the word may have been lost
-                self._moved[key] = True
+                self._answer(key, True)
         for to, streams in by_target.items():
             for at in range(0, len(streams), STREAMS_PER_FRAME_MAX):
                 status = Status(streams[at : at + STREAMS_PER_FRAME_MAX], self._stamp if to == ALL else 0)
@@ -219,12 +219,12 @@ class Streams(Layer):
                 self._status_s = STATUS_S
                 if out.stable > stable:
                     if granted.group in self._watched and granted.to == ALL:
-                        self._stabler[key] = out
+                        self._became_stabler(key, out)
                     self._watch()
                 self._tell_credit(key, out)
             elif granted.received == out.stable and (granted.group in self._watched or key in self._leaving):
                 out.told_stable = min(out.told_stable, out.stable - 1)  # it does not know
-                self._stabler[key] = out
+                self._became_stabler(key, out)
 
     # Receiving
 
@@ -289,7 +289,7 @@ class Streams(Layer):
         end = frame.first + frame.count
         if frame.first < stream.next or frame.first in stream.ahead:
             self.duplicates += 1
-            self._moved[key] = True  # the acknowledgement was lost, perhaps
+            self._answer(key, True)  # the acknowledgement was lost, perhaps
             return
         if end > stream.known:
             stream.known = end
@@ -316,12 +316,12 @@ class Streams(Layer):
         if data.stable > stream.stable:
             stream.forget_upto(data.stable)
         if frame.group in self._watched and frame.to == ALL:
-            self._moved[key] = True
+            self._answer(key, True)
             self._tell_stable(key, stream, data.stable)
             self._watch()
         elif not stream.granted or frame.group == CONTROL:
             # Else the limit stays where it is: what came is unread. It moves when that is consumed.
-            self._moved.setdefault(key, False)
+            self._answer(key, False)
         if frame.sender != self.node.me and frame.to == ALL:
             stream.kept.append(frame)
             stream.kept_bytes += frame.size
@@ -372,7 +372,7 @@ class Streams(Layer):
             if stream.next >= sent.next:
                 stream.end = max(stream.end, sent.offset)
             if not quiet:
-                self._moved[key] = True
+                self._answer(key, True)
             if stream.gap and not self._frozen:
                 self._want_later(key, stream)
 
@@ -475,43 +475,14 @@ class Streams(Layer):
         for frame in echo:
             self.up(frame.copy())
 
-    def settle(self) -> None:
-        if self._moved:
-            self._acknowledge()
-        if self._stabler:
-            self._say_stable()
-        if self._confirming.wanted:
-            self._confirm()
+    def _answer(self, key: InKey, forced: bool) -> None:
+        """The stream moved: its sender hears of it, if that is worth a word, or in any case."""
+        self._moved[key] = forced or self._moved.get(key, False)
+        self.unsettled = True
 
-    def _confirm(self) -> None:
-        """Somebody above waits until everybody has what this member sent."""
-        confirmed, hasten = self._confirming.look(self._out, self._members)
-        for (group, to), upto in confirmed:
-            self.tell_up(Confirmed(group, to, upto))
-        for group, to in hasten:
-            out = self._out[(group, to)]
-            status = Status([Sent(group, to, out.next, out.offset, out.stable)], self._stamp if to == ALL else 0)
-            self.pass_down(Frame(sender=self.node.me, to=to, headers=[status]))
-
-    def unconfirmed(self) -> list[Unconfirmed]:
-        """What of this member's streams not every receiver is known to have."""
-        return [
-            Unconfirmed(group, to, out.next, out.next - out.stable, tuple(sorted(out.lacking)))
-            for (group, to), out in self._out.items()
-            if group != CONTROL and out.unstable
-        ]
-
-    def _say_stable(self) -> None:
-        """Somebody waits for it: tell everybody now what has become stable, and not with the next frame."""
-        stabler, self._stabler = self._stabler, {}
-        streams = []
-        for (group, to), out in stabler.items():
-            self.tell_up(Stable(self.node.me, group, out.stable))
-            if out.told_stable < out.stable and len(out.acked) > 1:
-                out.told_stable = out.stable
-                streams.append(Sent(group, to, out.next, out.offset, out.stable))
-        if streams:
-            self.pass_down(Frame(sender=self.node.me, headers=[Status(streams, self._stamp, quiet=True)]))
+    def _became_stabler(self, key: Key, out: Outgoing) -> None:
+        self._stabler[key] = out
+        self.unsettled = True
 
     def _acknowledge(self) -> None:
         """Grant what moved by a half of the window; a status or a duplicate is answered in any case."""
