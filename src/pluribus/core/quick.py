@@ -1,10 +1,9 @@
-"""What is on the way of every message or frame, in C where that was compiled, else in Python; ``ends``, ``arrivals``
-and ``passing`` say what they are."""
+"""What is on the way of every message or frame, in C where that was compiled, else in Python; ``ends`` and ``passing``
+say what they are."""
 
 import sys
 from typing import TYPE_CHECKING
 
-from .arrivals import Arrivals, Line
 from .ends import End, OpenBatch, flatten, publishes, sends
 from .passing import Runner, way
 
@@ -12,7 +11,7 @@ COMPILED = False
 
 if not TYPE_CHECKING:
     try:
-        from ._quick import Arrivals, Line, Runner, flatten, way
+        from ._quick import Runner, flatten, way
 
         COMPILED = True
         # From 3.12 on `await` makes an exception for what a call in C returns, and coroutines are as quick.
@@ -21,4 +20,4 @@ if not TYPE_CHECKING:
     except ImportError:
         pass
 
-__all__ = ["COMPILED", "Arrivals", "End", "Line", "OpenBatch", "Runner", "flatten", "publishes", "sends", "way"]
+__all__ = ["COMPILED", "End", "OpenBatch", "Runner", "flatten", "publishes", "sends", "way"]

@@ -13,7 +13,6 @@ from ..core.errors import BadInput, BadStack, Closed, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
 from ..core.ports import Datagram, Engine, Ports
-from ..core.quick import Line
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
@@ -40,6 +39,7 @@ from .straight import go_straight
 from .survey import report
 from .topical import Topical
 from .tracing import FORMAT, Beginning, TraceFile
+from .waiting import Line
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from .doorman import Doorman

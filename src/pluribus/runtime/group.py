@@ -27,7 +27,7 @@ from ..core.errors import (
 from ..core.frame import Message
 from ..core.ids import ALL, MemberId, MessageId
 from ..core.limits import TURN_S_MAX
-from ..core.quick import Arrivals, End, Line, flatten, sends
+from ..core.quick import End, flatten, sends
 from ..core.view import View
 from ..group.asking import Answers, Replies
 from ..group.channel import REPORT_IDLE_BYTES, Channel
@@ -42,6 +42,7 @@ from .objects import Objects
 from .opening import Opening
 from .readers import Readers
 from .stability import Stability
+from .waiting import Arrivals, Line
 
 RECEIVE_MANY = 4_096
 """Messages that ``receive_many`` takes at most, unless told otherwise."""

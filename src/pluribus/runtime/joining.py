@@ -11,7 +11,6 @@ from ..core.errors import BadInput, GroupMismatch, Unreachable
 from ..core.ids import MemberId, MessageId, checked_name
 from ..core.limits import CACHE_ENTRIES_MAX
 from ..core.ports import Random
-from ..core.quick import Line
 from ..core.url import BusUrl
 from ..group.dispatch import Dispatch
 from ..group.log import StateMachine
@@ -26,6 +25,7 @@ from .objects import Objects
 from .relay import Relayed
 from .replica import Replica
 from .secret import Given, given
+from .waiting import Line
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from .cache import Cache

@@ -18,13 +18,14 @@ from ..core.errors import BadInput, Closed, Gap, Overflow
 from ..core.events import Missed
 from ..core.ids import MessageId
 from ..core.limits import STALL_S, TURN_S_MAX
-from ..core.quick import Arrivals, flatten
+from ..core.quick import flatten
 from ..pubsub.backlog import WAIT, Backlog
 from ..pubsub.event import Event
 from ..pubsub.interest import Interest
 from ..pubsub.places import Near
 from .callbacks import Call, call_with_events
 from .futures import looked_at
+from .waiting import Arrivals
 
 if TYPE_CHECKING:
     from .carrier import Carrier

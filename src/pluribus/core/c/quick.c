@@ -1,5 +1,5 @@
-/* What is on the way of every message or frame, in C. `core/ends.py`, `core/arrivals.py` and `core/passing.py` have the
- * same in Python, say what each is for, and are used where this was not compiled. */
+/* What is on the way of every message or frame, in C. `core/ends.py`, `core/passing.py` and `runtime/arrivals.py` have
+ * the same in Python, say what each is for, and are used where this was not compiled. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

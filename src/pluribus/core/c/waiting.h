@@ -1,4 +1,4 @@
-/* Tasks that wait for a message, and the short way to wake them. `core/arrivals.py` says what each is for. A task that
+/* Tasks that wait for a message, and the short way to wake them. `runtime/arrivals.py` says what each is for. A task that
  * meets one of these calls no Python on its way to sleep and back. */
 
 typedef struct {

@@ -9,9 +9,9 @@ from contextvars import ContextVar
 import pytest
 
 import pluribus
-from pluribus.core import arrivals as python
-from pluribus.core.arrivals import Arrivals, Line
 from pluribus.core.frame import Frame
+from pluribus.runtime import arrivals as python
+from pluribus.runtime.arrivals import Arrivals, Line
 from tests.core.both_ends import compiled
 from tests.harness import new_bus, on_a_loop
 
