@@ -1,6 +1,6 @@
 """Compiles ``pluribus/core/c/quick.c`` when the package is built or installed.
 
-Without a C compiler, or the headers of Python, the package works all the same: ``core/ends.py`` has the same in Python.
+Without a C compiler, or the headers of Python, the package works all the same: all of it is there in Python, too.
 """
 
 from __future__ import annotations
