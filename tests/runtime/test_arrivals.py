@@ -103,6 +103,48 @@ async def test_who_waits_only_so_long_is_told_and_forgotten(kind):
 
 @both
 @on_a_loop
+async def test_each_gives_up_in_its_own_time(kind):
+    arrivals, loop = kind.Arrivals(kind.Line()), asyncio.get_running_loop()
+    ended: dict[float, float] = {}
+
+    async def wait_for(seconds: float) -> None:
+        begun = loop.time()
+        with pytest.raises(TimeoutError):
+            await arrivals.wait(seconds)
+        ended[seconds] = loop.time() - begun
+
+    await asyncio.gather(*map(wait_for, (0.03, 0.01, 0.06, 0.0)))
+    assert list(ended) == [0.0, 0.01, 0.03, 0.06]
+    assert all(seconds - 0.002 <= took for seconds, took in ended.items())
+    assert arrivals._waiters == []
+
+
+@both
+def test_one_timer_serves_all(kind):
+    async def main() -> None:
+        arrivals, loop = kind.Arrivals(kind.Line()), asyncio.get_running_loop()
+        plain, timers = loop.call_at, []
+
+        def call_at(when: float, *call, **context):
+            timers.append(plain(when, *call, **context))
+            return timers[-1]
+
+        loop.call_at = call_at  # type: ignore[method-assign]
+        for _ in range(5):
+            arrivals.wait(60)
+            arrivals.wake()
+        assert len(timers) == 1, "not one each"
+        arrivals.wait(30)
+        assert [timer.cancelled() for timer in timers] == [True, False], "one that waits less needs an earlier one"
+        arrivals.wait()
+        assert len(timers) == 2
+        del loop.call_at
+
+    asyncio.run(main())  # the standard loop: it can be spied on
+
+
+@both
+@on_a_loop
 async def test_who_was_woken_before_it_slept_does_not_sleep(kind):
     arrivals = kind.Arrivals(kind.Line())
     waiter = arrivals.wait()

@@ -299,12 +299,14 @@ class Dispatch(Layer):
         """Send a message at once if it is the first of the loop's turn, in a channel that asks and answers
         (``opened``), and nothing stands in its way; false if it must go the long way."""
         out = channel.out
-        if self.blocked or out.pending or out.batched > 1 or not len(body) < min(out.room, LONE_BYTES_MAX):
+        if self.blocked or self._scheduled or out.pending or out.abandoned or out.batched > 1:
             return False
-        if channel.closed or channel.paused or channel.blocked or out.abandoned or not self.ports.engine.writable:
+        if channel.closed or channel.paused or channel.blocked or not len(body) < min(out.room, LONE_BYTES_MAX):
             return False
-        if self._scheduled or not self._begins_turn():
-            return False
+        now = (self._clock or self.ports.clock).now()
+        if (not self._first and now - self._alone_at <= LONE_S) or not self.ports.engine.writable:
+            return False  # as ``_begins_turn``, without a call
+        self._first, self._alone_at = False, now
         self.stimulus(self.alone, channel, body, kind)
         return True
 

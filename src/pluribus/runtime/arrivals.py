@@ -13,7 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextvars import Context
+from math import inf
 from typing import Any
+
+TICK_S = 0.001
+"""Loops look at their timers so often."""
 
 
 class Line:
@@ -35,20 +39,12 @@ class Line:
 
 
 class Waiter:
-    """One task that waits; awaited once. After ``timeout`` seconds it waits no longer, and gets ``TimeoutError``."""
+    """One task that waits; awaited once. When it has given up, it gets ``TimeoutError``."""
 
-    __slots__ = (
-        "_asyncio_future_blocking",
-        "_callback",
-        "_context",
-        "_done",
-        "_given_up",
-        "_loop",
-        "_timer",
-        "_waiters",
-    )
+    __slots__ = ("_asyncio_future_blocking", "_callback", "_context", "_done", "_given_up", "_loop", "_waiters", "due")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, waiters: list[Waiter], timeout: float | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, waiters: list[Waiter], due: float) -> None:
+        self.due = due
         self._loop = loop
         self._waiters = waiters
         self._asyncio_future_blocking = False
@@ -56,7 +52,6 @@ class Waiter:
         self._context: Context | None = None
         self._given_up: type[BaseException] | None = None
         self._done = False
-        self._timer = None if timeout is None else loop.call_later(timeout, self._give_up, TimeoutError)
 
     def __await__(self) -> Generator[Any, None, None]:
         if not self._done:
@@ -72,9 +67,9 @@ class Waiter:
         self._callback, self._context = callback, context
 
     def cancel(self, msg: object = None) -> bool:
-        return self._give_up(asyncio.CancelledError)
+        return self.give_up(asyncio.CancelledError)
 
-    def _give_up(self, why: type[BaseException]) -> bool:
+    def give_up(self, why: type[BaseException]) -> bool:
         if self._done:
             return False
         self._given_up = why
@@ -84,8 +79,6 @@ class Waiter:
         return True
 
     def result(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         if self._given_up is not None:
             raise self._given_up
 
@@ -110,19 +103,46 @@ class Waiter:
 
 
 class Arrivals:
-    """The tasks that wait for the next message of one group."""
+    """The tasks that wait for the next message of one group.
 
-    __slots__ = ("_line", "_waiters")
+    One timer watches over all that wait only so long. It is not taken back when what they wait for comes, because the
+    next of them would set it again, and it costs more than the whole wait.
+    """
+
+    __slots__ = ("_due", "_line", "_timer", "_waiters")
 
     def __init__(self, line: Line) -> None:
         self._line = line
         self._waiters: list[Waiter] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = inf
 
     def wait(self, timeout: float | None = None) -> Waiter:
-        """To be awaited at once."""
-        waiter = Waiter(asyncio.get_running_loop(), self._waiters, timeout)
+        """To be awaited at once; for so many seconds, then it raises ``TimeoutError``."""
+        loop = asyncio.get_running_loop()
+        due = inf if timeout is None else loop.time() + timeout
+        waiter = Waiter(loop, self._waiters, due)
+        if due < self._due:
+            self._watch(loop, due)
         self._waiters.append(waiter)
         return waiter
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = loop.call_at(due, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Those whose time is over give up."""
+        self._timer, self._due = None, inf
+        upto = loop.time() + TICK_S
+        for waiter in self._waiters.copy():
+            if waiter.due <= upto:
+                waiter.give_up(TimeoutError)
+        due = min((waiter.due for waiter in self._waiters), default=inf)
+        if due < self._due:
+            self._watch(loop, due)
 
     def wake(self) -> None:
         """While datagrams are received, those who wait go on after it; otherwise in the loop's next turn."""

@@ -1,6 +1,8 @@
 /* Tasks that wait for a message, and the short way to wake them. `runtime/arrivals.py` says what each is for. A task that
  * meets one of these calls no Python on its way to sleep and back. */
 
+#define TICK_S 0.001 /* loops look at their timers so often */
+
 typedef struct {
     PyObject_HEAD
     PyObject *waiters; /* a list: who goes on when what was received has been settled */
@@ -11,6 +13,8 @@ typedef struct {
     PyObject_HEAD
     Line *line;
     PyObject *waiters; /* a list */
+    PyObject *timer;
+    double due; /* when the timer is: Py_HUGE_VAL if there is none */
 } Arrivals;
 
 typedef struct {
@@ -20,23 +24,24 @@ typedef struct {
     PyObject *callback;
     PyObject *context;
     PyObject *given_up; /* why */
-    PyObject *timer;
+    double due;         /* Py_HUGE_VAL: it has time */
     char blocking;
     char done;
 } Waiter;
 
 static PyTypeObject LineType, ArrivalsType, WaiterType;
-static PyObject *text_call_later, *text_call_soon, *text_cancel, *text_context, *text_give_up, *text_go_on;
+static PyObject *text_call_at, *text_call_soon, *text_cancel, *text_context, *text_go_on, *text_look, *text_time;
 
 static int
 name_methods(void)
 {
-    return (text_call_later = PyUnicode_InternFromString("call_later")) == NULL
+    return (text_call_at = PyUnicode_InternFromString("call_at")) == NULL
             || (text_call_soon = PyUnicode_InternFromString("call_soon")) == NULL
             || (text_cancel = PyUnicode_InternFromString("cancel")) == NULL
             || (text_context = PyUnicode_InternFromString("context")) == NULL
-            || (text_give_up = PyUnicode_InternFromString("_give_up")) == NULL
             || (text_go_on = PyUnicode_InternFromString("_go_on")) == NULL
+            || (text_look = PyUnicode_InternFromString("_look")) == NULL
+            || (text_time = PyUnicode_InternFromString("time")) == NULL
         ? -1
         : 0;
 }
@@ -51,7 +56,6 @@ waiter_traverse(Waiter *self, visitproc visit, void *arg)
     Py_VISIT(self->callback);
     Py_VISIT(self->context);
     Py_VISIT(self->given_up);
-    Py_VISIT(self->timer);
     return 0;
 }
 
@@ -63,7 +67,6 @@ waiter_clear(Waiter *self)
     Py_CLEAR(self->callback);
     Py_CLEAR(self->context);
     Py_CLEAR(self->given_up);
-    Py_CLEAR(self->timer);
     return 0;
 }
 
@@ -76,32 +79,20 @@ waiter_dealloc(Waiter *self)
 }
 
 static PyObject *
-waiter_new(PyObject *loop, PyObject *waiters, PyObject *timeout)
-{ /* in the list already; `timeout` is a number or None */
+waiter_new(PyObject *loop, PyObject *waiters, double due)
+{ /* in the list already */
     Waiter *self = PyObject_GC_New(Waiter, &WaiterType);
     if (self == NULL) {
         return NULL;
     }
     self->loop = Py_NewRef(loop);
     self->waiters = Py_NewRef(waiters);
-    self->callback = self->context = self->given_up = self->timer = NULL;
+    self->callback = self->context = self->given_up = NULL;
+    self->due = due;
     self->blocking = self->done = 0;
     PyObject_GC_Track(self);
-    if (timeout != Py_None) {
-        PyObject *give_up = PyObject_GetAttr((PyObject *)self, text_give_up);
-        if (give_up != NULL) {
-            PyObject *given[] = {loop, timeout, give_up, PyExc_TimeoutError};
-            self->timer = PyObject_VectorcallMethod(text_call_later, given, 4, NULL);
-            Py_DECREF(give_up);
-        }
-        if (self->timer == NULL) {
-            Py_DECREF(self);
-            return NULL;
-        }
-    }
     if (PyList_Append(waiters, (PyObject *)self) < 0) {
-        Py_DECREF(self);
-        return NULL;
+        Py_CLEAR(self);
     }
     return (PyObject *)self;
 }
@@ -205,14 +196,6 @@ waiter_cancel(Waiter *self, PyObject *const *Py_UNUSED(given), Py_ssize_t Py_UNU
 static PyObject *
 waiter_result(Waiter *self, PyObject *Py_UNUSED(none))
 {
-    if (self->timer != NULL) {
-        PyObject *over = PyObject_CallMethodNoArgs(self->timer, text_cancel);
-        if (over == NULL) {
-            return NULL;
-        }
-        Py_DECREF(over);
-        Py_CLEAR(self->timer);
-    }
     if (self->given_up != NULL) {
         PyErr_SetNone(self->given_up);
         return NULL;
@@ -270,7 +253,6 @@ static PyMethodDef waiter_methods[] = {
     {"add_done_callback", (PyCFunction)(void (*)(void))waiter_add_done_callback, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"cancel", (PyCFunction)(void (*)(void))waiter_cancel, METH_FASTCALL | METH_KEYWORDS, NULL},
     {"result", (PyCFunction)waiter_result, METH_NOARGS, NULL},
-    {"_give_up", (PyCFunction)waiter_give_up, METH_O, NULL},
     {"_go_on", (PyCFunction)waiter_go_on, METH_NOARGS, NULL},
     {NULL},
 };
@@ -389,6 +371,7 @@ arrivals_traverse(Arrivals *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->line);
     Py_VISIT(self->waiters);
+    Py_VISIT(self->timer);
     return 0;
 }
 
@@ -397,6 +380,7 @@ arrivals_clear(Arrivals *self)
 {
     Py_CLEAR(self->line);
     Py_CLEAR(self->waiters);
+    Py_CLEAR(self->timer);
     return 0;
 }
 
@@ -422,6 +406,8 @@ arrivals_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *named)
         return NULL;
     }
     self->line = (Line *)Py_NewRef(line);
+    self->timer = NULL;
+    self->due = Py_HUGE_VAL;
     self->waiters = PyList_New(0);
     PyObject_GC_Track(self);
     if (self->waiters == NULL) {
@@ -430,11 +416,81 @@ arrivals_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *named)
     return (PyObject *)self;
 }
 
+static int
+time_of(PyObject *loop, double *now)
+{
+    PyObject *time = PyObject_CallMethodNoArgs(loop, text_time);
+    if (time == NULL) {
+        return -1;
+    }
+    *now = PyFloat_AsDouble(time);
+    Py_DECREF(time);
+    return *now == -1.0 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int
+arrivals_watch(Arrivals *self, PyObject *loop, double due)
+{ /* one timer for all that wait */
+    PyObject *look, *when, *timer = NULL;
+    if (self->timer != NULL) {
+        PyObject *over = PyObject_CallMethodNoArgs(self->timer, text_cancel);
+        if (over == NULL) {
+            return -1;
+        }
+        Py_DECREF(over);
+    }
+    look = PyObject_GetAttr((PyObject *)self, text_look);
+    when = PyFloat_FromDouble(due);
+    if (look != NULL && when != NULL) {
+        PyObject *given[] = {loop, when, look, loop};
+        timer = PyObject_VectorcallMethod(text_call_at, given, 4, NULL);
+    }
+    Py_XDECREF(look);
+    Py_XDECREF(when);
+    Py_XSETREF(self->timer, timer);
+    self->due = timer == NULL ? Py_HUGE_VAL : due;
+    return timer == NULL ? -1 : 0;
+}
+
+static PyObject *
+arrivals_look(Arrivals *self, PyObject *loop)
+{ /* those whose time is over give up */
+    Py_ssize_t place;
+    double now, due = Py_HUGE_VAL;
+    PyObject *waiters = PyList_GetSlice(self->waiters, 0, PyList_GET_SIZE(self->waiters));
+    Py_CLEAR(self->timer);
+    self->due = Py_HUGE_VAL;
+    if (waiters == NULL || time_of(loop, &now) < 0) {
+        Py_XDECREF(waiters);
+        return NULL;
+    }
+    for (place = 0; place < PyList_GET_SIZE(waiters); place++) {
+        Waiter *waiter = (Waiter *)PyList_GET_ITEM(waiters, place);
+        if (waiter->due <= now + TICK_S) {
+            PyObject *given_up = waiter_give_up(waiter, PyExc_TimeoutError);
+            if (given_up == NULL) {
+                Py_DECREF(waiters);
+                return NULL;
+            }
+            Py_DECREF(given_up);
+        }
+        else if (waiter->due < due) {
+            due = waiter->due;
+        }
+    }
+    Py_DECREF(waiters);
+    if (due < self->due && arrivals_watch(self, loop, due) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *
 arrivals_wait(Arrivals *self, PyObject *const *given, Py_ssize_t count, PyObject *names)
 {
     static PyObject *get_running_loop = NULL;
-    PyObject *loop, *waiter;
+    PyObject *loop, *waiter = NULL;
+    double due = Py_HUGE_VAL, now;
     if (count > 1 || names != NULL) {
         PyErr_SetString(PyExc_TypeError, "wait takes a number of seconds, or nothing");
         return NULL;
@@ -451,7 +507,17 @@ arrivals_wait(Arrivals *self, PyObject *const *given, Py_ssize_t count, PyObject
     if (loop == NULL) {
         return NULL;
     }
-    waiter = waiter_new(loop, self->waiters, count == 1 ? given[0] : Py_None);
+    if (count == 1 && given[0] != Py_None) {
+        due = PyFloat_AsDouble(given[0]);
+        if ((due == -1.0 && PyErr_Occurred()) || time_of(loop, &now) < 0) {
+            Py_DECREF(loop);
+            return NULL;
+        }
+        due += now;
+    }
+    if (!(due < self->due) || arrivals_watch(self, loop, due) == 0) {
+        waiter = waiter_new(loop, self->waiters, due);
+    }
     Py_DECREF(loop);
     return waiter;
 }
@@ -487,6 +553,7 @@ static PyMemberDef arrivals_members[] = {
 
 static PyMethodDef arrivals_methods[] = {
     {"wait", (PyCFunction)(void (*)(void))arrivals_wait, METH_FASTCALL | METH_KEYWORDS, "To be awaited at once."},
+    {"_look", (PyCFunction)arrivals_look, METH_O, NULL},
     {"wake", (PyCFunction)arrivals_wake, METH_NOARGS, "Those who wait go on: within the call-back, or by the loop."},
     {NULL},
 };
