@@ -46,9 +46,9 @@ class Distracted(Reliable):
 whole = {name: getattr(Relay, name) for name in ("_stands", "_settled")}
 
 FOUND = {
-    Repetitive: (1, "of the same sender from outside"),
+    Repetitive: (2, "of the same sender from outside"),
     Lonely: (1, "but only one delivered"),
-    Hopeful: (2, "was said to have"),
+    Hopeful: (7, "was said to have"),
     Distracted: (29, "but only one delivered"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

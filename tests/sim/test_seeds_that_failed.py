@@ -33,6 +33,7 @@ ONCE = [
     ("relays", 4_443, "what came out of limbo was counted in a later view than it was of"),
     ("relays", 29, "who relayed in the moment in which a view ended did not hear that itself, and all others did"),
     ("relays", 173, "the same"),
+    ("relays", 320, "a forced primary left members with what the last one had delivered to others, and not to them"),
     ("live", 32, "a reader that was slow was looked after again in a moment too short for any clock"),
     ("live", 3_224, "who shared a subscription was told that it was uncertain, when members were cut off meanwhile"),
     ("asks", 7_107, "the last answer came in the moment in which the time was over, and was not counted"),

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from .words import Ballot, Link, Past
+from .words import NO_BALLOT, Ballot, Link, Past
 
 
 def is_quorum(here: Iterable[int], link: Link, left: Container[int] = ()) -> bool:
@@ -76,9 +76,12 @@ def next_link(
 
 
 def first_link(ballot: Ballot, members: tuple[int, ...], pasts: dict[int, Past]) -> Link:
-    """A new chain; its epochs go on from what its members have seen, so that it is the longer one when chains meet."""
+    """A new chain; its epochs go on from what its members have seen, so that it is the longer one when chains meet. If
+    it is forced, those who come from the same primary go on from there, alike."""
     epoch = max([past.last.epoch for past in pasts.values() if past.last is not None], default=0) + 1
-    return Link(ballot[0] << 20 | ballot[1] & 0xFFFFF, epoch, ballot, members)
+    recent = latest(pasts)
+    after = recent.view if recent is not None else NO_BALLOT
+    return Link(ballot[0] << 20 | ballot[1] & 0xFFFFF, epoch, ballot, members, after)
 
 
 def _refuted(attempt: Link, pasts: dict[int, Past], views: dict[int, Ballot]) -> bool:

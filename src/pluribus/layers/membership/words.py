@@ -36,7 +36,7 @@ class Link(msgspec.Struct, array_like=True, frozen=True):
     view: Ballot
     members: tuple[Number, ...]
     after: Ballot = NO_BALLOT
-    """The view of the link before; none if it is the first of its chain."""
+    """The view of the link before; of a chain that was forced, the last that anybody comes from."""
 
 
 class Past(msgspec.Struct, array_like=True, frozen=True):
