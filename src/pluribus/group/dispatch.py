@@ -303,10 +303,8 @@ class Dispatch(Layer):
             return False
         if channel.closed or channel.paused or channel.blocked or not len(body) < min(out.room, LONE_BYTES_MAX):
             return False
-        now = (self._clock or self.ports.clock).now()
-        if (not self._first and now - self._alone_at <= LONE_S) or not self.ports.engine.writable:
-            return False  # as ``_begins_turn``, without a call
-        self._first, self._alone_at = False, now
+        if not self.ports.engine.writable or not self._begins_turn():
+            return False
         self.stimulus(self.alone, channel, body, kind)
         return True
 

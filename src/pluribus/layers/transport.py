@@ -27,7 +27,6 @@ from ..core.limits import LOGGED_PEERS_MAX, REFUSALS_PER_S_MAX, STRANGERS_MAX
 from ..core.ports import Address, Datagram
 from ..stack.events import Addresses, Event, Hurry, Refuse, TooLong
 from ..stack.layer import Layer
-from ..wire.codec import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +63,7 @@ class Transport(Layer):
         self._long_bytes = self.ports.engine.long_bytes
 
     def down(self, frame: Frame) -> None:
-        codec = self.node.codec
-        frame.version, frame.bus = VERSION, codec.tag
-        datagram = codec.pack(frame)
+        datagram = self.node.codec.encode(frame)
         self.unsettled = True
         if len(datagram) > self._long_bytes:
             self._cut(frame.to, datagram)

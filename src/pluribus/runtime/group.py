@@ -30,7 +30,7 @@ from ..core.limits import TURN_S_MAX
 from ..core.quick import End, flatten, sends
 from ..core.view import View
 from ..group.asking import Answers, Replies
-from ..group.channel import REPORT_IDLE_BYTES, Channel
+from ..group.channel import Channel
 from ..group.dispatch import Dispatch
 from ..group.outgoing import Outgoing
 from ..group.pieces import Large
@@ -356,7 +356,7 @@ class Group(End):
         self._readers.note()
         while True:
             yield self._current
-            if channel._taken_bytes >= REPORT_IDLE_BYTES and channel.must_report:
+            if channel.must_report:
                 self._dispatch.consumed(channel)
             if self._now() - since > TURN_S_MAX:
                 await asyncio.sleep(0)
@@ -374,8 +374,7 @@ class Group(End):
     def _take(self) -> None:
         """The next frame, when all messages of the one before are read: not after a wait, in which another reader may
         have taken one. Who waits beside us may read on in it."""
-        lone = self._channel.take_lone() if self._channel.inbox[0].count == 1 else None
-        self._current = self._channel.take() if lone is None else iter((lone,))
+        self._current = self._channel.take()
         self._arrivals.wake()
 
     async def receive(self, timeout: float | None = None) -> Message:
@@ -389,16 +388,13 @@ class Group(End):
         deadline = None if timeout is None else self._now() + timeout
         self._readers.note()
         while True:
-            if channel._taken_bytes >= REPORT_IDLE_BYTES and channel.must_report:
+            if channel.must_report:
                 self._dispatch.consumed(channel)
             if not channel.inbox and not channel.closed:
                 await self._arrivals.wait(None if deadline is None else deadline - self._now())
                 for message in self._current:  # who waited beside us has taken the next frame
                     return message
             if channel.inbox:
-                lone = channel.take_lone()
-                if lone is not None:
-                    return lone
                 self._take()
                 for message in self._current:
                     return message

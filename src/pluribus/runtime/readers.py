@@ -7,7 +7,6 @@ would wait for ever. What counts as one reader is a task, or, in ``pluribus.sync
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import weakref
 from contextvars import ContextVar
@@ -15,11 +14,6 @@ from typing import Any
 
 caller: ContextVar[threading.Thread | None] = ContextVar("pluribus-caller", default=None)
 """The thread on whose behalf a task of the background loop runs."""
-
-_tasks: dict[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
-"""By loop, the task that runs; None where asyncio's own function is no Python."""
-if sys.version_info < (3, 12):
-    _tasks = asyncio.tasks._current_tasks  # type: ignore[attr-defined]
 
 
 class Readers:
@@ -32,7 +26,7 @@ class Readers:
 
     def note(self) -> None:
         """The caller takes something from the inbox."""
-        task = asyncio.current_task() if _tasks is None else _tasks.get(asyncio.get_running_loop())
+        task = asyncio.current_task()
         if task is not self._last:
             self._last = task
             self._any = True

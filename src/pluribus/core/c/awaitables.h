@@ -56,3 +56,14 @@ itself(PyObject *self)
 {
     return Py_NewRef(self);
 }
+
+static PyObject *
+imported(PyObject **kept, const char *module, const char *name)
+{ /* of a module, looked up once; a borrowed reference */
+    if (*kept == NULL) {
+        PyObject *found = PyImport_ImportModule(module);
+        *kept = found == NULL ? NULL : PyObject_GetAttrString(found, name);
+        Py_XDECREF(found);
+    }
+    return *kept;
+}

@@ -192,13 +192,8 @@ runner_wait(Runner *self, PyObject *const *given, Py_ssize_t count)
     if (count == 1) {
         return PyList_Append(self->waiting, given[0]);
     }
-    if (partial == NULL) {
-        PyObject *functools = PyImport_ImportModule("functools");
-        partial = functools == NULL ? NULL : PyObject_GetAttrString(functools, "partial");
-        Py_XDECREF(functools);
-        if (partial == NULL) {
-            return -1;
-        }
+    if (imported(&partial, "functools", "partial") == NULL) {
+        return -1;
     }
     call = PyObject_Vectorcall(partial, given, (size_t)count, NULL);
     failed = call == NULL ? -1 : PyList_Append(self->waiting, call);

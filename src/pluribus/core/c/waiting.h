@@ -182,13 +182,8 @@ static PyObject *
 waiter_cancel(Waiter *self, PyObject *const *Py_UNUSED(given), Py_ssize_t Py_UNUSED(count), PyObject *Py_UNUSED(names))
 {
     static PyObject *cancelled = NULL;
-    if (cancelled == NULL) {
-        PyObject *module = PyImport_ImportModule("asyncio.exceptions");
-        cancelled = module == NULL ? NULL : PyObject_GetAttrString(module, "CancelledError");
-        Py_XDECREF(module);
-        if (cancelled == NULL) {
-            return NULL;
-        }
+    if (imported(&cancelled, "asyncio.exceptions", "CancelledError") == NULL) {
+        return NULL;
     }
     return waiter_give_up(self, cancelled);
 }
@@ -495,13 +490,8 @@ arrivals_wait(Arrivals *self, PyObject *const *given, Py_ssize_t count, PyObject
         PyErr_SetString(PyExc_TypeError, "wait takes a number of seconds, or nothing");
         return NULL;
     }
-    if (get_running_loop == NULL) {
-        PyObject *module = PyImport_ImportModule("asyncio.events");
-        get_running_loop = module == NULL ? NULL : PyObject_GetAttrString(module, "get_running_loop");
-        Py_XDECREF(module);
-        if (get_running_loop == NULL) {
-            return NULL;
-        }
+    if (imported(&get_running_loop, "asyncio.events", "get_running_loop") == NULL) {
+        return NULL;
     }
     loop = PyObject_CallNoArgs(get_running_loop);
     if (loop == NULL) {
