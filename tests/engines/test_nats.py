@@ -412,6 +412,32 @@ def test_who_is_shut_out_without_being_told_holds_nobody_up(run: Run[None], monk
     run(work())
 
 
+def test_a_client_that_the_server_was_quicker_to_close_leaves_no_task(run: Run[None]) -> None:
+    """uvloop raises where asyncio only warns: writing to a connection that is closed. nats-py then knows itself closed, and
+    has not ended the tasks of its subscriptions."""
+
+    async def work() -> None:
+        gate = Gate()
+        end = await opened(await gate.start())
+        client = end.engine._client
+        assert client is not None
+
+        def too_late(*_: object) -> None:
+            raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+        client._transport.writelines = too_late
+        client._pending, client._pending_data_size = [b"PING"], 4
+        client._flush_pending = lambda force_flush=False: asyncio.sleep(0)
+        tasks = [subscription._wait_for_msgs_task for subscription in client._subs.values()]
+        assert tasks
+        await client.close()
+        await until(lambda: all(task.done() for task in tasks))
+        await end.engine.close()
+        gate.stop()
+
+    run(work())
+
+
 def test_a_send_to_oneself_arrives(nats_host: str, run: Run[None]) -> None:
     async def work() -> None:
         end = await opened(f"nats://{nats_host}/demo")

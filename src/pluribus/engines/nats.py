@@ -360,16 +360,21 @@ def _new_client(secure: dict[str, Any]) -> Client:
     whoever sits between could have it so."""
     from nats.aio.client import Client
 
-    if "tls" not in secure:
-        return Client()
-
-    class TlsClient(Client):
+    class ThoroughClient(Client):
         def _connect_command(self) -> bytes:
-            if not self._server_info.get("tls_required"):
+            if "tls" in secure and not self._server_info.get("tls_required"):
                 raise _InClearError
             return super()._connect_command()
 
-    return TlsClient()
+        async def _close(self, status: int, do_cbs: bool = True) -> None:
+            try:
+                await super()._close(status, do_cbs)
+            except RuntimeError:  # uvloop's, if the server was quicker and something is still to be written to it
+                self._pending, self._pending_data_size = [], 0
+                self._status = Client.DISCONNECTED  # nats-py would take it for closed, and leave its tasks running
+                await super()._close(status, do_cbs)
+
+    return ThoroughClient()
 
 
 def _lets_nobody_in(error: BaseException) -> bool:
