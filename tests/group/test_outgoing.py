@@ -172,7 +172,9 @@ def test_a_few_long_messages_gather_beyond_a_frame_and_many_short_ones_do_not():
     assert [frame.count for frame in frames] == [*[3] * 9, 2, 566]
 
 
-@pytest.mark.parametrize(("size", "counts"), [(16_384, [29]), (LONG_MESSAGE_BYTES, [116]), (2_000, [29] * 8 + [7])])
+@pytest.mark.parametrize(
+    ("size", "counts"), [(16_384, [29]), (4_096, [116]), (LONG_MESSAGE_BYTES, [256]), (900, [65] * 3 + [61])]
+)
 def test_a_few_long_messages_share_a_frame_where_the_engine_carries_it(size: int, counts: list[int]):
     out, frames = outgoing(PATH_BYTES_LOOPBACK, long_bytes=LONG_BYTES_LOOPBACK)
     out.granted(1 << 20)

@@ -5,6 +5,7 @@ import sys
 
 from tests.mutants import (
     asking,
+    deaf,
     durable,
     keepers,
     limbo,
@@ -22,6 +23,7 @@ logging.disable(logging.CRITICAL)
 SCENARIOS = {
     **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND, *wholeness.FOUND], "groups"),
     **dict.fromkeys(asking.FOUND, "asks"),
+    **dict.fromkeys(deaf.FOUND, "deaf"),
     **dict.fromkeys(relays.FOUND, "relays"),
     **dict.fromkeys(limbo.FOUND, "shatter"),
     **dict.fromkeys(replicas.FOUND, "replica"),

@@ -228,13 +228,10 @@ async def test_what_came_is_read_although_a_protocol_failed():
             raise RuntimeError("a mistake")
 
         def comes() -> None:  # as the engine calls it: no task runs
-            one._stack.run = fails
             try:
-                one._receive([])
+                one._line.feed(fails, one._transport.receive, [])
             except RuntimeError as error:
                 failures.append(str(error))
-            finally:
-                del one._stack.run
 
         asyncio.get_running_loop().call_soon(comes)
         assert (await asyncio.wait_for(reading, 5)).body == b"here"

@@ -52,9 +52,11 @@ class OpenBatch:
 class End:
     """What a program sends through; ``_open`` is its open batch."""
 
-    __slots__ = ("_open",)
+    __slots__ = ("_alone", "_open")
 
     _open: Any
+    _alone: Callable[[bytes], MessageId | None] | None
+    """Sends a body at once, if that may be, and returns its identity; where nothing does so, the method tries."""
 
 
 def sends(function: F, encode: Callable[[Any], bytes]) -> F:

@@ -7,9 +7,9 @@ PATH_BYTES_LOOPBACK = 60_000
 """Below the UDP maximum, so that headers of later layers fit without moving the boundary of a batch."""
 LONG_BYTES_LOOPBACK = 8 * PATH_BYTES_LOOPBACK
 """What the loopback interface carries in several datagrams, as one."""
-LONG_MESSAGE_BYTES = 4_096
-"""Messages of this length and more may share a datagram that is longer than the path: what a frame costs is then worth
-more than another copy of it."""
+LONG_MESSAGE_BYTES = 1_024
+"""Messages of this length and more may share a datagram that is longer than the path: what a frame costs is then paid
+for more of them."""
 PATH_BYTES_UNKNOWN = 8_192
 """Where nothing is known of the path, as in the chapter's JGroups stack."""
 PATH_BYTES_ETHERNET = 1_472

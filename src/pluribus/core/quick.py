@@ -1,17 +1,19 @@
-"""What is on the way of every message or frame, in C where that was compiled, else in Python; ``ends`` and ``passing``
-say what they are."""
+"""What is on the way of every message or frame, in C where that was compiled, else in Python; ``ends``,
+``passing`` and ``reading`` say what they are."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .ends import End, OpenBatch, flatten, publishes, sends
 from .passing import Runner, way
+from .reading import Reading
 
 COMPILED = False
+Straight: Any = None
 
 if not TYPE_CHECKING:
     try:
-        from ._quick import Runner, flatten, way
+        from ._quick import Reading, Runner, Straight, flatten, way
 
         COMPILED = True
         # From 3.12 on `await` makes an exception for what a call in C returns, and coroutines are as quick.
@@ -20,4 +22,4 @@ if not TYPE_CHECKING:
     except ImportError:
         pass
 
-__all__ = ["COMPILED", "End", "OpenBatch", "Runner", "flatten", "publishes", "sends", "way"]
+__all__ = ["COMPILED", "End", "OpenBatch", "Reading", "Runner", "Straight", "flatten", "publishes", "sends", "way"]

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from itertools import count, repeat
 from typing import Any
 
-import msgspec
-
 from ..core.errors import Excluded, MalformedFrame
 from ..core.frame import Frame, Message, Parents
 from ..core.ids import ALL, MemberId
+from ..core.quick import Reading
 from ..core.view import View
 from ..stack.events import Consumed, Event
-from ..wire.bodies import BYTES, decode_bodies, decode_bytes
+from ..wire.bodies import BYTES, decode_bodies
 from ..wire.questions import ANSWER, CALL, MARKED, QUESTION, unwrapped, words_of
 from .asking import Asking, Question
 from .outgoing import Outgoing
@@ -81,8 +80,22 @@ def nobody() -> None:
     """The call-back of a channel that nobody waits on."""
 
 
-class Channel:
+class Channel(Reading):
     """State of one group in one member."""
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "blocked",
+        "closed",
+        "number",
+        "on_arrival",
+        "out",
+        "paused",
+        "relay",
+        "seal",
+    )
+    """Those that are asked a message have places of their own."""
 
     def __init__(
         self,
@@ -119,7 +132,7 @@ class Channel:
         """Whether members that do not read are asked to leave."""
         self.stalls_itself = False
         """For a while now it has been this member's own inbox that leaves no room."""
-        self.inbox: deque[Frame] = deque()
+        self.inbox = deque()
         self.on_arrival: Callable[[], None] = nobody
         self.on_room: Callable[[], None] = nobody
         self.on_view: Callable[[View], None] = lambda view: None
@@ -140,9 +153,12 @@ class Channel:
         self._pass_down = pass_down
         self._tell_down = tell_down
         self._numbers = numbers
-        self._people: dict[int, MemberId] = {me: me}
-        self._taken: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._people = {me: me}
+        self._taken = {}
         self._taken_bytes = 0
+        self._plain = BYTES
+        self._frame_bytes = REPORT_FRAME_BYTES
+        self._busy_bytes, self._idle_bytes = REPORT_BUSY_BYTES, REPORT_IDLE_BYTES
         self.out = self._stream(ALL, numbers.start_of(number))
         self.direct: dict[int, Outgoing] = {}
 
@@ -218,37 +234,13 @@ class Channel:
     def take(self) -> Iterator[Message]:
         """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
         senders. Where something was missed it raises ``Excluded``, once."""
-        lone = self._take_lone() if self.inbox[0].count == 1 else None
-        if lone is not None:
-            return iter((lone,))
+        plain = self.take_plain()
+        if plain is not None:
+            return plain
         messages, frame = self.take_unpaid()
         if frame is not None:
             self.pass_over(frame)
         return messages
-
-    def _take_lone(self) -> Message | None:
-        """The message of the next frame, if it is of bytes and there is nothing to it besides, as questions and answers
-        come; else None. What ``take`` does in five functions, because after a pause each of them costs a
-        microsecond."""
-        frame = self.inbox[0]
-        if frame.kind != BYTES or frame.headers or type(frame) is not Frame or self.state is not None:
-            return None
-        bodies = frame.bodies
-        if type(bodies) is not list:
-            try:
-                bodies = decode_bytes(bodies)
-            except msgspec.MsgspecError:  # ``take`` counts it
-                return None
-        if len(bodies) != 1:
-            return None
-        self.inbox.popleft()
-        number, first = frame.sender, frame.first
-        stream = (number, frame.group, frame.to)
-        frames, size = self._taken.get(stream, (0, 0))
-        self._taken[stream] = (frames + 1, size + frame.size)
-        self._taken_bytes += frame.size + REPORT_FRAME_BYTES
-        sender = self._people.get(number) or MemberId(number)
-        return Message(bodies[0], sender, (sender, first))
 
     def take_unpaid(self) -> tuple[Iterator[Message], Frame | None]:
         """The messages of the next frame, and the frame, which is still to be given to ``pass_over``: for a reader that
@@ -322,11 +314,6 @@ class Channel:
             f"the primary went on without this member, so {self.name!r} has a gap here: get its state anew from "
             "others, and read on"
         )
-
-    @property
-    def must_report(self) -> bool:
-        """Whether senders should hear now of what was taken."""
-        return self._taken_bytes >= (REPORT_BUSY_BYTES if self.inbox else REPORT_IDLE_BYTES)
 
     def report_consumed(self) -> None:
         taken, self._taken, self._taken_bytes = self._taken, {}, 0

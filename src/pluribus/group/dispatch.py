@@ -9,10 +9,11 @@ from typing import Any
 from ..core.errors import PluribusError
 from ..core.events import Excluded, Uncertain
 from ..core.frame import Frame, Header, Parents, Piece, Relayed, Standing
-from ..core.ids import ALL, MemberId, checked_name, number_of
+from ..core.ids import ALL, MemberId, MessageId, checked_name, number_of
 from ..core.limits import FRAME_OVERHEAD_BYTES
 from ..core.ports import Clock
 from ..stack.events import (
+    UNHEARD,
     Blocked,
     CollectFull,
     Confirm,
@@ -54,9 +55,6 @@ turn ends would cost a turn of its own, in every round trip."""
 HEARD: tuple[type[Header], ...] = (PleaseLeave, *WORDS)
 """What channels say to each other besides messages."""
 
-UNORDERED = ("none", "fifo")
-"""Promises for which a member that does not want to hear itself does not: its messages do not come back to it."""
-
 
 class Dispatch(Layer):
     """groups: channels, bundling, inboxes"""
@@ -65,6 +63,7 @@ class Dispatch(Layer):
     requires = frozenset({"members"})
     provides = frozenset({"groups"})
     headers = (Parents, Piece, Relayed, Standing, *RELAY_WORDS, *HEARD)
+    __slots__ = ("_alone_at", "_first", "_scheduled", "blocked", "observe")  # what is asked a message
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
@@ -90,6 +89,8 @@ class Dispatch(Layer):
         self._numbers = Numbers()
         self._stalled = StalledMembers()
         self._scheduled = False
+        self.lone: Callable[[Channel], Callable[[bytes], MessageId | None] | None] = lambda channel: None
+        """By channel, what sends a body at once if that may be, and returns its identity."""
         self.alone: Callable[[Channel, bytes, Kind], None] = lambda channel, body, kind: channel.out.send_alone(
             body, kind
         )
@@ -143,7 +144,7 @@ class Dispatch(Layer):
         if channel is None:
             me, engine = MemberId(self.node.me), self.ports.engine
             path, long = engine.path_bytes, engine.long_bytes
-            echoes = own or promises not in UNORDERED
+            echoes = own or promises not in UNHEARD
             pass_down = self.pass_down
             if seal is not None:
                 path, long = path - SEAL_BYTES, long - SEAL_BYTES

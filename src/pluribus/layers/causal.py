@@ -5,7 +5,8 @@ Theory of operation
 Every batch says what its sender had delivered when the batch closed: how many messages of each member of the group, in
 the order of the view, counted from the beginning of the view. A receiver delivers the batch when it has delivered as
 many. Then it has delivered everything that could have been a cause of it, because those had waited for their causes
-likewise. Streams are FIFO from below, so a count names a set, and a member's own messages need no count.
+likewise. Streams are FIFO from below, so a count names a set, and a member's own messages need no count. A member that
+does not want to hear itself has delivered its own when it sends them.
 
 Only growth travels: each batch carries how much every count has grown since the sender's batch before, one small number
 a member, or nothing at all if the sender heard nothing in between. Receivers add up. That is enough because a batch is
@@ -41,7 +42,7 @@ import msgspec
 from ..core.frame import Frame, Header, Number
 from ..core.ids import ALL
 from ..core.limits import VIEW_MEMBERS_MAX
-from ..stack.events import Consumed, Credit, Event, Members, ViewChanged
+from ..stack.events import Consumed, Credit, Event, JoinGroup, LeaveGroup, Members, ViewChanged
 from ..stack.layer import Layer
 
 
@@ -114,10 +115,12 @@ class Causal(Layer):
     provides = frozenset({"causal"})
     headers = (Known,)
     selective = True
-    deaf_to = frozenset({Credit})
+    deaf_to = frozenset({Credit, Consumed})
 
     def __init__(self) -> None:
         self._groups: dict[int, CausalGroup] = {}
+        self._deaf: set[int] = set()
+        """Groups in which this member's own messages do not come back to it: they count when they are sent."""
         self.early = 0
         self.lost_dependencies = 0
         self.malformed = 0
@@ -129,6 +132,8 @@ class Causal(Layer):
         group = self._groups.get(frame.group)
         if group is not None and frame.to == ALL and frame.count:
             frame.headers.append(Known(group.known()))
+            if frame.group in self._deaf:
+                group.delivered[group.me] += frame.count
         self.pass_down(frame)
 
     def up(self, frame: Frame) -> None:
@@ -172,6 +177,13 @@ class Causal(Layer):
                     if not batches:
                         del group.waiting[place]
                         break
+
+    def event_down(self, event: Event) -> None:
+        if isinstance(event, JoinGroup):
+            (self._deaf.add if event.deaf else self._deaf.discard)(event.group)
+        elif isinstance(event, LeaveGroup):
+            self._deaf.discard(event.group)
+        self.tell_down(event)
 
     def event_up(self, event: Event) -> None:
         if isinstance(event, ViewChanged):

@@ -17,7 +17,6 @@ a table of their own, so that a flood of them cannot push the members out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import MalformedFrame
@@ -41,10 +40,9 @@ class Transport(Layer):
     name = "transport"
     provides = frozenset({"datagrams"})
     headers = (Refused,)
+    __slots__ = ("_addresses", "_long_bytes", "_to_all")  # what is asked a frame
 
     def __init__(self) -> None:
-        self.straight: Callable[[Frame], bool] = lambda frame: False
-        """Whether a frame needs no layer above any more: it was taken already."""
         self._long_bytes = UNLIMITED_BYTES
         self._to_all: list[bytes] = []
         self._to_one: dict[int, list[bytes]] = {}
@@ -99,31 +97,39 @@ class Transport(Layer):
 
     def receive(self, datagrams: list[Datagram]) -> None:
         """The engine's call-back, inside a stimulus."""
-        decode, straight, pass_up, me = self.node.codec.decode, self.straight, self.pass_up, self.node.me
-        addresses, strangers = self._addresses, self._strangers
         for data, source in datagrams:
-            try:
-                frame = decode(data)
-            except MalformedFrame as error:
-                self.malformed += 1
-                self._log_once(source, "a malformed datagram", error)
-                continue
-            sender = frame.sender
-            if sender == me or (frame.to != ALL and frame.to != me):
-                continue
-            if sender not in addresses and strangers.get(sender) != source:
-                if sender not in strangers and len(strangers) >= STRANGERS_MAX:
-                    del strangers[next(iter(strangers))]
-                strangers[sender] = source  # the latest: one forged datagram does not keep a member out for good
-            if frame.headers and type(frame.headers[-1]) is Refused:
-                self._was_refused(sender, frame.headers[-1].reason)
-                continue
-            try:
-                if not straight(frame):
-                    pass_up(frame)
-            except Exception as error:  # noqa: BLE001 - a node never dies of a frame; the counter and the log say that one tried
-                self.faulty += 1
-                self._log_once((source, "faulty"), "a frame that a layer could not handle", error, trace=True)
+            self.take(data, source)
+
+    def take(self, data: bytes, source: Address) -> None:
+        try:
+            frame = self.node.codec.decode(data)
+        except MalformedFrame as error:
+            self.malformed += 1
+            self._log_once(source, "a malformed datagram", error)
+        else:
+            self.accept(frame, source)
+
+    def accept(self, frame: Frame, source: Address) -> None:
+        """A frame that was decoded."""
+        sender, me, strangers = frame.sender, self.node.me, self._strangers
+        if sender == me or (frame.to != ALL and frame.to != me):
+            return
+        if sender not in self._addresses and strangers.get(sender) != source:
+            if sender not in strangers and len(strangers) >= STRANGERS_MAX:
+                del strangers[next(iter(strangers))]
+            strangers[sender] = source  # the latest: one forged datagram does not keep a member out for good
+        if frame.headers and type(frame.headers[-1]) is Refused:
+            self._was_refused(sender, frame.headers[-1].reason)
+            return
+        try:
+            self.pass_up(frame)
+        except Exception as error:  # noqa: BLE001 - a node never dies of a frame; the counter and the log say that one tried
+            self.failed(source, error)
+
+    def failed(self, source: Address, error: Exception) -> None:
+        """A layer above could not handle a frame."""
+        self.faulty += 1
+        self._log_once((source, "faulty"), "a frame that a layer could not handle", error, trace=True)
 
     def event_down(self, event: Event) -> None:
         if isinstance(event, Addresses):
@@ -172,4 +178,6 @@ class Transport(Layer):
             return
         self._logged.add(peer)
         me = MemberId(self.node.me)
-        log.warning("%s dropped %s from %s: %s (said once a peer)", me, what, peer, error, exc_info=trace)
+        log.warning(
+            "%s dropped %s from %s: %s (said once a peer)", me, what, peer, error, exc_info=error if trace else None
+        )

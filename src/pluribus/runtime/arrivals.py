@@ -16,6 +16,11 @@ from contextvars import Context
 from math import inf
 from typing import Any
 
+from ..core.ports import Datagram
+
+Receive = Callable[[list[Datagram]], None]
+Run = Callable[[Receive, list[Datagram]], None]
+
 TICK_S = 0.001
 """Loops look at their timers so often."""
 
@@ -23,12 +28,25 @@ TICK_S = 0.001
 class Line:
     """Who goes on when the datagrams at hand have been received. One a bus."""
 
-    __slots__ = ("receiving", "waiters")
+    __slots__ = ("eager", "receiving", "waiters")
 
     def __init__(self) -> None:
+        self.eager = False
+        """Whether readers go on as soon as what they wait for was received; in a world they take turns."""
         self.receiving = False
         """Inside the engine's call-back: no task runs, and a task may be run after it."""
         self.waiters: list[Waiter] = []
+
+    def feed(self, run: Run, receive: Receive, datagrams: list[Datagram]) -> None:
+        """The engine's call-back."""
+        self.receiving = self.eager
+        try:
+            run(receive, datagrams)
+        finally:  # whatever a protocol did wrong: what came is there to be read
+            try:
+                self.run()
+            finally:
+                self.receiving = False
 
     def run(self) -> None:
         """Let those go on who waited for what was received, and those who waited for them in turn."""

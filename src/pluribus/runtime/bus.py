@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..core.errors import BadInput, BadStack, Closed, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
-from ..core.ports import Datagram, Engine, Ports
+from ..core.ports import Engine, Ports
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
@@ -92,8 +93,7 @@ class Bus(Joining, Topical):
         self._dispatch.cuts = any("reliability" in layer.provides for layer in layers)
         self._groups: dict[str, Group] = {}
         self._line = Line()
-        self._eager = False
-        """Whether readers go on as soon as what they wait for was received; in a world they take turns."""
+        self._receive = partial(self._line.feed, self._stack.run, self._transport.receive)
         self._replicas: dict[str, Replica[Any]] = {}
         self._topics: Topics | None = None
         self._keeping: Keeping | None = None
@@ -272,17 +272,6 @@ class Bus(Joining, Topical):
         else:
             self._notices.take(event)
 
-    def _receive(self, datagrams: list[Datagram]) -> None:
-        line = self._line
-        line.receiving = self._eager
-        try:
-            self._stack.run(self._transport.receive, datagrams)
-        finally:  # whatever a protocol did wrong: what came is there to be read
-            try:
-                line.run()
-            finally:
-                line.receiving = False
-
     def _room(self) -> None:
         for channel in self._dispatch.channels.values():
             channel.on_room()
@@ -378,7 +367,7 @@ class connect:
         trace = None if self._trace is None else TraceFile(self._trace)
         stack = self._stack if self._secret is None else secured(self._stack)
         bus = await opened(url, name, ports, stack, trace, self._secret)
-        bus._eager = True
+        bus._line.eager = True
         bus._wall = time
         bus._stop_watch = watch_loop(loop)
         try:

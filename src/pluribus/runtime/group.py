@@ -81,6 +81,7 @@ class Group(End):
     ) -> None:
         self._channel = channel
         self._open = channel.out
+        self._alone = dispatch.lone(channel)
         self._dispatch = dispatch
         self._opened = dispatch.opened
         self._left = left
@@ -395,6 +396,9 @@ class Group(End):
                 for message in self._current:  # who waited beside us has taken the next frame
                     return message
             if channel.inbox:
+                lone = channel.take_lone()
+                if lone is not None:
+                    return lone
                 self._take()
                 for message in self._current:
                     return message

@@ -12,6 +12,9 @@ from ..core.events import Unsuspected as Unsuspected
 from ..core.frame import Frame
 from ..core.ports import Address
 
+UNHEARD = ("none", "fifo", "causal")
+"""Promises that can be kept without a member's own messages coming back to it."""
+
 
 class JoinGroup(Event, frozen=True):
     """Down: this member wants the group's messages."""
@@ -26,6 +29,11 @@ class JoinGroup(Event, frozen=True):
     """Order and safety, as one word: every member of a group must ask for the same."""
     drops: bool = False
     """A receiver that does not read is not waited for: what it has no room for is lost to it."""
+
+    @property
+    def deaf(self) -> bool:
+        """Whether this member's own messages do not come back to it."""
+        return not self.own and self.promises in UNHEARD
 
 
 class LeaveGroup(Event, frozen=True):

@@ -49,8 +49,6 @@ _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
     TEXT: msgspec.msgpack.Decoder(list[str]).decode,
     DATA: msgspec.msgpack.Decoder(list[Any]).decode,
 }
-decode_bytes = _decoders[BYTES]
-"""The bodies of a frame of bytes; a msgspec error if they are not."""
 _BUILT_IN: dict[Kind, type] = {BYTES: bytes, TEXT: str}
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 

@@ -38,10 +38,10 @@ class Codec:
     def __init__(self, bus: str, header_types: Sequence[type[Header]] = ()) -> None:
         self.bus = bus
         self.tag = max(int.from_bytes(blake2b(bus.encode(), digest_size=4).digest(), "big"), _TAG_FIRST)
-        self._prefix = bytes([0x90 + _FIELDS, VERSION, 0xCE]) + self.tag.to_bytes(4, "big")
+        self.prefix = bytes([0x90 + _FIELDS, VERSION, 0xCE]) + self.tag.to_bytes(4, "big")
         self.pack = msgspec.msgpack.Encoder().encode
         """What ``encode`` does with a frame that says its version and its bus."""
-        self._decode = msgspec.msgpack.Decoder(_frame_type(header_types)).decode
+        self.unpack = msgspec.msgpack.Decoder(_frame_type(header_types)).decode
 
     def encode(self, frame: Frame) -> bytes:
         frame.version = VERSION
@@ -50,10 +50,10 @@ class Codec:
 
     def decode(self, data: bytes) -> Frame:
         """The frame, or ``MalformedFrame`` with the reason; no other exception leaves here."""
-        if data[:7] != self._prefix:
+        if data[:7] != self.prefix:
             self._check_prefix(data)
         try:
-            frame: Frame = self._decode(data)
+            frame: Frame = self.unpack(data)
         except DECODE_ERRORS as error:
             raise MalformedFrame(f"not a frame: {error}") from None
         if frame.size > len(data) or frame.count > len(data):
@@ -70,7 +70,7 @@ class Codec:
                 f"wire version {data[1] >> 4}.{data[1] & 15} is not {MAJOR}.x: "
                 "install the same major release on both sides"
             )
-        if data[3:7] != self._prefix[3:]:
+        if data[3:7] != self.prefix[3:]:
             raise MalformedFrame("a datagram of another bus")
 
 

@@ -69,12 +69,14 @@ static PyTypeObject OpenBatchType = {
 typedef struct {
     PyObject_HEAD
     PyObject *open;
+    PyObject *alone; /* sends a body at once if that may be, and returns its identity; else None */
 } End;
 
 static int
 end_traverse(End *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->open);
+    Py_VISIT(self->alone);
     return 0;
 }
 
@@ -82,6 +84,7 @@ static int
 end_clear(End *self)
 {
     Py_CLEAR(self->open);
+    Py_CLEAR(self->alone);
     return 0;
 }
 
@@ -95,6 +98,7 @@ end_dealloc(End *self)
 
 static PyMemberDef end_members[] = {
     {"_open", T_OBJECT_EX, offsetof(End, open), 0, NULL},
+    {"_alone", T_OBJECT_EX, offsetof(End, alone), 0, NULL},
     {NULL},
 };
 

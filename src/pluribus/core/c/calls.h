@@ -244,6 +244,24 @@ appended(Method *method, PyObject *end, PyObject *topic, PyObject *body)
 }
 
 static int
+may_go_alone(PyObject *end, PyObject *topic, PyObject *body)
+{
+    PyObject *alone = ((End *)end)->alone;
+    return alone != NULL && alone != Py_None && topic == NULL && PyBytes_CheckExact(body);
+}
+
+static PyObject *
+gone_alone(PyObject *end, PyObject *body)
+{ /* the body's identity; NULL without an error: it must not */
+    PyObject *alone = Py_NewRef(((End *)end)->alone), *id = PyObject_CallOneArg(alone, body);
+    Py_DECREF(alone);
+    if (id == Py_None) {
+        Py_CLEAR(id);
+    }
+    return id;
+}
+
+static int
 call_begin(Call *self)
 { /* the long way */
     PyObject *args[] = {NULL, self->end, self->topic, self->body};
@@ -285,6 +303,9 @@ call_send(PyObject *me, PyObject *value, PyObject **result)
         }
         self->state = TRYING;
         *result = appended(self->method, self->end, self->topic, self->body);
+        if (*result == NULL && !PyErr_Occurred() && may_go_alone(self->end, self->topic, self->body)) {
+            *result = gone_alone(self->end, self->body);
+        }
         if (*result != NULL) {
             self->state = OVER;
             call_forget(self);
@@ -391,7 +412,7 @@ method_call(PyObject *me, PyObject *const *args, size_t counted, PyObject *names
     Py_ssize_t count = PyVectorcall_NARGS(counted);
     if (names == NULL && count == 2 + self->topics && PyObject_TypeCheck(args[0], &EndType)) {
         PyObject *topic = self->topics ? args[1] : NULL, *body = args[count - 1];
-        if (may_take(open_batch(args[0]), topic, body) != NOT_TAKEN) {
+        if (may_take(open_batch(args[0]), topic, body) != NOT_TAKEN || may_go_alone(args[0], topic, body)) {
             return call_new(self, args[0], topic, body);
         }
     }

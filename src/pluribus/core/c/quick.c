@@ -11,6 +11,10 @@
 #include "calls.h"
 #include "waiting.h"
 #include "passing.h"
+#include "frames.h"
+#include "reading.h"
+#include "straight.h"
+#include "wire.h"
 
 static PyObject *
 sends(PyObject *Py_UNUSED(module), PyObject *args)
@@ -42,9 +46,13 @@ PyMODINIT_FUNC
 PyInit__quick(void)
 {
     PyObject *made;
-    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType, &LineType, &ArrivalsType, &WaiterType, &RunnerType};
+    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType, &LineType, &ArrivalsType, &WaiterType, &RunnerType, &ReadingType, &StraightType,
+#ifndef MS_WINDOWS
+                             &WireType,
+#endif
+    };
     if (PyType_Ready(&TurnType) < 0 || PyType_Ready(&CallType) < 0 || PyType_Ready(&MethodType) < 0
-        || PyType_Ready(&WayType) < 0 || name_methods() < 0 || name_parts() < 0) {
+        || PyType_Ready(&WayType) < 0 || PyType_Ready(&MessagesType) < 0 || name_methods() < 0 || name_parts() < 0 || name_words() < 0) {
         return NULL;
     }
     made = PyModule_Create(&module);

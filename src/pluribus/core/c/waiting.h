@@ -7,6 +7,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *waiters; /* a list: who goes on when what was received has been settled */
     char receiving;
+    char eager;
 } Line;
 
 typedef struct {
@@ -305,7 +306,7 @@ line_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *named)
     if (self == NULL) {
         return NULL;
     }
-    self->receiving = 0;
+    self->receiving = self->eager = 0;
     self->waiters = PyList_New(0);
     PyObject_GC_Track(self);
     if (self->waiters == NULL) {
@@ -335,13 +336,41 @@ line_run(Line *self, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
+static PyObject *
+line_feed(Line *self, PyObject *const *given, Py_ssize_t count)
+{
+    PyObject *fed, *went, *type, *error, *trace;
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "feed takes how it is run, who receives, and datagrams");
+        return NULL;
+    }
+    self->receiving = self->eager;
+    fed = PyObject_Vectorcall(given[0], given + 1, 2, NULL);
+    PyErr_Fetch(&type, &error, &trace);
+    went = line_run(self, NULL); /* whatever a protocol did wrong: what came is there to be read */
+    self->receiving = 0;
+    if (went == NULL) {
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+        Py_CLEAR(fed);
+    }
+    else {
+        PyErr_Restore(type, error, trace);
+        Py_DECREF(went);
+    }
+    return fed;
+}
+
 static PyMemberDef line_members[] = {
     {"receiving", T_BOOL, offsetof(Line, receiving), 0, NULL},
+    {"eager", T_BOOL, offsetof(Line, eager), 0, NULL},
     {"waiters", T_OBJECT_EX, offsetof(Line, waiters), READONLY, NULL},
     {NULL},
 };
 
 static PyMethodDef line_methods[] = {
+    {"feed", (PyCFunction)(void (*)(void))line_feed, METH_FASTCALL, "The engine's call-back."},
     {"run", (PyCFunction)line_run, METH_NOARGS, "Let those go on who waited for what was received."},
     {NULL},
 };

@@ -63,7 +63,7 @@ from ...stack.events import (
 from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Summed, Sums, Want
 from .incoming import Incoming
 from .outgoing import Outgoing
-from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, LEFT_MAX, UNORDERED, InKey, Key, Streams
+from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, LEFT_MAX, InKey, Key, Streams
 
 
 class Reliable(Streams):
@@ -112,7 +112,7 @@ class Reliable(Streams):
                 if isinstance(event, JoinGroup):
                     self._wished.add(event.group)
                     self._leaving.pop((event.group, ALL), None)
-                    if not event.own and event.promises in UNORDERED:  # orders need to see a member's own messages too
+                    if event.deaf:
                         self._deaf.add(event.group)
                     if (event.group, ALL) not in self._out:
                         self._open((event.group, ALL), event.first)

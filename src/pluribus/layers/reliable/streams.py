@@ -42,7 +42,6 @@ LEFT_MAX = 1_024
 """Groups that a member has left in a view and still answers for."""
 AHEAD_MAX = 4_096
 CONTROL = 0
-UNORDERED = ("none", "fifo")
 DIRECT_RANGE_BITS = 40
 """As ``group.channel`` numbers direct streams: each has a range of its own."""
 
@@ -52,6 +51,18 @@ InKey = tuple[int, int, int]
 
 class Streams(Layer):
     """The half of ``Reliable`` that works within a view; ``layer`` carries it from one view to the next."""
+
+    # What is asked a frame
+    __slots__ = (
+        "_echo",
+        "_frozen",
+        "_stamp",
+        "_status",
+        "frames_in",
+        "frames_out",
+        "messages_in",
+        "messages_out",
+    )
 
     def __init__(self, bytes_max: int = WINDOW_BYTES_MAX, stall_s: float = STALL_S, sum_above: int = SUM_ABOVE) -> None:
         self._bytes_max = bytes_max

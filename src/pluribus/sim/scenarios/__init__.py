@@ -46,6 +46,7 @@ def scenario(name: str) -> Scenario:
         asks,
         boundaries,
         crowd,
+        deaf,
         disk,
         flood,
         groups,
@@ -60,9 +61,10 @@ def scenario(name: str) -> Scenario:
         topics,
     )
 
-    views = (groups.GROUPS, asks.ASKS, relays.RELAYS, replica.REPLICA, shatter.SHATTER, states.STATES, live.LIVE)
+    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE)
+    blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
-    shipped = (*plain, *views, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
+    shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())

@@ -86,7 +86,7 @@ class Player:
 
     async def _join(self, name: str) -> None:
         order, _, safe = self.promises[name].partition(" ")
-        group = await self.bus.group(name, order=order, safe=bool(safe))
+        group = await self.bus.group(name, order=order, safe=bool(safe), own=self.hears_itself(name))
         self.groups[name] = group
         asyncio.create_task(self._read(group))  # noqa: RUF006 - it ends with the group
 
@@ -109,8 +109,16 @@ class Player:
         body = f"{self.bus.me}/{self._count}/".encode() * self.world.random.randrange(1, 20)
         parent = self._parent(name) if self.promises[name] == "semantic" else None
         at = self.world.now
-        sent = await self.groups[name].send(body, parent=parent)
+        group = self.groups[name]
+        sent = await group.send(body, parent=parent)
         self.history.add(Happening(at, self.bus.me, "send", name, sent, body, parent=parent))
+        self.has_sent(group, sent, body)
+
+    def hears_itself(self, name: str) -> bool:
+        return True
+
+    def has_sent(self, group: Group, sent: MessageId, body: bytes) -> None:
+        """For those who do not hear it."""
 
     def _parent(self, name: str) -> MessageId | None:
         """Mostly something that happened just now, to anybody: the parent is on its way, or known by hearsay."""
