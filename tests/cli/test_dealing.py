@@ -34,7 +34,7 @@ def test_the_dealing_room_loses_nothing(url):
     summary = json.loads(answer.stdout)
     assert set(summary) == SUMMARY
     assert (summary["providers"], summary["dealers"], summary["lost"], summary["unasked"]) == (4, 20, 0, 0)
-    assert summary["delivered"] > summary["published"] > 100
+    assert summary["delivered"] > summary["published"] > 0
     assert summary["keepers"] == (1 if url.startswith("inproc") else 3)
     assert "Spark takes no part in a room of 0.5 s" in summary["spark"] and summary["alerts"] == 0
 

@@ -413,8 +413,8 @@ def test_who_is_shut_out_without_being_told_holds_nobody_up(run: Run[None], monk
 
 
 def test_a_client_that_the_server_was_quicker_to_close_leaves_no_task(run: Run[None]) -> None:
-    """uvloop raises where asyncio only warns: writing to a connection that is closed. nats-py then knows itself closed, and
-    has not ended the tasks of its subscriptions."""
+    """uvloop raises where asyncio only warns: writing to a connection that is closed. nats-py then takes itself for
+    closed, and has not ended the tasks of its subscriptions."""
 
     async def work() -> None:
         gate = Gate()

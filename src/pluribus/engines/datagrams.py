@@ -32,6 +32,7 @@ from ..core.limits import (
     DATAGRAMS_PER_WAKE_MAX,
     ENGINE_QUEUE_BYTES_MAX,
     KEPT_HEAP_BYTES,
+    LONG_BYTES_LOOPBACK,
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
     SOCKET_BUFFER_BYTES,
@@ -39,6 +40,7 @@ from ..core.limits import (
 from ..core.ports import Address, Datagram, EngineStats
 from .courtesy import FLOW_BYTES_MIN, Courtesy
 from .trains import MARKED, Cutter, Joiner
+from .wires import wire
 
 log = logging.getLogger(__name__)
 
@@ -52,36 +54,36 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_COALESCED_SIZE.size) if hasattr(socket, "C
 
 
 class DatagramSocket:
-    """Feeds lists of datagrams to ``receive``, counts in ``stats``, calls ``room`` when a full kernel has room
-    again."""
+    """Feeds lists of datagrams to ``receive``, counts in ``stats``, says by ``has_room`` when the kernel is
+    full, and when it has room again."""
 
     def __init__(
         self,
         sock: socket.socket,
         stats: EngineStats,
         receive: Callable[[list[Datagram]], None],
-        room: Callable[[], None],
+        has_room: Callable[[bool], None],
         *,
         segment: bool = False,
         packet_bytes: int = PATH_BYTES_LOOPBACK,
     ) -> None:
         """``segment``: let the kernel cut and join. ``packet_bytes``: what is longer goes as a train."""
         self.sock = sock
-        self.writable = True
+        self._writable = True
         self._stats = stats
         self._receive = receive
-        self._room = room
+        self._has_room = has_room
         self._queue: deque[tuple[bytes, Address]] = deque()
         self._queued_bytes = 0
         self._woken_at = 0.0
         self._courtesy = Courtesy()
         self._loop = asyncio.get_running_loop()
         teach_allocator()
-        self._four = sock.family == socket.AF_INET6  # its sources come with flow and scope, addresses are host and port
         self._segment = segment and _turn_on_segmentation(sock)
         self._cutter = Cutter(packet_bytes, first_train())
         self._whole_bytes = packet_bytes
         self._joiner = Joiner()
+        self._wire = wire(sock, LONG_BYTES_LOOPBACK)
         self._loop.add_reader(sock.fileno(), self._read_joined if self._segment else self._read)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
@@ -91,7 +93,7 @@ class DatagramSocket:
             self._send_cut(datagrams, to)
         else:
             try:
-                size = self.sock.sendto(datagrams[0], to)
+                size = self._wire.send(datagrams[0], to)
             except BlockingIOError:
                 self._enqueue(datagrams, to)
             except OSError as error:
@@ -148,7 +150,7 @@ class DatagramSocket:
                         datagrams[sent : sent + run], [(SOL_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(size))], 0, to
                     )
                 else:
-                    self.sock.sendto(datagrams[sent], to)
+                    self._wire.send(datagrams[sent], to)
                 sent += run
                 stats.calls_out += 1
         except BlockingIOError:
@@ -168,6 +170,7 @@ class DatagramSocket:
             self._drain()
         self._stats.dropped += len(self._queue)
         self._queue.clear()
+        self._wire.close()
         self.sock.close()
 
     def _equal_run(self, datagrams: Sequence[bytes], start: int) -> int:
@@ -200,8 +203,9 @@ class DatagramSocket:
                 continue
             self._queue.append((datagram, to))
             self._queued_bytes += len(datagram)
-        if self.writable:
-            self.writable = False
+        if self._writable:
+            self._writable = False
+            self._has_room(False)
             self._loop.add_writer(self.sock.fileno(), self._write)
 
     def _write(self) -> None:
@@ -210,8 +214,8 @@ class DatagramSocket:
         except BlockingIOError:
             return
         self._loop.remove_writer(self.sock.fileno())
-        self.writable = True
-        self._room()
+        self._writable = True
+        self._has_room(True)
 
     def _drain(self) -> None:
         while self._queue:
@@ -220,7 +224,7 @@ class DatagramSocket:
                 if not self._cutter.whole(datagram):
                     self._send_train(datagram, to)
                 else:
-                    self.sock.sendto(datagram, to)
+                    self._wire.send(datagram, to)
                     self._stats.calls_out += 1
                     self._stats.datagrams_out += 1
                     self._stats.bytes_out += len(datagram)
@@ -233,25 +237,16 @@ class DatagramSocket:
             self._queued_bytes -= len(datagram)
 
     def _read(self) -> None:
-        got: list[Datagram] = []
-        recvfrom = self.sock.recvfrom
         # One small datagram after a pause is mostly alone: asking for another would be a call for nothing.
         woken_at, self._woken_at = self._woken_at, monotonic()
         busy = self._woken_at - woken_at < BUSY_S
         try:
-            for _ in range(DATAGRAMS_PER_WAKE_MAX):
-                got.append(recvfrom(DATAGRAM_BYTES_MAX))
-                if not busy and len(got[0][0]) < SMALL_BYTES:
-                    break
-        except BlockingIOError:
-            pass
+            got = self._wire.receive(DATAGRAMS_PER_WAKE_MAX, 0 if busy else SMALL_BYTES)
         except OSError:  # an ICMP error of an earlier send; nothing was received by it
             self._stats.errors += 1
-        if got:
-            if self._four:
-                got = [(data, source[:2]) for data, source in got]
-            if len(got) > 1 or got[0][0][:1] == MARKED:
-                got = self._joiner.whole(got)
+            return
+        if len(got) > 1 or (got and got[0][0][:1] == MARKED):
+            got = self._joiner.whole(got)
         if got:
             stats = self._stats
             stats.datagrams_in += len(got)
@@ -294,17 +289,16 @@ class PlainDriver(asyncio.DatagramProtocol):
         self,
         stats: EngineStats,
         receive: Callable[[list[Datagram]], None],
-        room: Callable[[], None],
+        has_room: Callable[[bool], None],
         packet_bytes: int = PATH_BYTES_LOOPBACK,
     ) -> None:
         self._stats = stats
         self._receive = receive
-        self._room = room
+        self._has_room = has_room
         self._cutter = Cutter(packet_bytes, first_train())
         self._joiner = Joiner()
         self._transport: asyncio.DatagramTransport | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.writable = True
 
     @classmethod
     async def open(
@@ -312,11 +306,11 @@ class PlainDriver(asyncio.DatagramProtocol):
         sock: socket.socket,
         stats: EngineStats,
         receive: Callable[[list[Datagram]], None],
-        room: Callable[[], None],
+        has_room: Callable[[bool], None],
         packet_bytes: int = PATH_BYTES_LOOPBACK,
     ) -> PlainDriver:
         loop = asyncio.get_running_loop()
-        made = partial(cls, stats, receive, room, packet_bytes)
+        made = partial(cls, stats, receive, has_room, packet_bytes)
         _transport, driver = await loop.create_datagram_endpoint(made, sock=sock)
         return driver
 
@@ -368,11 +362,10 @@ class PlainDriver(asyncio.DatagramProtocol):
         self._stats.errors += 1
 
     def pause_writing(self) -> None:
-        self.writable = False
+        self._has_room(False)
 
     def resume_writing(self) -> None:
-        self.writable = True
-        self._room()
+        self._has_room(True)
 
 
 def ask_for_buffers(sock: socket.socket) -> int:

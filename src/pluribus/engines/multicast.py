@@ -24,7 +24,7 @@ from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl, whole_number
 from .binding import bound_socket, check_dialable, is_loopback, is_within_reach, packet_option, path_option
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
-from .udp import check_sizes, drive, driver_option, longest
+from .udp import check_sizes, drive, driver_option, longest, notes_room
 
 PORT_FIRST, PORT_COUNT = 20_000, 10_000
 SO_ATTACH_FILTER = 26
@@ -41,6 +41,7 @@ class MulticastEngine:
         self.path_bytes, self.long_bytes = longest(*sizes)
         self._packet_bytes = sizes[1]
         self.buffer_bytes = 0
+        self.writable = True
         self.address: Address = ("", 0)
         self.stats = EngineStats()
         self._interface = interface
@@ -68,10 +69,6 @@ class MulticastEngine:
         sizes = (path_option(options, url), packet_option(options, url, interface))
         return cls((group, port), interface, sizes, ttl, plain=driver_option(options, url))
 
-    @property
-    def writable(self) -> bool:
-        return self._direct is None or self._direct.writable
-
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         self._receive = receive
         direct = bound_socket(socket.SOCK_DGRAM, (self._interface, 0))
@@ -91,9 +88,9 @@ class MulticastEngine:
         self.buffer_bytes = min(ask_for_buffers(direct), ask_for_buffers(shared))
         own_filtered = _refuse_own(shared, self.address)
         heard = receive if own_filtered else self._foreign
-        sizes = (self.path_bytes, self._packet_bytes)
-        self._direct = await drive(direct, self.stats, receive, room, plain=self._plain, sizes=sizes)
-        self._shared = await drive(shared, self.stats, heard, room, plain=self._plain, sizes=sizes)
+        sizes, told = (self.path_bytes, self._packet_bytes), notes_room(self, room)
+        self._direct = await drive(direct, self.stats, receive, told, plain=self._plain, sizes=sizes)
+        self._shared = await drive(shared, self.stats, heard, told, plain=self._plain, sizes=sizes)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.long_bytes)
@@ -113,6 +110,7 @@ class MulticastEngine:
 
     async def close(self) -> None:
         drivers, self._direct, self._shared = (self._direct, self._shared), None, None
+        self.writable = True
         for driver in drivers:
             if driver is not None:
                 await driver.close()

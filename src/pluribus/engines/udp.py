@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -35,6 +36,7 @@ class UdpEngine:
         self.address: Address = ("", 0)
         self.path_bytes, self.long_bytes = longest(path_bytes, packet_bytes)
         self.buffer_bytes = 0
+        self.writable = True
         self.stats = EngineStats()
 
     @classmethod
@@ -45,10 +47,6 @@ class UdpEngine:
         packet_bytes = packet_option(options, url, bind[0] if bind else url.hosts[0][0])
         return cls(url, bind, path_option(options, url), packet_bytes, plain=driver_option(options, url))
 
-    @property
-    def writable(self) -> bool:
-        return self._driver is None or self._driver.writable
-
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         hosts = await numeric(self._url.hosts)  # first: binding to a name would hold the loop up for a name server
         self._seeds = tuple(host for host in hosts if host[1])  # port 0 is nobody
@@ -57,7 +55,8 @@ class UdpEngine:
         self.address = sock.getsockname()[:2]
         self.set_peers(())
         sizes = (self.path_bytes, self._packet_bytes)
-        self._driver = await drive(sock, self.stats, receive, room, plain=self._plain, sizes=sizes)
+        told = notes_room(self, room)
+        self._driver = await drive(sock, self.stats, receive, told, plain=self._plain, sizes=sizes)
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
         check_sizes(datagrams, self.long_bytes)
@@ -83,14 +82,30 @@ class UdpEngine:
     async def close(self) -> None:
         if self._driver is not None:
             driver, self._driver = self._driver, None
+            self.writable = True
             await driver.close()
+
+
+class Writable(Protocol):
+    writable: bool
+
+
+def notes_room(engine: Writable, room: Callable[[], None]) -> Callable[[bool], None]:
+    """How an engine's driver says whether the kernel takes more; ``room`` is called when it does again."""
+
+    def note(writable: bool) -> None:
+        engine.writable = writable
+        if writable:
+            room()
+
+    return note
 
 
 async def drive(
     sock: socket.socket,
     stats: EngineStats,
     receive: Callable[[list[Datagram]], None],
-    room: Callable[[], None],
+    has_room: Callable[[bool], None],
     *,
     plain: bool,
     sizes: tuple[int, int],
@@ -105,9 +120,9 @@ async def drive(
         except NotImplementedError:
             plain = True
     if plain:
-        return await PlainDriver.open(sock, stats, receive, room, packet_bytes)
+        return await PlainDriver.open(sock, stats, receive, has_room, packet_bytes)
     segment = min(path_bytes, packet_bytes) < PATH_BYTES_LOOPBACK // 4
-    return DatagramSocket(sock, stats, receive, room, segment=segment, packet_bytes=packet_bytes)
+    return DatagramSocket(sock, stats, receive, has_room, segment=segment, packet_bytes=packet_bytes)
 
 
 def longest(path_bytes: int | None, packet_bytes: int) -> tuple[int, int]:
