@@ -23,7 +23,7 @@ def played(scenario: str, seed: int, monkeypatch: pytest.MonkeyPatch, went: list
     def counting(stack) -> None:
         if went is not None:
             straight.go_straight(stack)
-            way = getattr(stack.layers[-1].alone, "__self__", None)
+            way = getattr(stack.layers[-1].send_alone, "__self__", None)
             went.extend([way] if isinstance(way, Straight) else [])
 
     monkeypatch.setattr(bus, "go_straight", counting)
@@ -58,7 +58,7 @@ async def test_only_the_usual_stack_goes_straight():
 
     async def goes(**options) -> bool:
         async with pluribus.connect(new_bus(), **options) as bus:
-            ends = bus._stack.layers[0].receive, bus._stack.layers[-1].alone
+            ends = bus._stack.layers[0].receive, bus._stack.layers[-1].send_alone
             up, down = [isinstance(getattr(end, "__self__", None), Straight) for end in ends]
             assert up is down
             return up
@@ -81,7 +81,7 @@ async def test_a_frame_that_something_fails_on_is_counted_and_the_node_goes_on()
         await sends.send(b"the first goes the long way")
         await reads.receive(5)
         dispatch = other._stack.layers[-1]
-        before = dispatch.alone.__self__.received
+        before = dispatch.send_alone.__self__.received
 
         def fails(frame) -> None:
             raise ValueError("not this one")
@@ -92,7 +92,7 @@ async def test_a_frame_that_something_fails_on_is_counted_and_the_node_goes_on()
         dispatch.observe = None
         await sends.send(b"here")
         assert (await reads.receive(5)).body == b"here"
-        assert dispatch.alone.__self__.received > before, "else this shows nothing"
+        assert dispatch.send_alone.__self__.received > before, "else this shows nothing"
 
 
 def test_it_is_not_made_of_less_than_it_needs():

@@ -89,12 +89,6 @@ class Dispatch(Layer):
         self._numbers = Numbers()
         self._stalled = StalledMembers()
         self._scheduled = False
-        self.lone: Callable[[Channel], Callable[[bytes], MessageId | None] | None] = lambda channel: None
-        """By channel, what sends a body at once if that may be, and returns its identity."""
-        self.alone: Callable[[Channel, bytes, Kind], None] = lambda channel, body, kind: channel.out.send_alone(
-            body, kind
-        )
-        """How a message goes that goes alone."""
         self._first = True
         """Something came in since the last message that went out alone."""
         self._alone_at = 0.0
@@ -296,18 +290,19 @@ class Dispatch(Layer):
                 self.flush(channel)
             self.ports.clock.call_soon(self._turn_ended)
 
-    def send_alone(self, channel: Channel, body: bytes, kind: Kind = BYTES) -> bool:
+    def send_alone(self, channel: Channel, body: bytes, kind: Kind = BYTES) -> MessageId | None:
         """Send a message at once if it is the first of the loop's turn, in a channel that asks and answers
-        (``opened``), and nothing stands in its way; false if it must go the long way."""
+        (``opened``), and nothing stands in its way; its identity, or None if it must go the long way."""
         out = channel.out
         if self.blocked or self._scheduled or out.pending or out.abandoned or out.batched > 1:
-            return False
-        if channel.closed or channel.paused or channel.blocked or not len(body) < min(out.room, LONE_BYTES_MAX):
-            return False
-        if not self.ports.engine.writable or not self._begins_turn():
-            return False
-        self.stimulus(self.alone, channel, body, kind)
-        return True
+            return None
+        if channel.closed or channel.paused or channel.blocked or len(body) > out.longest:
+            return None
+        if len(body) >= min(out.room, LONE_BYTES_MAX) or not self.ports.engine.writable or not self._begins_turn():
+            return None
+        sent = (out.me, out.first)
+        self.stimulus(out.send_alone, body, kind)
+        return sent
 
     def send_each(self, channel: Channel, bodies: Sequence[Any], kind: Kind) -> bool:
         """Send bodies that nearly fill a frame each, if nothing stands in the way of any; false: none was sent."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -81,7 +82,7 @@ class Group(End):
     ) -> None:
         self._channel = channel
         self._open = channel.out
-        self._alone = dispatch.lone(channel)
+        self._alone = partial(dispatch.send_alone, channel)
         self._dispatch = dispatch
         self._opened = dispatch.opened
         self._left = left
@@ -144,8 +145,8 @@ class Group(End):
                     for message in out.ids:
                         out.pending.append(encoded)
                         return message
-            if type(body) is bytes and len(body) <= out.longest and self._dispatch.send_alone(self._channel, body):
-                return (out.me, out.first - 1)
+            if type(body) is bytes and (sent := self._dispatch.send_alone(self._channel, body)) is not None:
+                return sent
         if wait is None:
             return await self._send(body, ALL if to is None else to, parent, timeout)
         self._stability.check(wait)
@@ -178,7 +179,7 @@ class Group(End):
         channel, out, dispatch = self._channel, self._channel.out, self._dispatch
         if len(body) > out.longest:
             return False
-        if dispatch.send_alone(channel, body, kind):
+        if dispatch.send_alone(channel, body, kind) is not None:
             return True
         if channel.closed or channel.paused or channel.blocked or dispatch.blocked:
             return False

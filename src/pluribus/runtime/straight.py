@@ -15,8 +15,6 @@ Only for stacks of exactly these layers: one that was put between them, or in th
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..core.limits import BATCH_BYTES_MAX
 from ..core.quick import Straight
 from ..group.channel import Channel
@@ -94,6 +92,4 @@ def go_straight(stack: Stack) -> None:
         channel=Channel,
     )
     transport.receive = way.receive  # type: ignore[method-assign]
-    dispatch.alone = way.send
     dispatch.send_alone = way.send_alone  # type: ignore[method-assign]
-    dispatch.lone = lambda channel: partial(way.send_lone, channel)

@@ -103,8 +103,7 @@ static PyMemberDef straight_members[] = {
 static PyMethodDef straight_methods[] = {
     {"receive", (PyCFunction)straight_receive, METH_O, "What the transport does with datagrams."},
     {"send", (PyCFunction)(void (*)(void))straight_send, METH_FASTCALL, "A message that goes alone, to all."},
-    {"send_alone", (PyCFunction)(void (*)(void))straight_send_alone, METH_FASTCALL, "Whether it was sent at once."},
-    {"send_lone", (PyCFunction)(void (*)(void))straight_send_lone, METH_FASTCALL, "The identity of what was sent at once."},
+    {"send_alone", (PyCFunction)(void (*)(void))straight_send_alone, METH_FASTCALL, "The identity of what was sent at once."},
     {NULL},
 };
 

@@ -291,24 +291,11 @@ sent_alone(Straight *self, PyObject *channel, PyObject *body, PyObject *kind)
 }
 
 static PyObject *
-straight_send_lone(Straight *self, PyObject *const *given, Py_ssize_t count)
-{
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "send_lone takes a channel and a body");
-        return NULL;
-    }
-    return sent_alone(self, given[0], given[1], self->parts[PLAIN]);
-}
-
-static PyObject *
 straight_send_alone(Straight *self, PyObject *const *given, Py_ssize_t count)
 {
-    PyObject *id;
     if (count != 2 && count != 3) {
         PyErr_SetString(PyExc_TypeError, "send_alone takes a channel, a body and its kind");
         return NULL;
     }
-    id = sent_alone(self, given[0], given[1], count == 3 ? given[2] : self->parts[PLAIN]);
-    Py_XDECREF(id);
-    return id == NULL ? NULL : Py_NewRef(id == Py_None ? Py_False : Py_True);
+    return sent_alone(self, given[0], given[1], count == 3 ? given[2] : self->parts[PLAIN]);
 }

@@ -19,6 +19,7 @@
 #define HEAD_BYTES 10
 #define MARK 0xC1
 #define TRAIN_VERSION 1
+#define SEGMENTS_MAX 256  /* of a train, as core/limits.py has it */
 #define STRANGERS_MAX 256 /* datagrams of others while a train is not going on */
 
 typedef struct {
@@ -92,14 +93,19 @@ wire_new(PyTypeObject *type, PyObject *args, PyObject *named)
     return (PyObject *)self;
 }
 
+static int
+is_same_source(const struct sockaddr_in *one, const struct sockaddr_in *other)
+{
+    return one->sin_port == other->sin_port && one->sin_addr.s_addr == other->sin_addr.s_addr;
+}
+
 static PyObject *
 source_of(Wire *self, const struct sockaddr_in *from)
 { /* host and port: a new reference */
     int place = ntohs(from->sin_port) & (SOURCES - 1);
     struct sockaddr_in *known = &self->from[place];
     char host[INET_ADDRSTRLEN];
-    if (self->sources[place] == NULL || known->sin_port != from->sin_port
-        || known->sin_addr.s_addr != from->sin_addr.s_addr) {
+    if (self->sources[place] == NULL || !is_same_source(known, from)) {
         PyObject *source = inet_ntop(AF_INET, &from->sin_addr, host, sizeof(host)) == NULL
             ? PyErr_SetFromErrno(PyExc_OSError)
             : Py_BuildValue("(si)", host, ntohs(from->sin_port));
@@ -161,12 +167,6 @@ write_head(unsigned char *at, const Head *head)
 }
 
 static int
-is_same_source(const struct sockaddr_in *one, const struct sockaddr_in *other)
-{
-    return one->sin_port == other->sin_port && one->sin_addr.s_addr == other->sin_addr.s_addr;
-}
-
-static int
 is_loose(Wire *self, const struct sockaddr_in *from, uint32_t number)
 {
     for (unsigned place = 0; place < LOOSE && place < self->loosened; place++) {
@@ -196,8 +196,8 @@ train_begins(Wire *self, const unsigned char *at, size_t size, const struct sock
     Train *train = &self->train;
     Head head;
     size_t step = size - HEAD_BYTES;
-    if (!is_head(at, size, &head) || head.index != 0 || head.total < 2 || step == 0 || head.total > self->joins / step + 1
-        || is_loose(self, from, head.number)) {
+    if (!is_head(at, size, &head) || head.index != 0 || head.total < 2 || head.total > SEGMENTS_MAX || step == 0
+        || head.total > self->joins / step + 1 || is_loose(self, from, head.number)) {
         return 0;
     }
     train->data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(head.total * step));

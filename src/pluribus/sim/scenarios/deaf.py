@@ -11,11 +11,11 @@ from ...core.ids import MessageId
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group import Group
 from ...stack.events import UNHEARD, Event
-from ..chaos import STRIKES, torment
+from ..chaos import STRIKES
 from ..history import Happening, History
 from ..world import World
 from . import Scenario
-from .groups import GROUPS, MEDIA, NAMES, TORMENT_S, Player, settled
+from .groups import GROUPS, MEDIA, Player, tormented
 
 PROMISES = ("fifo", "causal", "total")
 UNCHECKED = ("safe", "survives", "semantic", "answers", "all_is_read")
@@ -54,20 +54,8 @@ class DeafPlayer(Player):
 
 
 async def play(world: World, history: History) -> None:
-    players: dict[int, Player] = {}
-    promises = {name: world.random.choice(PROMISES) for name in NAMES}
-
-    async def begin(number: int, bus: Bus) -> None:
-        players[number] = DeafPlayer(world, history, bus, promises)
-
-    for number, host in enumerate(world.hosts):
-        if host.bus is not None:
-            await begin(number, host.bus)
-    await torment(world, TORMENT_S, begin)
-    await settled(world, history, players)
-    for player in players.values():
-        if isinstance(player, DeafPlayer):
-            player.write_down()
+    for player in await tormented(world, history, PROMISES, DeafPlayer):
+        player.write_down()
 
 
 DEAF = Scenario(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from ...core.errors import Excluded, PluribusError, Violation
 from ...core.frame import Frame
@@ -130,21 +132,30 @@ class Player:
         return None
 
 
+P = TypeVar("P", bound=Player)
+
+
 async def play(world: World, history: History) -> None:
-    players: dict[int, Player] = {}
-    promises = {name: world.random.choice(PROMISES) for name in NAMES}
+    await tormented(world, history, PROMISES, Player)
+
+
+async def tormented(world: World, history: History, choice: Sequence[str], kind: type[P]) -> Iterable[P]:
+    """Players of a kind live in groups with one of these promises each while faults strike, and come together."""
+    players: dict[int, P] = {}
+    promises = {name: world.random.choice(choice) for name in NAMES}
 
     async def begin(number: int, bus: Bus) -> None:
-        players[number] = Player(world, history, bus, promises)
+        players[number] = kind(world, history, bus, promises)
 
     for number, host in enumerate(world.hosts):
         if host.bus is not None:
             await begin(number, host.bus)
     await torment(world, TORMENT_S, begin)
     await settled(world, history, players)
+    return players.values()
 
 
-async def settled(world: World, history: History, players: dict[int, Player]) -> None:
+async def settled(world: World, history: History, players: Mapping[int, Player]) -> None:
     """There are no more faults: everybody comes together, and a last round of messages reaches all."""
     for player in players.values():
         player.calm = True
