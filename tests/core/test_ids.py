@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.core.errors import BadInput
-from pluribus.core.ids import ALL, MemberId, checked_name, new_member_id, number_of
+from pluribus.core.ids import ALL, Identities, MemberId, checked_name, new_member_id, number_of
 from pluribus.core.limits import NAME_CHARS_MAX
 
 
@@ -19,6 +19,23 @@ def test_an_identity_fits_the_wire_and_is_never_that_of_everybody(bits: int):
     assert 1 <= member < 1 << 63
     assert member != ALL
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(int(member))) == member
+
+
+@given(st.integers(1, 9), st.integers(1, 1_000), st.integers(0, 30), st.slices(30))
+def test_a_run_of_identities_is_as_the_list_of_them(sender: int, first: int, count: int, some: slice):
+    run = Identities(sender, range(first, first + count))
+    each = [(sender, number) for number in range(first, first + count)]
+    assert (list(run), len(run), repr(run), run == each, run != [*each, (sender, 0)]) == (
+        each,
+        count,
+        repr(each),
+        True,
+        True,
+    )
+    assert run[some] == each[some] and list(reversed(run)) == each[::-1]
+    assert [run[place] for place in range(-count, count)] == each * 2
+    assert all(one in run for one in each) and (sender, first + count) not in run
+    assert hash(run) == hash(Identities(sender, range(first, first + count))) and run != sender
 
 
 @given(st.integers(1, (1 << 63) - 1))

@@ -129,6 +129,8 @@ class Cluster:
         """They are in one view with nobody else, and have all joined their groups."""
         if not all(process.count("joined") for process in processes):
             return False
+        if not all(process.views() for process in processes):
+            return False
         one_view = len({process.views()[-1].id for process in processes}) == 1
         return one_view and sorted(processes[0].view) == sorted(process.me for process in processes)
 

@@ -162,6 +162,28 @@ def test_a_slow_commit_sends_the_next_ones_to_the_thread(patient, monkeypatch):
     run()
 
 
+def test_a_store_that_has_to_tidy_up_does_so_in_the_thread_and_the_next_commit_is_in_the_turn_again(
+    patient, monkeypatch
+):
+    class Tidy(SqliteBackend):
+        laden = False
+
+    @on_a_loop
+    async def run():
+        backend = Tidy(":memory:")
+        with closing(writer_on(backend)) as writer:
+            writer.alone = lambda: True
+            await written(writer, CALM)
+            backend.laden = True
+            monkeypatch.setattr(writer_module, "QUICK_S", 0.0)
+            assert await written(writer, 3) == 0
+            backend.laden = False
+            assert await written(writer, 1) == 1, "it was slow, and that was known before"
+            assert await written(writer, 1) == 0, "it was slow, and that was not"
+
+    run()
+
+
 def test_what_is_submitted_while_the_disk_works_keeps_the_thread_at_it(backend, patient):
     @on_a_loop
     async def run():

@@ -374,6 +374,17 @@ def test_what_is_copied_into_the_database_is_written_down(path):
         assert backend.bounds("log") == Bounds(0, rows, sure=True)
 
 
+def test_when_the_log_is_full_the_next_commit_says_so_and_copies_it(tmp_path):
+    with closing(SqliteBackend(tmp_path / "laden.db")) as backend:
+        laden = []
+        for _ in range(CHECKPOINT_BYTES // (1 << 20) + 1):
+            backend.write([Append("log", (bytes(1 << 20),))])
+            backend.commit()
+            laden.append(backend.laden)
+        copied = laden.index(True) + 1
+        assert not any(laden[:-2]) and laden[copied:] == [False] * len(laden[copied:]) and copied < len(laden)
+
+
 class _FullAtCheckpoints:
     """A connection to a database on a disk that has no room but in SQLite's log."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Any
+from itertools import repeat
+from typing import Any, overload
 
 from .errors import BadInput
 from .limits import NAME_CHARS_MAX
@@ -29,6 +31,46 @@ class MemberId(int):
 
 MessageId = tuple[int, int]
 """Sender and sequence number; unique in its group."""
+
+
+class Identities(Sequence[MessageId]):
+    """Identities of one sender whose numbers follow one another. Whoever sends thousands mostly does not look at them:
+    each is made when it is looked at."""
+
+    __slots__ = ("_numbers", "_sender")
+
+    def __init__(self, sender: int, numbers: range) -> None:
+        self._sender = sender
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> MessageId: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Identities: ...
+
+    def __getitem__(self, place: int | slice) -> MessageId | Identities:
+        if isinstance(place, slice):
+            return Identities(self._sender, self._numbers[place])
+        return (self._sender, self._numbers[place])
+
+    def __iter__(self) -> Iterator[MessageId]:
+        return zip(repeat(self._sender), self._numbers, strict=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(one == another for one, another in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
 
 ALL = 0
 """The destination of a frame that is for everybody; no member has this identity."""

@@ -215,7 +215,7 @@ class Listed:
         return Listed(self.topic, self.kind, self.bodies[low:high], self.headers[low:high])
 
     def packed(self, session: int, first: int, now_us: int) -> bytes:
-        return pack(self.topic, session, first, 0, self.kind, [now_us] * self.count, self.bodies, self.headers)
+        return pack(self.topic, session, first, 0, self.kind, now_us, self.bodies, self.headers)
 
 
 @dataclass(frozen=True)
@@ -247,11 +247,8 @@ class Columnar:
         return Columnar(self.topic, self.ends[low : high + 1], self.data)
 
     def packed(self, session: int, first: int, now_us: int) -> bytes:
-        import numpy as np
-
-        times = np.full(self.count, now_us, "<i8").tobytes()
         ends, bodies = self.ends - self.ends[0], self.data[int(self.ends[0]) : int(self.ends[-1])]
-        return pack_columns(self.topic, session, first, 0, BYTES, times, ends.astype("<i4").tobytes(), bodies)
+        return pack_columns(self.topic, session, first, 0, BYTES, now_us, ends.astype("<i4").tobytes(), bodies)
 
 
 def _cut(bodies: Bodies) -> Iterator[Bodies]:

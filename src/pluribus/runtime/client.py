@@ -106,7 +106,7 @@ class ClientBus:
 
     async def publish_many(
         self, events: Iterable[tuple[str, Any]], *, durable: bool = False, live: bool = True, **options: Any
-    ) -> list[MessageId]:
+    ) -> Sequence[MessageId]:
         """See ``Bus.publish_many``."""
         self._check_open()
         pairs = list(events)
@@ -139,10 +139,9 @@ class ClientBus:
         def close() -> None:
             if run and of is not None:
                 start = self._told - len(run) + 1
-                times = [time_us] * len(run)
                 every = [headers] * len(run) if headers else []
                 parents = [parent] * len(run) if parent is not None else []
-                batches.append(pack(of[0], self._session, start, int(self.me), of[1], times, run, every, parents))
+                batches.append(pack(of[0], self._session, start, int(self.me), of[1], time_us, run, every, parents))
                 run.clear()
 
         for topic, body in events:

@@ -139,10 +139,10 @@ class Desk:
             answered([], error)
 
     def _outcomes_of(self, first: int, count: int) -> list[Outcome]:
-        outcomes = [self._outcomes.pop(first + place, None) for place in range(count)]
-        if None in outcomes:
-            raise Overflow("too much was done at once to remember what became of it: ask again")
-        return [one for one in outcomes if one is not None]
+        try:
+            return [self._outcomes.pop(place) for place in range(first, first + count)]
+        except KeyError:
+            raise Overflow("too much was done at once to remember what became of it: ask again") from None
 
     async def _do(self, command: bytes) -> Outcome:
         found = commands.command_of(command)

@@ -117,18 +117,21 @@ class Durable:
         *,
         timeout: float | None = None,
         headers: Mapping[str, Any] | None = None,
-    ) -> list[MessageId]:
+    ) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations."""
         pairs = events if isinstance(events, list) else list(events)
+        if headers is None and pairs:
+            first = pairs[0][0]
+            bodies = [body for topic, body in pairs if type(body) is bytes and topic == first]
+            if len(bodies) == len(pairs):
+                run, several = (await self._room(first)).add_bytes(bodies)
+                if len(several) == 1:
+                    await self._confirmed(several[0], run[0], timeout)
+                else:
+                    await self._all_confirmed(dict.fromkeys(several, run[0]), timeout)
+                return run
         ids: list[MessageId] = []
         waiting: dict[Confirmation, MessageId] = {}
-        if headers is None and pairs:
-            topics, bodies = zip(*pairs, strict=True)
-            if topics.count(topics[0]) == len(topics) and [*map(type, bodies)].count(bytes) == len(bodies):
-                publisher = await self._room(topics[0])
-                ids, several = publisher.add_bytes(bodies)
-                await self._all_confirmed(dict.fromkeys(several, ids[0]), timeout)
-                return ids
         for topic, body in pairs:
             known = self._publishers.get(topic)
             roomy = known is not None and known.waiting_bytes <= WAITING_BYTES_MAX
@@ -210,7 +213,7 @@ class Durable:
             return id
         kind, encoded = _encoded(body)
         time_us = int(self.wall() * 1e6)
-        packed = pack(topic, session, number, self._sender, kind, [time_us], [encoded], [dict(headers or {})], [parent])
+        packed = pack(topic, session, number, self._sender, kind, time_us, [encoded], [dict(headers or {})], [parent])
         try:
             (outcome,) = await self.ask(Put([packed]), ASK_S if timeout is None else timeout)
         except TRANSIENT as error:

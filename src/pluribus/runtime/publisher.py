@@ -12,17 +12,15 @@ one may have a hole, behind which nothing would be taken.
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import msgspec
 
 from ..core.errors import BadInput, MalformedFrame, PluribusError, Refused, TooLarge, Uncertain
-from ..core.ids import MessageId
+from ..core.ids import Identities, MessageId
 from ..core.limits import DURABLE_EVENT_BYTES_MAX
 from ..pubsub.durable.batch import pack
 from ..pubsub.durable.commands import REFUSED, Outcome
@@ -128,8 +126,6 @@ class Publisher:
         self._headers: list[dict[str, Any] | None] = []
         self._parents: list[MessageId | None] = []
         self._extra = False
-        self._each = 0
-        """How long every body of the open batch is; 0 if they differ."""
         self._gathered = 0
         self._gathering: Confirmation | None = None
         self._queue: deque[Batch] = deque()
@@ -162,9 +158,7 @@ class Publisher:
             self._close_batch()
             bodies = self._bodies
         if not bodies:
-            self._begin_batch(kind, len(encoded))
-        elif len(encoded) != self._each:
-            self._each = 0
+            self._begin_batch(kind)
         bodies.append(encoded)
         if headers or parent is not None or self._extra:
             self._add_extra(headers, parent)
@@ -174,37 +168,45 @@ class Publisher:
         self._next += 1
         return (self.session, number)
 
-    def add_bytes(self, bodies: Sequence[bytes]) -> tuple[list[MessageId], list[Confirmation]]:
+    def add_bytes(self, bodies: list[bytes]) -> tuple[Identities, list[Confirmation]]:
         """Many at once, as they are: their identities, and the confirmations of the batches that they went into."""
-        sizes = list(map(len, bodies))
-        each = sizes[0] if sizes.count(sizes[0]) == len(sizes) else 0
-        longest, first = each or max(sizes), self._next
-        if longest + OVERHEAD_BYTES > DURABLE_EVENT_BYTES_MAX:
-            raise TooLarge(_too_large(longest + OVERHEAD_BYTES))
+        first = self._next
+        if self._bodies and (self._kind != BYTES or self._extra):
+            self._close_batch()
+        size = sum(map(len, bodies)) + OVERHEAD_BYTES * len(bodies)
+        if self._gathered + size <= BATCH_BYTES and len(self._bodies) + len(bodies) <= BATCH_EVENTS:
+            waiting = [self._add_all(bodies, size)]
+        else:
+            waiting = self._add_some(bodies)
+        return Identities(self.session, range(first, self._next)), waiting
+
+    def _add_all(self, bodies: list[bytes], size: int) -> Confirmation:
+        """To the open batch, or a new one."""
+        if not self._bodies:
+            self._begin_batch(BYTES)
+        self._bodies += bodies
+        self._gathered += size
+        self.waiting_bytes += size
+        self._next += len(bodies)
+        assert self._gathering is not None
+        return self._gathering
+
+    def _add_some(self, bodies: list[bytes]) -> list[Confirmation]:
+        """As many as a batch takes, and so on."""
+        longest = max(map(len, bodies)) + OVERHEAD_BYTES
+        if longest > DURABLE_EVENT_BYTES_MAX:
+            raise TooLarge(_too_large(longest))
         waiting: list[Confirmation] = []
         at = 0
         while at < len(bodies):
-            room = self._room_for(longest)
-            if self._bodies and (self._kind != BYTES or self._extra or not room):
+            room = min(BATCH_EVENTS - len(self._bodies), (BATCH_BYTES - self._gathered) // longest)
+            if self._bodies and not room:
                 self._close_batch()
-                room = self._room_for(longest)
-            if not self._bodies:
-                self._begin_batch(BYTES, each)
-            elif each != self._each:
-                self._each = 0
+                continue
             some = bodies[at : at + max(room, 1)]
-            size = sum(sizes[at : at + len(some)]) + OVERHEAD_BYTES * len(some)
-            self._bodies += some
-            self._gathered += size
-            self.waiting_bytes += size
-            self._next += len(some)
+            waiting.append(self._add_all(some, sum(map(len, some)) + OVERHEAD_BYTES * len(some)))
             at += len(some)
-            waiting.append(self.confirmed())
-        return list(zip(repeat(self.session), range(first, self._next), strict=False)), waiting
-
-    def _room_for(self, longest: int) -> int:
-        """How many events of this length the open batch certainly takes."""
-        return min(BATCH_EVENTS - len(self._bodies), (BATCH_BYTES - self._gathered) // (longest + OVERHEAD_BYTES))
+        return waiting
 
     def confirmed(self) -> Confirmation:
         """Of the batch that the last event went into."""
@@ -247,8 +249,8 @@ class Publisher:
 
     # Gathering.
 
-    def _begin_batch(self, kind: Kind, each: int) -> None:
-        self._kind, self._each = kind, each
+    def _begin_batch(self, kind: Kind) -> None:
+        self._kind = kind
         self._gathering = Confirmation(self._loop)
         if not self._asked_to_close:
             self._asked_to_close = True
@@ -272,7 +274,6 @@ class Publisher:
         if not bodies:
             return
         first, self._closed_up_to = self._closed_up_to, self._next
-        time_us = int(self._wall() * 1e6)
         done = self._gathering
         assert self._kind is not None and done is not None
         packed = pack(
@@ -281,11 +282,10 @@ class Publisher:
             first,
             self._sender,
             self._kind,
-            array("q", (time_us,)) * len(bodies),
+            int(self._wall() * 1e6),
             bodies,
             self._headers,
             self._parents,
-            self._each,
         )
         batch = Batch(self.session, first, len(bodies), packed, self._gathered, self._loop.time(), done)
         self._queue.append(batch)

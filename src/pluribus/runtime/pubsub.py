@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -250,7 +250,7 @@ class Topics(End):
 
     async def publish_many(
         self, events: Iterable[Pair], *, durable: bool = False, live: bool = True, **options: Any
-    ) -> list[MessageId]:
+    ) -> Sequence[MessageId]:
         if durable:
             events = list(events)
             kept = await self.bus.durable.publish_many(events, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.ids import MessageId
@@ -54,7 +54,7 @@ class Topical:
         """
         return await self.pubsub.publish(topic, body, **options)
 
-    async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> list[MessageId]:
+    async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body, in order; ``options`` are those of ``publish``, for all of them."""
         return await self.pubsub.publish_many(events, **options)
 

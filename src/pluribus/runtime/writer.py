@@ -6,7 +6,8 @@ committed together, each submission is tried alone, so that nobody pays for anot
 
 A thread that must be woken, and wakes the loop, costs more than a quick commit. So a writer that is ``alone``, because
 nobody else is to be told meanwhile, commits at the end of the loop's turn, as long as that has been quick and nothing
-was ever submitted while the disk was at work. Now and then the thread does it, to see whether that is still so.
+was ever submitted while the disk was at work. Now and then the thread does it, to see whether that is still so; and
+always when the store has to tidy up, which takes long and says nothing about other commits.
 
 Reads of what is committed use a connection of their own and wait for nobody. Reads of what is not wait until it is.
 """
@@ -75,12 +76,16 @@ class StoreWriter:
                 self._rewriting[change.log] += 1
         first = self._completed == self.submissions
         self.submissions += 1
-        if self._turn or (first and self._calm >= CALM and self._backend.embedded and self.alone()):
+        if self._turn or (first and self._calm >= CALM and self._may_commit()):
             self._turn.append((changes, done))
             if first:
                 self._loop.call_soon(self._turn_ended)
         else:
             self._work.put((changes, done))
+
+    def _may_commit(self) -> bool:
+        """Whether the loop's turn may wait for the disk."""
+        return self._backend.embedded and not self._backend.laden and self.alone()
 
     def append(self, log: str, rows: Sequence[bytes], done: Done) -> None:
         self.write((Append(log, tuple(rows)),), done)
@@ -141,8 +146,12 @@ class StoreWriter:
                 batch.append(self._work.get())
             stop = None in batch
             works = [work for work in batch if work is not None]
+            laden = self._backend.laden
             errors, seconds = self._timed(works)
-            calm = self._work.empty() and seconds < QUICK_S
+            with self._ended:
+                self.finished += len(works)
+                self._ended.notify_all()
+            calm = self._work.empty() and (laden or seconds < QUICK_S)
             if works:
                 with suppress(RuntimeError):  # the loop was closed before its store; nobody waits any more
                     self._loop.call_soon_threadsafe(self._complete, works, errors, calm)
@@ -159,6 +168,7 @@ class StoreWriter:
         works, self._turn = self._turn, []
         if works:
             errors, seconds = self._timed(works)
+            self.finished += len(works)  # the thread has nothing to do, and whoever waits for it is this one
             self.in_turn += 1
             self._complete(works, errors, seconds < QUICK_S)
 
@@ -166,9 +176,6 @@ class StoreWriter:
         started = perf_counter()
         with self._using:
             errors = self._commit(works)
-        with self._ended:
-            self.finished += len(works)
-            self._ended.notify_all()
         return errors, perf_counter() - started
 
     def _commit(self, works: list[_Work]) -> list[Exception | None]:

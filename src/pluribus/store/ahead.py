@@ -18,7 +18,7 @@ writes at least two or three of them."""
 CHECKPOINT_BYTES = 8 << 20
 """SQLite's log is copied into the database when it has so much in its pages."""
 SLACK_BYTES = 1 << 20
-"""The commit that makes it so much may be a large one."""
+"""The commit that makes it so much, and the next, which has it copied, may be large ones."""
 FRAME_HEAD_BYTES, LOG_HEAD_BYTES = 24, 32
 AFTER_COMMITS = 32
 """A store that is opened and hardly written to need not be given 9 MB."""

@@ -28,6 +28,7 @@ class MemoryBackend:
     """Rows and values are kept beside their checksums, so that a test can damage them as a disk would."""
 
     embedded = True
+    laden = False
 
     def __init__(self) -> None:
         self.logs: dict[str, _Log] = {}

@@ -78,6 +78,8 @@ class SqliteBackend(Tables):
         """How many commits are written down."""
         self._ahead_bytes = 0
         """What SQLite's log has in its pages, about."""
+        self._full = False
+        """Whether it had so much when the transaction began that it is copied into the database at the end."""
         with self._told("be opened"):
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -86,6 +88,10 @@ class SqliteBackend(Tables):
         except Unavailable:
             self.close()
             raise
+
+    @property
+    def laden(self) -> bool:
+        return self._ahead_bytes >= CHECKPOINT_BYTES
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
         with self._told("be read"):
@@ -100,13 +106,17 @@ class SqliteBackend(Tables):
             return super().bounds(log)
 
     def write(self, changes: Sequence[Change]) -> None:
-        with self._told("be written"):
+        try:
             super().write(changes)
+        except sqlite3.Error as error:
+            raise _complaint(self._path, "be written", error) from None
 
     def commit(self) -> None:
-        with self._told("be written"):
+        try:
             super().commit()
-        if self._ahead_bytes >= CHECKPOINT_BYTES:
+        except sqlite3.Error as error:
+            raise _complaint(self._path, "be written", error) from None
+        if self._full:
             with suppress(sqlite3.Error):  # it is committed all the same; a disk that is full says so to the next
                 self._checkpoint()
         self._note()
@@ -176,6 +186,7 @@ class SqliteBackend(Tables):
 
     def _begin(self) -> None:
         self._unbegun = []
+        self._full = self.laden
 
     def _begun(self) -> sqlite3.Connection:
         """For a statement of the transaction that is open, if one is."""
@@ -190,12 +201,12 @@ class SqliteBackend(Tables):
 
     def _due(self) -> set[str]:
         """An append alone says by its last row where the log ends; but not for longer than SQLite's log holds it."""
-        if self._appended and not self._changed and self._ahead_bytes < CHECKPOINT_BYTES:
+        if self._appended and not self._changed and not self._full:
             return set()
         return self._changed | self._appended | self._unsaved
 
     def _commit(self) -> None:
-        light = self._appended and not self._changed and self._ahead_bytes < CHECKPOINT_BYTES
+        light = self._appended and not self._changed and not self._full
         if light and self._unbegun:
             self._db.execute(_INSERT, self._unbegun[0])
             self._unbegun = None
@@ -212,6 +223,7 @@ class SqliteBackend(Tables):
 
     def _checkpoint(self) -> None:
         """Copy SQLite's log into the database. Readers may keep it from copying all; then the rest comes next time."""
+        self._full = False
         _, logged, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._ahead_bytes = (logged - copied) * self._page_bytes
 
@@ -261,7 +273,7 @@ class SqliteBackend(Tables):
             self._unbegun = found
         else:
             self._begun().executemany(_INSERT, found)
-        self._ahead_bytes += sum(len(row) for _, _, row in rows) + (len(rows) + _PAGES_MORE) * self._page_bytes
+        self._ahead_bytes += sum([len(row) for _, _, row in rows]) + (len(rows) + _PAGES_MORE) * self._page_bytes
 
     def _remove(self, number: int, start: int, stop: int) -> None:
         base = number << POSITION_BITS
@@ -326,8 +338,11 @@ class _Told:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sqlite3.Error):
-            complaint = f"the store {self._path} cannot {self._what} ({error}): look at its disk and who else uses it"
-            raise Unavailable(complaint) from None
+            raise _complaint(self._path, self._what, error) from None
+
+
+def _complaint(path: str | Path, what: str, error: sqlite3.Error) -> Unavailable:
+    return Unavailable(f"the store {path} cannot {what} ({error}): look at its disk and who else uses it")
 
 
 class SqliteReader:

@@ -41,6 +41,10 @@ class Tables(ABC):
         self.unsure = False
         """Whether commits that this store once acknowledged are gone."""
 
+    @property
+    def laden(self) -> bool:
+        return False
+
     def write(self, changes: Sequence[Change]) -> None:
         if not self._open:
             self._begin()

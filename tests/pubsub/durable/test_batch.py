@@ -6,24 +6,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.core.errors import MalformedFrame, TooLarge
-from pluribus.pubsub.durable.batch import Batch, checked, head_of, is_batch, pack
+from pluribus.pubsub.durable.batch import Batch, checked, head_of, is_batch, latest_of, pack
 from pluribus.wire.bodies import DATA, TEXT
 
-BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=30)
+EVEN = st.integers(0, 8).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=9))
+BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=30) | EVEN
 
 
-@given(BODIES, st.text(min_size=1, max_size=20), st.integers(1, 1 << 40), st.integers(0, 1 << 50))
-def test_what_is_packed_is_unpacked(bodies, topic, first, time):
-    times = [time + n for n in range(len(bodies))]
+@given(BODIES, st.text(min_size=1, max_size=20), st.integers(1, 1 << 40), st.integers(0, 1 << 50), st.integers(0, 2))
+def test_what_is_packed_is_unpacked(bodies, topic, first, time, step):
+    times = [time + step * n for n in range(len(bodies))]
     packed = pack(topic, 5, first, 9, 0, times, bodies)
     found = Batch(packed, 100)
     assert is_batch(packed) and checked(packed) == found.head
     assert (found.topic, found.head.session, found.head.sender, found.kind) == (topic, 5, 9, 0)
     assert found.decoded() == bodies
     assert found.times.tolist() == times
+    assert latest_of(packed, found.head) == max(times)
     assert found.offsets.tolist() == list(range(100, 100 + len(bodies)))
     assert found.sequences.tolist() == list(range(first, first + len(bodies)))
     assert found.end == 100 + len(bodies)
+
+
+@given(st.integers(1, 50), st.integers(1, 100))
+def test_what_is_alike_is_packed_once(events, size):
+    packed = [pack("t", 1, 1, 1, 0, 7, [bytes(size)] * count) for count in (events, 2 * events)]
+    assert len(packed[1]) - len(packed[0]) == events * size
+    assert packed[0] == pack("t", 1, 1, 1, 0, [7] * events, [bytes(size)] * events)
+
+
+def test_few_bytes_are_not_many_events():
+    packed = bytearray(pack("t", 1, 1, 1, 0, 7, [b"abc"] * 4))
+    for events in (5, 0, 1 << 20):
+        packed[4:8] = events.to_bytes(4, "little")
+        with pytest.raises(MalformedFrame):
+            checked(bytes(packed))
+    assert len(pack("t", 1, 1, 1, 0, 7, [b""] * 1_000)) > 4_000
 
 
 @given(BODIES, st.data())

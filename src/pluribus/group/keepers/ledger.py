@@ -62,6 +62,8 @@ class Ledger:
         self._runs: list[tuple[int, int]] = []
         self._voters: list[tuple[int, Voters]] = []
         self.start = self.end = self.durable = 0
+        self._last, self._behind = b"", 0
+        """The row that was appended last, which may be gone since, and the index behind it."""
         self.snapshot, self.base = Snapshot(), Base()
         self._trimmable = 0
         """Rows below it are in the snapshot that is on disk: until a later one is, those behind it are needed."""
@@ -212,6 +214,8 @@ class Ledger:
             return self.base.epoch if at == self.start - 1 else -1
         runs = self._runs
         if runs and runs[0][0] <= at < self.end and self.meta.health == WHOLE:
+            if at >= runs[-1][0]:  # as it mostly is
+                return runs[-1][1]
             return runs[bisect_right(runs, at, key=lambda run: run[0]) - 1][1]
         head = self.head_at(at)
         return -1 if head is None else head.epoch
@@ -220,6 +224,8 @@ class Ledger:
         """The index of the first command of the next row; None if the last row is damaged, which is reported."""
         if self.end == self.start:
             return self.base.index
+        if self._cache.get(self.end - 1) is self._last:  # as it mostly is
+            return self._behind
         head = self.head_at(self.end - 1)
         if head is None:
             self.damage_found(self.end - 1)
@@ -365,6 +371,7 @@ class Ledger:
                 self._voters.append((self.end + 1, voters_of(row)))
             self._cache[self.end] = row
             self._cache_bytes += len(row)
+            self._last, self._behind = row, head.next
             self.end += 1
         self._forget()
         return Append(self._log, rows, at)
@@ -502,9 +509,8 @@ class Ledger:
 
     def _forget(self) -> None:
         """Old rows leave memory when there are too many and nobody needs them."""
-        keep = min(self.durable, self.needed)
         while self._cache_bytes > CACHE_BYTES_MAX and self._cache:
             oldest = next(iter(self._cache))
-            if oldest >= keep:
+            if oldest >= self.durable or oldest >= self.needed:
                 return
             self._drop(oldest)

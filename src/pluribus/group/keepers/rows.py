@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -40,7 +39,7 @@ class Voters(msgspec.Struct, frozen=True, array_like=True):
 _voters = msgspec.msgpack.Decoder(Voters)
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """``first`` is the index of the first command, ``size`` how many there are; the next row starts behind them."""
 
     kind: int

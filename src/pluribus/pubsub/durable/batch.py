@@ -5,8 +5,9 @@ data frame is made of. Nobody on the way looks at an event. Little-endian throug
 
     head       48 bytes: magic, version, flags, count, session, first sequence, sender, sizes
     topic      UTF-8, then the name of the bodies' type, if they have one; padded to 8 bytes
-    times      int64 a event, microseconds since 1970, as the publisher's clock had it
-    ends       int32, one more than events: where each body starts, and where the last one ends
+    times      int64 a event, microseconds since 1970, as the publisher's clock had it; one for all if they are alike
+    ends       int32, one more than events: where each body starts, and where the last one ends; none if all bodies are
+               of one length and not empty, which the head tells
     places     uint32 a event, only if some events of the batch were left out: which ones these are
     bodies     one after another, encoded as ``wire.bodies`` says
     extra      what only some events have, as msgpack: headers and parents
@@ -21,9 +22,8 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,13 +37,12 @@ if TYPE_CHECKING:  # loaded by those who look at columns
     from numpy.typing import NDArray
 
 MAGIC, VERSION = 0xC1, 1
-EXTRA, PLACES = 1, 2
+EXTRA, PLACES, ONE_TIME, EVEN = 1, 2, 4, 8
+_FLAGS = EXTRA | PLACES | ONE_TIME | EVEN
 _HEAD = struct.Struct("<BBHIqqqIIHHHH")
 HEAD_BYTES = _HEAD.size
 EVENTS_MAX = 1 << 20
 """Events in one batch."""
-SMALL_EVENTS = 1_024
-"""Columns of so many are remembered: a longer one takes little of the time of its batch, and much memory."""
 
 
 class Extra(msgspec.Struct, array_like=True):
@@ -53,11 +52,9 @@ class Extra(msgspec.Struct, array_like=True):
     parents: list[MessageId | None] = []
 
 
-class Head(NamedTuple):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """What there is to know of a batch without looking at its events."""
 
-    magic: int
-    version: int
     flags: int
     events: int
     session: int
@@ -68,7 +65,8 @@ class Head(NamedTuple):
     topic_bytes: int
     name_bytes: int
     kind: int
-    unused: int
+    columns: int
+    """Where they begin."""
 
     @property
     def last(self) -> int:
@@ -89,54 +87,41 @@ def pack(
     first: int,
     sender: int,
     kind: Kind,
-    times: Sequence[int],
-    bodies: Sequence[bytes],
+    times: Sequence[int] | int,
+    bodies: Sequence[bytes | memoryview],
     headers: Sequence[dict[str, Any] | None] = (),
     parents: Sequence[MessageId | None] = (),
-    each: int = 0,
+    places: array[int] | None = None,
 ) -> bytes:
-    """A batch of these events, whose bodies are encoded and of one kind. ``each`` is how long every one of them is, if
-    they are alike and the caller knows it."""
-    small = len(bodies) <= SMALL_EVENTS
-    ends = _even(each, len(bodies)) if each and small else array("i", accumulate(map(len, bodies), initial=0))
+    """A batch of these events, whose bodies are encoded and of one kind; a single time is that of all."""
     extra = b""
     if any(headers) or any(parents):
         extra = _encode(Extra(list(headers) if any(headers) else [], list(parents) if any(parents) else []))
-    return _join(topic, session, first, sender, kind, _times(times), ends, None, b"".join(bodies), extra)
-
-
-@lru_cache(maxsize=32)
-def _even(each: int, count: int) -> array[int]:
-    """Where so many bodies of one length end. Who publishes asks for the same again and again; nobody changes it."""
-    return array("i", range(0, each * count + 1, each))
-
-
-def _times(times: Sequence[int]) -> array[int]:
-    return times if isinstance(times, array) else array("q", times)
+    if not isinstance(times, int) and min(times) == max(times):
+        times = times[0]
+    sizes = [*map(len, bodies)]
+    even = sizes[0] > 0 and sizes.count(sizes[0]) == len(sizes)
+    ends = None if even else _little(array("i", accumulate(sizes, initial=0)))
+    return _packed(
+        topic,
+        session,
+        first,
+        sender,
+        kind,
+        len(bodies),
+        times if isinstance(times, int) else _little(array("q", times)),
+        ends,
+        None if places is None else _little(places),
+        b"".join(bodies),
+        extra,
+    )
 
 
 def pack_columns(
-    topic: str, session: int, first: int, sender: int, kind: Kind, times: bytes, ends: bytes, bodies: bytes | memoryview
+    topic: str, session: int, first: int, sender: int, kind: Kind, time: int, ends: bytes, bodies: bytes | memoryview
 ) -> bytes:
     """As ``pack``, of columns that are there already, little-endian, as this file's head describes them."""
-    return _packed(topic, session, first, sender, kind, len(times) // 8, 0, [times, ends], bodies, b"")
-
-
-def _join(
-    topic: str,
-    session: int,
-    first: int,
-    sender: int,
-    kind: Kind,
-    times: array[int],
-    ends: array[int],
-    places: array[int] | None,
-    bodies: bytes,
-    extra: bytes,
-) -> bytes:
-    flags = (EXTRA if extra else 0) | (PLACES if places is not None else 0)
-    columns = [_little(column) for column in ((times, ends) if places is None else (times, ends, places))]
-    return _packed(topic, session, first, sender, kind, len(times), flags, columns, bodies, extra)
+    return _packed(topic, session, first, sender, kind, len(ends) // 4 - 1, time, ends, None, bodies, b"")
 
 
 def _packed(
@@ -146,17 +131,23 @@ def _packed(
     sender: int,
     kind: Kind,
     count: int,
-    flags: int,
-    columns: list[bytes],
+    times: bytes | int,
+    ends: bytes | None,
+    places: bytes | None,
     bodies: bytes | memoryview,
     extra: bytes,
 ) -> bytes:
+    flags = (EXTRA if extra else 0) | (0 if places is None else PLACES) | (EVEN if ends is None else 0)
+    if isinstance(times, int):
+        flags |= ONE_TIME
+        times = times.to_bytes(8, "little", signed=True)
     name = kind.encode() if isinstance(kind, str) else b""
     number = kind if isinstance(kind, int) else 0
     named = topic.encode()
     sizes = (len(bodies), len(extra), len(named), len(name), number, 0)
     head = _HEAD.pack(MAGIC, VERSION, flags, count, session, first, sender, *sizes)
-    packed = b"".join([head, named, name, bytes(-(len(named) + len(name)) % 8), *columns, bodies, extra])
+    padding = bytes(-(len(named) + len(name)) % 8)
+    packed = b"".join([head, named, name, padding, times, ends or b"", places or b"", bodies, extra])
     if len(packed) > DURABLE_BATCH_BYTES_MAX:
         raise TooLarge(f"a batch of {len(packed):,} bytes: the limit is {DURABLE_BATCH_BYTES_MAX:,}; publish fewer")
     return packed
@@ -173,22 +164,28 @@ def head_of(command: bytes) -> Head:
     """Of what ``is_batch`` says is one; ``MalformedFrame`` if its parts do not add up."""
     if len(command) < HEAD_BYTES:
         raise MalformedFrame(f"{len(command)} bytes are no batch of events")
-    head = Head._make(_HEAD.unpack_from(command))
-    if head.magic != MAGIC or head.version != VERSION:
-        raise MalformedFrame(f"a batch of version {head.version}: this release reads {VERSION}")
-    wanted = columns_at(head) + columns_bytes(head) + head.bodies_bytes + head.extra_bytes
-    if wanted != len(command) or not 0 < head.events <= EVENTS_MAX or head.topic_bytes == 0 or head.first < 1:
-        raise MalformedFrame(f"a batch of {head.events} events in {len(command)} bytes, not {wanted}")
+    magic, version, flags, events, session, first, sender, *sizes, kind, _ = _HEAD.unpack_from(command)
+    if magic != MAGIC or version != VERSION or flags > _FLAGS:
+        raise MalformedFrame(f"a batch of version {version}.{flags}: this release reads {VERSION}.{_FLAGS}")
+    bodies_bytes, extra_bytes, topic_bytes, name_bytes = sizes
+    names = topic_bytes + name_bytes
+    columns = HEAD_BYTES + names + -names % 8
+    head = Head(
+        flags, events, session, first, sender, bodies_bytes, extra_bytes, topic_bytes, name_bytes, kind, columns
+    )
+    wanted = head.columns + columns_bytes(head) + bodies_bytes + extra_bytes
+    if wanted != len(command) or not 0 < events <= EVENTS_MAX or topic_bytes == 0 or first < 1:
+        raise MalformedFrame(f"a batch of {events} events in {len(command)} bytes, not {wanted}")
+    if flags & EVEN and (not bodies_bytes or bodies_bytes % events):
+        raise MalformedFrame(f"a batch of {events} events of one length in {bodies_bytes} bytes")
     return head
 
 
-def columns_at(head: Head) -> int:
-    names = head.topic_bytes + head.name_bytes
-    return HEAD_BYTES + names + -names % 8
-
-
 def columns_bytes(head: Head) -> int:
-    return head.events * (16 if head.flags & PLACES else 12) + 4
+    flags, events = head.flags, head.events
+    times = 8 if flags & ONE_TIME else 8 * events
+    ends = 0 if flags & EVEN else 4 * events + 4
+    return times + ends + (4 * events if flags & PLACES else 0)
 
 
 def topic_of(command: bytes, head: Head) -> bytes:
@@ -197,13 +194,9 @@ def topic_of(command: bytes, head: Head) -> bytes:
 
 def latest_of(command: bytes, head: Head) -> int:
     """The latest time in it; publishers' clocks may go back, so it need not be the last."""
-    at = columns_at(head)
-    first, last = (
-        struct.unpack_from("<q", command, at)[0],
-        struct.unpack_from("<q", command, at + 8 * head.events - 8)[0],
-    )
-    if first == last:  # the usual case: one turn of one publisher
-        return int(first)
+    at = head.columns
+    if head.flags & ONE_TIME:
+        return int.from_bytes(command[at : at + 8], "little", signed=True)
     times: tuple[int, ...] = struct.unpack_from(f"<{head.events}q", command, at)
     return max(times)
 
@@ -230,14 +223,13 @@ def checked(command: bytes) -> Head:
 class Batch:
     """A batch to look into. ``offset`` is that of its first event in the topic. Columns are views of its bytes."""
 
-    __slots__ = ("_columns", "data", "head", "offset")
+    __slots__ = ("data", "head", "offset")
 
     def __init__(self, data: bytes, offset: int) -> None:
         self.data = data
         self.head = head_of(data)
         self.offset = offset
         """Of event 0, were none left out."""
-        self._columns = columns_at(self.head)
 
     def __len__(self) -> int:
         return self.head.events
@@ -257,14 +249,21 @@ class Batch:
         """Microseconds since 1970."""
         import numpy as np
 
-        return np.frombuffer(self.data, "<i8", self.head.events, self._columns)
+        head = self.head
+        if head.flags & ONE_TIME:
+            return np.full(head.events, latest_of(self.data, head), "<i8")
+        return np.frombuffer(self.data, "<i8", head.events, head.columns)
 
     @property
     def ends(self) -> NDArray[np.int32]:
         """One more than events; body ``i`` is ``bodies[ends[i]:ends[i + 1]]``: the offsets of an Arrow binary array."""
         import numpy as np
 
-        return np.frombuffer(self.data, "<i4", self.head.events + 1, self._columns + 8 * self.head.events)
+        head = self.head
+        if head.flags & EVEN:
+            return np.arange(head.events + 1, dtype="<i4") * np.int32(head.bodies_bytes // head.events)
+        times = 8 if head.flags & ONE_TIME else 8 * head.events
+        return np.frombuffer(self.data, "<i4", head.events + 1, head.columns + times)
 
     @property
     def places(self) -> NDArray[np.uint32] | None:
@@ -274,7 +273,8 @@ class Batch:
         head = self.head
         if not head.flags & PLACES:
             return None
-        return np.frombuffer(self.data, "<u4", head.events, self._columns + 12 * head.events + 4)
+        at = head.columns + columns_bytes(head) - 4 * head.events
+        return np.frombuffer(self.data, "<u4", head.events, at)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
@@ -291,8 +291,9 @@ class Batch:
     @property
     def bodies(self) -> memoryview:
         """All of them, one after another."""
-        at = self._columns + columns_bytes(self.head)
-        return memoryview(self.data)[at : at + self.head.bodies_bytes]
+        head = self.head
+        at = head.columns + columns_bytes(head)
+        return memoryview(self.data)[at : at + head.bodies_bytes]
 
     @property
     def extra(self) -> Extra:
@@ -336,21 +337,18 @@ class Batch:
             raise BadInput("a batch has at least one event: leave it out instead")
         ends, data, places = self.ends.tolist(), self.bodies, self.places
         parts = [data[ends[i] : ends[i + 1]] if bodies else b"" for i in which]
-        extra = self.extra
-        kept = Extra([extra.headers[i] for i in which] if extra.headers else [])
-        kept.parents = [extra.parents[i] for i in which] if extra.parents else []
-        times = self.times.tolist()
-        head = self.head
-        packed = _join(
+        headers, parents = self.extra.headers, self.extra.parents
+        times, head = self.times.tolist(), self.head
+        packed = pack(
             self.topic,
             head.session,
             head.first,
             head.sender,
             self.kind,
-            array("q", [times[i] for i in which]),
-            array("i", accumulate(map(len, parts), initial=0)),
+            [times[i] for i in which],
+            parts,
+            [headers[i] for i in which] if headers else (),
+            [parents[i] for i in which] if parents else (),
             array("I", which if places is None else [int(places[i]) for i in which]),
-            b"".join(parts),
-            _encode(kept) if kept.headers or kept.parents else b"",
         )
         return Batch(packed, self.offset)

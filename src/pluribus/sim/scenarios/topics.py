@@ -171,7 +171,7 @@ class Play(KeepersPlay):
                     durable = self.durable()
                     continue
                 else:
-                    ids = await durable.publish_many([(topic, body) for body in bodies])
+                    ids = list(await durable.publish_many([(topic, body) for body in bodies]))
             except Uncertain:
                 continue
             for id, body in zip(ids, bodies, strict=True):
