@@ -38,7 +38,7 @@ async def published(steps):
     publisher = Publisher("a", SENDER, lambda: SESSION, None, ask_now, lambda: 1.5, lambda: None)
     for what, given_ in steps:
         if what == "many":
-            some, waiting = publisher.add_bytes(given_)
+            some, waiting = publisher.add_bytes(given_, sum(map(len, given_)))
             ids += some
             expected += [(body, None) for body in given_]
             assert waiting[-1] is publisher.confirmed()
@@ -80,7 +80,7 @@ def test_one_that_is_too_large_keeps_none_of_the_others():
     async def main():
         publisher = Publisher("a", SENDER, lambda: SESSION, None, lambda *_: True, lambda: 1.5, lambda: None)
         with pytest.raises(TooLarge, match="store it elsewhere"):
-            publisher.add_bytes([b"x", bytes(DURABLE_EVENT_BYTES_MAX)])
+            publisher.add_bytes([b"x", bytes(DURABLE_EVENT_BYTES_MAX)], DURABLE_EVENT_BYTES_MAX + 1)
         assert publisher.idle and publisher.waiting_bytes == 0
         assert publisher.add(TEXT, b"\xa1a") == (SESSION, 1)
 

@@ -24,6 +24,7 @@ from ..core.errors import (
     Unreachable,
 )
 from ..core.ids import MessageId
+from ..core.packing import of_one_topic
 from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, pack
 from ..pubsub.durable.commands import REFUSED, Outcome
@@ -120,16 +121,15 @@ class Durable:
     ) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations."""
         pairs = events if isinstance(events, list) else list(events)
-        if headers is None and pairs:
-            first = pairs[0][0]
-            bodies = [body for topic, body in pairs if type(body) is bytes and topic == first]
-            if len(bodies) == len(pairs):
-                run, several = (await self._room(first)).add_bytes(bodies)
-                if len(several) == 1:
-                    await self._confirmed(several[0], run[0], timeout)
-                else:
-                    await self._all_confirmed(dict.fromkeys(several, run[0]), timeout)
-                return run
+        plain = of_one_topic(pairs) if headers is None else None
+        if plain is not None:
+            topic, bodies, size = plain
+            run, several = (await self._room(topic)).add_bytes(bodies, size)
+            if len(several) == 1:
+                await self._confirmed(several[0], run[0], timeout)
+            else:
+                await self._all_confirmed(dict.fromkeys(several, run[0]), timeout)
+            return run
         ids: list[MessageId] = []
         waiting: dict[Confirmation, MessageId] = {}
         for topic, body in pairs:

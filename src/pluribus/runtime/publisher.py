@@ -44,37 +44,41 @@ Ended = Callable[[list[Outcome], PluribusError | None], None]
 AskNow = Callable[[Put, Ended], bool]
 
 
-class Confirmation(asyncio.Future[int]):
-    """The offset of a batch's first event. Whoever waits for it has a future of his own, which may be cancelled without
+class Confirmation:
+    """That a batch is on disk, or why not. Whoever waits for it has a future of his own, which may be cancelled without
     the others', and hears in the same turn of the loop."""
 
+    __slots__ = ("_error", "_loop", "_waiting", "done", "soon")
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self._waiting: list[asyncio.Future[int]] = []
+        self._loop = loop
+        self._waiting: list[asyncio.Future[None]] = []
+        self._error: PluribusError | None = None
+        self.done = False
         self.soon = False
         """Whether nobody waits for it but who flushes."""
 
-    def waiter(self) -> asyncio.Future[int]:
-        if self.done():
-            return self
-        waiter: asyncio.Future[int] = self.get_loop().create_future()
+    def waiter(self) -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(waiter)
+        if self.done:
+            self._tell()
         return waiter
 
-    def confirm(self, offset: int) -> None:
-        if not self.done():
-            self.set_result(offset)
-            for waiter in self._waiting:
-                if not waiter.done():
-                    waiter.set_result(offset)
+    def confirm(self, error: PluribusError | None = None) -> None:
+        if not self.done:
+            self.done, self._error = True, error
+            self._tell()
 
-    def fail(self, error: PluribusError) -> None:
-        if not self.done():
-            self.set_exception(error)
-            self.exception()  # nobody need wait for it
-            for waiter in self._waiting:
-                if not waiter.done():
-                    waiter.set_exception(error)
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if waiter.done():
+                continue
+            if self._error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(self._error)
 
 
 class Batch:
@@ -168,12 +172,13 @@ class Publisher:
         self._next += 1
         return (self.session, number)
 
-    def add_bytes(self, bodies: list[bytes]) -> tuple[Identities, list[Confirmation]]:
-        """Many at once, as they are: their identities, and the confirmations of the batches that they went into."""
+    def add_bytes(self, bodies: list[bytes], size: int) -> tuple[Identities, list[Confirmation]]:
+        """Many at once, ``size`` bytes, as they are: their identities, and the confirmations of the batches that they
+        went into."""
         first = self._next
         if self._bodies and (self._kind != BYTES or self._extra):
             self._close_batch()
-        size = sum(map(len, bodies)) + OVERHEAD_BYTES * len(bodies)
+        size += OVERHEAD_BYTES * len(bodies)
         if self._gathered + size <= BATCH_BYTES and len(self._bodies) + len(bodies) <= BATCH_EVENTS:
             waiting = [self._add_all(bodies, size)]
         else:
@@ -225,7 +230,7 @@ class Publisher:
     def owes(self) -> bool:
         """Whether something is not confirmed, or was not, that nobody but who flushes asks for."""
         pending = [self._gathering, *(batch.done for batch in (*self._under_way, *self._queue))]
-        return self._lost is not None or any(done is not None and done.soon and not done.done() for done in pending)
+        return self._lost is not None or any(done is not None and done.soon and not done.done for done in pending)
 
     async def flush(self) -> None:
         """Wait until everything so far is confirmed; raises as the first that is not, be it since the last time."""
@@ -326,7 +331,7 @@ class Publisher:
             self._again = True
         for batch, outcome in zip(batches, outcomes, strict=False):
             if outcome.status != REFUSED:
-                self._confirm(batch, outcome.number)
+                self._confirm(batch)
             elif outcome.number == batch.first:  # it was its turn: there is another reason
                 self._fail(Refused(outcome.reason))
                 break
@@ -352,12 +357,12 @@ class Publisher:
         self._again = False
         self._pump()
 
-    def _confirm(self, batch: Batch, offset: int) -> None:
+    def _confirm(self, batch: Batch) -> None:
         if batch not in self._under_way:  # it was given up meanwhile
             return
         self._under_way.remove(batch)
         self.waiting_bytes -= batch.size
-        batch.done.confirm(offset)
+        batch.done.confirm()
         self._freed()
 
     def _give_up(self, why: str) -> None:
@@ -380,7 +385,7 @@ class Publisher:
             error = reason(batch)
             if batch.done.soon and self._lost is None:
                 self._lost = error
-            batch.done.fail(error)
+            batch.done.confirm(error)
         self._freed()
 
 

@@ -71,9 +71,7 @@ class StoreWriter:
         self._check_open()
         if self.submissions - self.finished >= STORE_SUBMISSIONS_MAX:
             raise Overflow(f"{STORE_SUBMISSIONS_MAX} writes wait for the disk: wait for completions")
-        for change in changes:
-            if isinstance(change, _REWRITES):
-                self._rewriting[change.log] += 1
+        self._rewrites(changes, 1)
         first = self._completed == self.submissions
         self.submissions += 1
         if self._turn or (first and self._calm >= CALM and self._may_commit()):
@@ -209,13 +207,14 @@ class StoreWriter:
         self._completed += len(works)
         self._calm = (CALM - 1 if self._calm >= CALM + PROBED else self._calm + 1) if calm else 0
         for (changes, done), error in zip(works, errors, strict=True):
-            self._rewritten(changes)
+            self._rewrites(changes, -1)
             try:
                 done(error)
             except Exception as raised:  # noqa: BLE001 - one that raises must not keep the others from hearing
                 self._loop.call_exception_handler({"message": "a store's completion failed", "exception": raised})
 
-    def _rewritten(self, changes: Sequence[Change]) -> None:
+    def _rewrites(self, changes: Sequence[Change], by: int) -> None:
+        """Logs that are not only appended to are read by whoever writes, until that is done."""
         for change in changes:
-            if isinstance(change, _REWRITES):
-                self._rewriting[change.log] -= 1
+            if type(change) is not Append and isinstance(change, _REWRITES):
+                self._rewriting[change.log] += by

@@ -15,6 +15,7 @@
 #include "reading.h"
 #include "straight.h"
 #include "wire.h"
+#include "packing.h"
 
 static PyObject *
 sends(PyObject *Py_UNUSED(module), PyObject *args)
@@ -60,6 +61,9 @@ PyInit__quick(void)
         if (PyModule_AddType(made, shown[place]) < 0) {
             Py_CLEAR(made);
         }
+    }
+    if (made != NULL && add_packing(made) < 0) {
+        Py_CLEAR(made);
     }
     return made;
 }

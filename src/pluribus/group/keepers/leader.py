@@ -254,7 +254,9 @@ class Leader:
                 commands += some
                 index += len(some)
                 size += some_bytes
-            ledger.append([encode_commands(ledger.epoch, first, commands)])
+            row = encode_commands(ledger.epoch, first, commands)
+            self._seat.encoded = (row, commands)
+            ledger.append([row])
             self._feed_all()
 
     def _feed_all(self) -> None:
@@ -312,8 +314,10 @@ class Leader:
     def _advance(self) -> None:
         """Commit what most voters have on disk, if that is of this epoch."""
         ledger, voters = self._ledger, self._ledger.voters
-        have = sorted(map(self._held_by, voters.keepers), reverse=True)
-        commit = have[voters.majority - 1]
+        if len(voters.keepers) == 1:
+            commit = self._held_by(voters.keepers[0])
+        else:
+            commit = sorted(map(self._held_by, voters.keepers), reverse=True)[voters.majority - 1]
         if commit > self._seat.commit and self._countable(commit):
             self._seat.advance(commit)
             if self._seat.me not in ledger.voters and commit >= ledger.voters_row:

@@ -77,6 +77,8 @@ class Seat:
         self.on_snapshot: Callable[[], bytes] = no_state
         self.on_restore: Callable[[int, bytes], None] = ignore_state
         self.on_applied: Callable[[], None] = lambda: None
+        self.encoded: tuple[bytes, Sequence[bytes]] = (b"", ())
+        """The row that a leader made last, and what it put into it: that need not be taken out again."""
         self._since_snapshot_bytes = 0
         self._state_bytes = 0
         self._applying = False
@@ -145,8 +147,10 @@ class Seat:
         self.applied_row += 1
         if head.kind == COMMANDS:
             assert head.first == self.applied, f"commands {head.first} after {self.applied}"
+            made, commands = self.encoded
             try:
-                commands = commands_of(row)
+                if made is not row:
+                    commands = commands_of(row)
             except MalformedFrame:
                 log_.exception("row %d of %s", self.applied_row - 1, self.ledger.name)
                 raise

@@ -30,6 +30,7 @@ import msgspec
 from ...core.errors import BadInput, MalformedFrame, TooLarge
 from ...core.ids import MessageId
 from ...core.limits import DURABLE_BATCH_BYTES_MAX, NAME_CHARS_MAX
+from ...core.packing import Outline, pack_plain
 from ...wire.bodies import BYTES, DATA, Kind, array_header, decode_bodies
 
 if TYPE_CHECKING:  # loaded by those who look at columns
@@ -94,6 +95,10 @@ def pack(
     places: array[int] | None = None,
 ) -> bytes:
     """A batch of these events, whose bodies are encoded and of one kind; a single time is that of all."""
+    if isinstance(times, int) and not headers and not parents and places is None:
+        packed = pack_plain(topic, session, first, sender, kind, times, bodies)
+        if packed is not None:
+            return packed
     extra = b""
     if any(headers) or any(parents):
         extra = _encode(Extra(list(headers) if any(headers) else [], list(parents) if any(parents) else []))
@@ -199,6 +204,12 @@ def latest_of(command: bytes, head: Head) -> int:
         return int.from_bytes(command[at : at + 8], "little", signed=True)
     times: tuple[int, ...] = struct.unpack_from(f"<{head.events}q", command, at)
     return max(times)
+
+
+def outline_of(command: bytes) -> Outline:
+    """What a state machine wants to know of a batch."""
+    head = head_of(command)
+    return head.session, head.first, head.last, head.events, topic_of(command, head), latest_of(command, head)
 
 
 def checked(command: bytes) -> Head:

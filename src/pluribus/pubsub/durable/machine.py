@@ -24,9 +24,10 @@ import msgspec
 
 from ...core.errors import MalformedFrame
 from ...core.limits import DURABLE_SESSIONS_MAX, DURABLE_TOPICS_MAX
+from ...core.packing import outline_plain
 from ...group.once import OrderedSessions
 from . import commands
-from .batch import Head, head_of, is_batch, latest_of, topic_of
+from .batch import head_of, is_batch, latest_of, outline_of, topic_of
 from .commands import AGAIN, DONE, REFUSED, Outcome
 from .index import Index
 from .stages import Part, Stages
@@ -114,7 +115,7 @@ class Topics:
         self.log_bytes += len(command)
         try:
             if is_batch(command):
-                outcome = self._append(row, place, command, head_of(command))
+                outcome = self._append(row, place, command)
                 if outcome.status != DONE:
                     self.passed_over.add(row << PLACE_BITS | place)
                 return outcome
@@ -124,29 +125,28 @@ class Topics:
                 self.passed_over.add(row << PLACE_BITS | place)
             return Outcome(REFUSED, 0, str(error))
 
-    def _append(self, row: int, place: int, command: bytes, head: Head) -> Outcome:
-        session, sessions = head.session, self.sessions
+    def _append(self, row: int, place: int, command: bytes) -> Outcome:
+        session, first, last, events, name, latest = outline_plain(command) or outline_of(command)
+        sessions = self.sessions
         due = sessions.next(session)
-        if head.first != due:
-            return self._not_next(head, due)
-        name = topic_of(command, head)
+        if first != due:
+            return self._not_next(session, first, last, due)
         topic = self.topics.get(name)
         if topic is None:
             if len(self.topics) >= DURABLE_TOPICS_MAX:
                 return Outcome(REFUSED, due, f"{DURABLE_TOPICS_MAX:,} durable topics are there: use one of them")
             topic = self.topics[name] = Topic()
         offset = topic.end
-        latest = latest_of(command, head)
         topic.index.add(offset, row, place, topic.latest, topic.size, latest, self.log_bytes)
-        self._extend(topic, head.events, len(command), latest)
-        sessions.record(session, head.last, offset.to_bytes(8, "little"))
+        self._extend(topic, events, len(command), latest)
+        sessions.record(session, last, offset.to_bytes(8, "little"))
         return Outcome(DONE, offset)
 
-    def _not_next(self, head: Head, due: int) -> Outcome:
+    def _not_next(self, session: int, first: int, last: int, due: int) -> Outcome:
         """It was done before, or something before it is missing."""
-        if head.last >= due:
-            return Outcome(REFUSED, due, f"sequence {due} of this publisher is next, not {head.first}")
-        known = self.sessions.earlier(head.session, head.last)
+        if last >= due:
+            return Outcome(REFUSED, due, f"sequence {due} of this publisher is next, not {first}")
+        known = self.sessions.earlier(session, last)
         found = known.result if known is not None else b""
         return Outcome(AGAIN, int.from_bytes(found, "little") if found else -1)
 
