@@ -4,6 +4,7 @@ import pluribus.pubsub.durable.machine as machine
 import pluribus.runtime.desk as desk
 import pluribus.runtime.durable as durable
 import pluribus.sim.scenarios.topics as scenario
+from pluribus.pubsub.durable.batch import outline_of
 from pluribus.pubsub.durable.commands import DONE, Outcome
 from pluribus.pubsub.durable.machine import Topics
 from pluribus.pubsub.durable.reading import Reading
@@ -18,15 +19,16 @@ class Doubling(Topics):
 
     replaces = (desk, "Topics")
 
-    def _not_next(self, head, due):
-        self.sessions._table.pop(head.session, None)
-        self.sessions.record(head.session, head.first - 1)
+    def _not_next(self, session, first, last, due):
+        self.sessions._table.pop(session, None)
+        self.sessions.record(session, first - 1)
         return Outcome(DONE, -1)
 
-    def _append(self, row, place, command, head):
-        if head.first != self.sessions.next(head.session):
-            self._not_next(head, 0)
-        return super()._append(row, place, command, head)
+    def _append(self, row, place, command):
+        session, first, last, *_ = outline_of(command)
+        if first != self.sessions.next(session):
+            self._not_next(session, first, last, 0)
+        return super()._append(row, place, command)
 
 
 class Overlooking(Reading):
@@ -50,7 +52,7 @@ class Confident(Publisher):
     def _go_on(self):
         if self._again and self._puts == 0:
             for batch in list(self._under_way):
-                self._confirm(batch, -1)
+                self._confirm(batch)
             self._again = False
         super()._go_on()
 
@@ -95,5 +97,5 @@ FOUND = {
     Confident: (0, "was acknowledged as"),
     Wasteful: (0, "cannot read what they keep"),
     Twice: (0, "stands behind"),
-    Eager: (3, "did not come to offset"),
+    Eager: (18, "the subscriber began again at"),
 }
