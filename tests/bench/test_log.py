@@ -24,6 +24,13 @@ def test_ours_and_a_table_are_measured_alike():
     assert sqlite(100, 10, 0.05) > 0
 
 
+def test_everybody_has_a_turn_beside_what_it_is_compared_with():
+    turns = log._turns(list(KEPT))
+    assert sorted(turns) == sorted([log.OWN, log.CLIENT, log.THREE, *KEPT])
+    assert turns.index("sqlite") == turns.index(log.OWN) + 1
+    assert log._turns([]) == [log.OWN, log.CLIENT, log.THREE]
+
+
 def test_a_peer_that_is_not_there_is_said_and_left_out(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     rates, missing = {}, {}

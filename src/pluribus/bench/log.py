@@ -13,7 +13,7 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -56,9 +56,11 @@ def run(
     for attempt in range(runs):
         for size in SIZES:
             progress(f"run {attempt + 1} of {runs}: publishing {size} B")
-            _ours(size, seconds, rates)
-            for rival in rivals:
-                _theirs(rival, size, seconds, rates, missing)
+            for name in _turns(rivals):
+                if name in KEPT:
+                    _theirs(name, size, seconds, rates, missing)
+                else:
+                    rates.setdefault((name, size), []).append(_ours(name, size, seconds))
     results = [result(f"{name}, {size} B", "events/s", values) for (name, size), values in rates.items()]
     rows, goals = _long(events, runs, seconds, progress)
     found = report("log", [*results, *rows], [*_goals(rates), *goals])
@@ -66,12 +68,19 @@ def run(
     return found
 
 
-def _ours(size: int, seconds: float, rates: Rates) -> None:
-    with folder() as place:
-        rates.setdefault((OWN, size), []).append(run_on_loop(_own(place / "own.db", size, seconds)))
-    for name, voters in ((CLIENT, 1), (THREE, 3)):
-        with keepers(voters) as url:
-            rates.setdefault((name, size), []).append(run_on_loop(_client(url, size, seconds)))
+def _turns(rivals: Sequence[str]) -> list[str]:
+    """Ours beside what it is compared with: a machine that is slow for a while is slow for both."""
+    embedded = [rival for rival in rivals if rival in EMBEDDED]
+    servers = [rival for rival in rivals if rival not in EMBEDDED]
+    return [OWN, *embedded, CLIENT, *servers, THREE]
+
+
+def _ours(name: str, size: int, seconds: float) -> float:
+    if name == OWN:
+        with folder() as place:
+            return run_on_loop(_own(place / "own.db", size, seconds))
+    with keepers(3 if name == THREE else 1) as url:
+        return run_on_loop(_client(url, size, seconds))
 
 
 def _theirs(rival: str, size: int, seconds: float, rates: Rates, missing: dict[str, str]) -> None:

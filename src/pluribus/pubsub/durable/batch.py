@@ -348,8 +348,7 @@ class Batch:
             raise BadInput("a batch has at least one event: leave it out instead")
         ends, data, places = self.ends.tolist(), self.bodies, self.places
         parts = [data[ends[i] : ends[i + 1]] if bodies else b"" for i in which]
-        headers, parents = self.extra.headers, self.extra.parents
-        times, head = self.times.tolist(), self.head
+        extra, times, head = self.extra, self.times.tolist(), self.head
         packed = pack(
             self.topic,
             head.session,
@@ -358,8 +357,8 @@ class Batch:
             self.kind,
             [times[i] for i in which],
             parts,
-            [headers[i] for i in which] if headers else (),
-            [parents[i] for i in which] if parents else (),
+            [extra.headers[i] for i in which] if extra.headers else (),
+            [extra.parents[i] for i in which] if extra.parents else (),
             array("I", which if places is None else [int(places[i]) for i in which]),
         )
         return Batch(packed, self.offset)
