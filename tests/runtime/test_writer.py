@@ -166,7 +166,8 @@ def test_a_store_that_has_to_tidy_up_does_so_in_the_thread_and_the_next_commit_i
     patient, monkeypatch
 ):
     class Tidy(SqliteBackend):
-        laden = False
+        full = False
+        laden = property(lambda self: self.full, lambda self, laden: None)
 
     @on_a_loop
     async def run():
@@ -174,10 +175,10 @@ def test_a_store_that_has_to_tidy_up_does_so_in_the_thread_and_the_next_commit_i
         with closing(writer_on(backend)) as writer:
             writer.alone = lambda: True
             await written(writer, CALM)
-            backend.laden = True
+            backend.full = True
             monkeypatch.setattr(writer_module, "QUICK_S", 0.0)
             assert await written(writer, 3) == 0
-            backend.laden = False
+            backend.full = False
             assert await written(writer, 1) == 1, "it was slow, and that was known before"
             assert await written(writer, 1) == 0, "it was slow, and that was not"
 

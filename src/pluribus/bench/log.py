@@ -49,7 +49,7 @@ def run(
     *, quick: bool = False, peers: str = "", events: int = EVENTS, progress: Callable[[str], None], **_: Any
 ) -> dict[str, Any]:
     rivals = kept_names(peers)
-    runs, seconds = (1, 0.3) if quick else (3, SECONDS)
+    runs, seconds = (1, 0.3) if quick else (5, SECONDS)
     events = min(events, 200_000) if quick else events
     rates: Rates = {}
     missing: dict[str, str] = {}

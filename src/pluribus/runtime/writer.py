@@ -71,7 +71,8 @@ class StoreWriter:
         self._check_open()
         if self.submissions - self.finished >= STORE_SUBMISSIONS_MAX:
             raise Overflow(f"{STORE_SUBMISSIONS_MAX} writes wait for the disk: wait for completions")
-        self._rewrites(changes, 1)
+        if len(changes) != 1 or type(changes[0]) is not Append:  # mostly it is one append
+            self._rewrites(changes, 1)
         first = self._completed == self.submissions
         self.submissions += 1
         if self._turn or (first and self._calm >= CALM and self._may_commit()):
@@ -207,7 +208,8 @@ class StoreWriter:
         self._completed += len(works)
         self._calm = (CALM - 1 if self._calm >= CALM + PROBED else self._calm + 1) if calm else 0
         for (changes, done), error in zip(works, errors, strict=True):
-            self._rewrites(changes, -1)
+            if len(changes) != 1 or type(changes[0]) is not Append:
+                self._rewrites(changes, -1)
             try:
                 done(error)
             except Exception as raised:  # noqa: BLE001 - one that raises must not keep the others from hearing
@@ -216,5 +218,5 @@ class StoreWriter:
     def _rewrites(self, changes: Sequence[Change], by: int) -> None:
         """Logs that are not only appended to are read by whoever writes, until that is done."""
         for change in changes:
-            if type(change) is not Append and isinstance(change, _REWRITES):
+            if isinstance(change, _REWRITES):
                 self._rewriting[change.log] += by

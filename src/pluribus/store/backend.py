@@ -31,10 +31,8 @@ class Backend(Protocol):
 
     embedded: bool
     """Whether nothing but the disk is between it and a commit: no network, no server."""
-
-    @property
-    def laden(self) -> bool:
-        """Whether the next commit has more to do than to write what it is given."""
+    laden: bool
+    """Whether the next commit has more to do than to write what it is given."""
 
     def write(self, changes: Sequence[Change]) -> None:
         """Raises ``BadInput`` for a change that does not fit the log, ``Unavailable`` for what the disk says. After

@@ -16,6 +16,14 @@ except ImportError:  # not a Unix: two processes on one store are then kept apar
 _FORMAT = struct.Struct(">QI")
 
 
+def _seek_and_write(file: int, data: bytes, at: int) -> int:
+    os.lseek(file, at, os.SEEK_SET)
+    return os.write(file, data)
+
+
+_write = getattr(os, "pwrite", _seek_and_write)
+
+
 class Mark:
     """Twelve bytes in a file of their own. Written often and never synchronised: it may lag, never lead."""
 
@@ -43,11 +51,7 @@ class Mark:
 
     def write(self, commits: int) -> None:
         data = commits.to_bytes(8, "big")
-        if hasattr(os, "pwrite"):
-            os.pwrite(self._file, data + crc32(data).to_bytes(4, "big"), 0)
-        else:
-            os.lseek(self._file, 0, os.SEEK_SET)
-            os.write(self._file, data + crc32(data).to_bytes(4, "big"))
+        _write(self._file, data + crc32(data).to_bytes(4, "big"), 0)
 
     def close(self) -> None:
         if self._file >= 0:

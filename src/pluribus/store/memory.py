@@ -28,9 +28,9 @@ class MemoryBackend:
     """Rows and values are kept beside their checksums, so that a test can damage them as a disk would."""
 
     embedded = True
-    laden = False
 
     def __init__(self) -> None:
+        self.laden = False
         self.logs: dict[str, _Log] = {}
         self.keys: dict[str, Sealed] = {}
         self._undo: list[Undo] = []

@@ -89,10 +89,6 @@ class SqliteBackend(Tables):
             self.close()
             raise
 
-    @property
-    def laden(self) -> bool:
-        return self._ahead_bytes >= CHECKPOINT_BYTES
-
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
         with self._told("be read"):
             return super().read(log, start, stop)
@@ -226,6 +222,7 @@ class SqliteBackend(Tables):
         self._full = False
         _, logged, copied = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._ahead_bytes = (logged - copied) * self._page_bytes
+        self.laden = self._ahead_bytes >= CHECKPOINT_BYTES
 
     def _note(self) -> None:
         """In the mark. It may lag: a disk that has no room for it does not undo a commit."""
@@ -276,6 +273,7 @@ class SqliteBackend(Tables):
         else:
             self._begun().executemany(_INSERT, found)
         self._ahead_bytes += sum([len(row) for _, _, row in rows]) + (len(rows) + _PAGES_MORE) * self._page_bytes
+        self.laden = self._ahead_bytes >= CHECKPOINT_BYTES
 
     def _remove(self, number: int, start: int, stop: int) -> None:
         base = number << POSITION_BITS

@@ -40,10 +40,7 @@ class Tables(ABC):
         self._open = False
         self.unsure = False
         """Whether commits that this store once acknowledged are gone."""
-
-    @property
-    def laden(self) -> bool:
-        return False
+        self.laden = False
 
     def write(self, changes: Sequence[Change]) -> None:
         if not self._open:

@@ -112,11 +112,11 @@ class Keeper:
 
     def submit_many(self, commands: Sequence[bytes], done: Done) -> None:
         self._check_open()
-        self.requests.submit(commands, done)
+        self.requests.add(commands, None, done)
 
     def barrier(self, done: Done) -> None:
         self._check_open()
-        self.requests.barrier(done)
+        self.requests.add(None, None, done)
 
     # Reading again what was committed.
 
@@ -195,7 +195,7 @@ class Keeper:
     def set_voter(self, keeper: int, votes: bool, done: Done) -> None:
         """Have one keeper vote, or not any more; a new voter must be following already."""
         self._check_open()
-        self.requests.change(keeper, votes, done)
+        self.requests.add(None, (keeper, votes), done)
 
     @property
     def voters(self) -> tuple[int, ...]:

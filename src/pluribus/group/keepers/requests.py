@@ -60,14 +60,22 @@ class Requests:
         self._count = 0
         self._timer: Timer | None = None
 
-    def submit(self, commands: Sequence[bytes], done: Done) -> None:
-        self._add(commands, None, done)
-
-    def barrier(self, done: Done) -> None:
-        self._add(None, None, done)
-
-    def change(self, keeper: int, votes: bool, done: Done) -> None:
-        self._add(None, (keeper, votes), done)
+    def add(self, commands: Sequence[bytes] | None, vote: tuple[int, bool] | None, done: Done) -> None:
+        """Commands to be placed, or who shall vote or not any more; neither: a fresh read."""
+        seat = self._seat
+        request = Request(next(self._tickets), commands, vote, done, seat.clock.now() + seat.settings.submit_s)
+        if request.size > SUBMISSION_BYTES_MAX:
+            raise TooLarge(f"commands of {request.size:,} bytes together: the limit is {SUBMISSION_BYTES_MAX:,}")
+        if self._count >= REQUESTS_MAX or self._bytes + request.size > REQUESTS_BYTES_MAX:
+            raise Overflow(f"{self._count:,} requests of {self._bytes:,} bytes wait for the keepers: wait for them")
+        self._count += 1
+        self._bytes += request.size
+        if self._timer is None:
+            self._timer = seat.clock.call_later(seat.settings.submit_s / 4, self._look)
+        if self._waiting:
+            self._waiting.append(request)
+        else:
+            self._ask(request)
 
     def leads(self) -> None:
         """There is a leader, perhaps another one: what the last one was asked is uncertain, the rest is asked now."""
@@ -128,22 +136,6 @@ class Requests:
             self._end(request, -1, error if index < 0 else uncertain)
 
     # Inside.
-
-    def _add(self, commands: Sequence[bytes] | None, vote: tuple[int, bool] | None, done: Done) -> None:
-        seat = self._seat
-        request = Request(next(self._tickets), commands, vote, done, seat.clock.now() + seat.settings.submit_s)
-        if request.size > SUBMISSION_BYTES_MAX:
-            raise TooLarge(f"commands of {request.size:,} bytes together: the limit is {SUBMISSION_BYTES_MAX:,}")
-        if self._count >= REQUESTS_MAX or self._bytes + request.size > REQUESTS_BYTES_MAX:
-            raise Overflow(f"{self._count:,} requests of {self._bytes:,} bytes wait for the keepers: wait for them")
-        self._count += 1
-        self._bytes += request.size
-        if self._timer is None:
-            self._timer = seat.clock.call_later(seat.settings.submit_s / 4, self._look)
-        if self._waiting:
-            self._waiting.append(request)
-        else:
-            self._ask(request)
 
     def _ask(self, request: Request) -> None:
         leader, seat = self._leading(), self._seat
