@@ -62,6 +62,6 @@ def test_who_waits_for_a_message_of_another_group_keeps_no_safe_one_back():
     alone.layer.up(Frame(sender=SEQUENCER, group=0, count=1, headers=[Order(entries)]))
     held: list[Places] = []
     alone.layer.event_up(CollectHeld(held))
-    assert held == [(0, 2)]
+    assert held == [(0, 2), (0, 0)]
     alone.layer.event_up(ViewChanged(2, ME, (ME, 14), primary=True, after=(1, SEQUENCER), limbo=(0, 2)))
     assert [frame.group for frame in alone.up] == [SAFE]

@@ -37,6 +37,7 @@ ONCE = [
     ("live", 32, "a reader that was slow was looked after again in a moment too short for any clock"),
     ("live", 3_224, "who shared a subscription was told that it was uncertain, when members were cut off meanwhile"),
     ("asks", 7_107, "the last answer came in the moment in which the time was over, and was not counted"),
+    ("replica", 297, "who was forced to go on without the others did what they may have done otherwise"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
 ]

@@ -61,7 +61,7 @@ from ..stack.events import (
     Watch,
 )
 from ..stack.layer import Layer
-from ..stack.limbo import Limbo
+from ..stack.limbo import Limbo, reached
 
 CONTROL = 0
 ENTRIES_PER_FRAME_MAX = 1_024
@@ -330,7 +330,7 @@ class Total(Layer):
                 into.append(self._heard)
                 return
             case CollectHeld(into):
-                into.append(self._places_held())
+                into += (self._places_held(), self._heard if self._primary else reached(self._limbo))
                 return
             case Members():
                 self._members_told(event)
@@ -386,7 +386,7 @@ class Total(Layer):
                 self._deliver_entry(self._queue.popleft()[0])
             self._deliver_unordered()
             return None
-        limbo = Limbo(self._view, self._places_held())
+        limbo = Limbo(self._view, self._places_held(), upto)
         for place, entry, frame in list(self._ahead()):
             safe = entry.group in self._safe
             if frame is None or place > max(upto[safe], limbo.held[safe]):

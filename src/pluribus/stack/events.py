@@ -96,7 +96,8 @@ class CollectDelivered(Event, frozen=True):
 
 
 class CollectHeld(Event, frozen=True):
-    """Up, answered at once: how far this member has delivered the last primary's total order, or could."""
+    """Up, answered at once: how far this member has delivered the last primary's total order, or could; and how far it
+    has."""
 
     into: list[Places]
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from ..core.frame import Frame
-from .events import Places
+from .events import NOWHERE, Places
 
 
 class Limbo:
     """Messages that were not delivered, each with the place in the order that it ends at."""
 
-    __slots__ = ("held", "steps", "view")
+    __slots__ = ("held", "reached", "steps", "view")
 
-    def __init__(self, view: tuple[int, int], held: Places) -> None:
+    def __init__(self, view: tuple[int, int], held: Places, reached: Places) -> None:
         self.view = view
         self.held = held
+        """How far the order of that view is known here, and nothing of it missing."""
+        self.reached = reached
+        """How far it was delivered."""
         self.steps: list[tuple[int, Frame]] = []
 
     def forget(self, group: int) -> None:
         """This member has left the group."""
         self.steps = [(place, frame) for place, frame in self.steps if frame.group != group]
+
+
+def reached(limbo: Limbo | None) -> Places:
+    return limbo.reached if limbo is not None else NOWHERE

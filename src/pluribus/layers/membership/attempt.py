@@ -76,8 +76,9 @@ class Attempt:
         recent = latest(pasts)
         if link is not None and recent is not None and link.after == recent.view:
             came = [answers[member] for member in members if pasts[member].last == recent]
-            if any(answer.view != recent.view for answer in came):
-                self.limbo = (min(answer.held[0] for answer in came), min(answer.held[1] for answer in came))
+            new_chain = link.lineage != recent.lineage
+            if new_chain or any(answer.view != recent.view for answer in came):
+                self.limbo = _all_have(came, new_chain)
         self.proposal = Proposal(
             self.ballot,
             members,
@@ -127,3 +128,12 @@ class Attempt:
                 elif roster.promises == wish.promises and roster.members[-1] != member:
                     roster.members.append(member)
         return [rosters[group] for group in sorted(rosters)]
+
+
+def _all_have(came: list[Joined], new_chain: bool) -> Places:
+    """As far as all hold the last primary's order who come from it. A chain that was forced goes no further than one of
+    them has delivered: the others, for whom it does not wait, may have agreed on something else behind that."""
+    held, safe = min(answer.held[0] for answer in came), min(answer.held[1] for answer in came)
+    if new_chain:
+        held, safe = min(held, max(a.reached[0] for a in came)), min(safe, max(a.reached[1] for a in came))
+    return held, safe

@@ -267,7 +267,7 @@ class Membership(Leading):
             delivered[0] if delivered else NOWHERE,
             wishes,
             self._past(),
-            held[0] if held else NOWHERE,
+            *(held or (NOWHERE, NOWHERE)),
         )
 
     def _past(self) -> Past:

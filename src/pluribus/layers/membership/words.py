@@ -141,6 +141,8 @@ class Joined(Header, tag=41):
     past: Past
     held: Places = (0, 0)
     """How far it has delivered the total order of the last primary that it was in, or could."""
+    reached: Places = (0, 0)
+    """How far it has."""
 
 
 class Busy(Header, tag=42):
