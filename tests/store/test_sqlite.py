@@ -1,7 +1,6 @@
 """The SQLite store meets damage, strangers and other releases: it says what it found and deletes nothing."""
 
 import errno
-import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,6 +10,7 @@ import pytest
 
 from pluribus.core.errors import Damaged, Unavailable
 from pluribus.core.ports import Append, Bounds, Put, Repair
+from pluribus.store import mark
 from pluribus.store.ahead import AFTER_COMMITS, CHECKPOINT_BYTES, PAGE_BYTES, make_room, room_bytes
 from pluribus.store.sqlite import APPLICATION_ID, POSITION_BITS, SqliteBackend
 from pluribus.store.tables import MAJOR, MINOR, VERSION
@@ -414,18 +414,31 @@ def test_a_commit_whose_log_cannot_be_copied_into_the_database_is_a_commit(tmp_p
 
 
 def test_a_commit_whose_mark_cannot_be_written_is_a_commit(path, monkeypatch):
+    refused = []
+
     def full(file, data, at):
+        refused.append(data)
         raise OSError(errno.ENOSPC, "no space left on device")
 
     backend = SqliteBackend(path)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", full)
+        patched.setattr(mark, "_write", full)
         backend.write([Append("log", [b"more"], at=5)])
         backend.commit()
         backend.close()
+    assert refused
     with closing(SqliteBackend(path)) as backend:
         assert backend.bounds("log") == Bounds(0, 6, sure=True)
         assert list(backend.read("log", 5, 6)) == [b"more"]
+
+
+def test_where_a_file_cannot_be_written_at_a_place_the_mark_is_written_all_the_same(path, monkeypatch):
+    monkeypatch.setattr(mark, "_write", mark._seek_and_write)
+    with closing(SqliteBackend(path)) as backend:
+        backend.write([Append("log", [b"more"], at=5)])
+        backend.commit()
+    with closing(mark.Mark(f"{path}-mark")) as found:
+        assert found.read() == backend._commits
 
 
 def test_a_reader_that_cannot_read_says_so_in_our_words(tmp_path):

@@ -125,7 +125,7 @@ class Durable:
         if plain is not None:
             topic, bodies, size = plain
             run, several = (await self._room(topic)).add_bytes(bodies, size)
-            if len(several) == 1:
+            if len(several) == 1:  # mostly, and then without a coroutine more
                 await self._confirmed(several[0], run[0], timeout)
             else:
                 await self._all_confirmed(dict.fromkeys(several, run[0]), timeout)

@@ -25,4 +25,5 @@ class Limbo:
 
 
 def reached(limbo: Limbo | None) -> Places:
+    """How far a member that is in no primary has delivered the last one's order."""
     return limbo.reached if limbo is not None else NOWHERE

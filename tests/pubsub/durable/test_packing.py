@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from pluribus.core import packing
 from pluribus.core.errors import MalformedFrame
+from pluribus.core.limits import DURABLE_BATCH_BYTES_MAX
 from pluribus.core.quick import COMPILED
 from pluribus.pubsub.durable import batch as batches
 from pluribus.pubsub.durable.batch import EVEN as EVEN_FLAG
@@ -39,6 +40,13 @@ def test_what_is_not_usual_is_for_the_caller():
     odd += [(6, []), (6, (b"a",)), (6, [memoryview(b"a")]), (6, [bytes(4 << 20)])]
     for place, value in odd:
         assert packing.pack_plain(*usual[:place], value, *usual[place + 1 :]) is None
+
+
+def test_the_limit_is_that_of_batches():
+    head = len(pack("t", 1, 1, 1, 0, 7, [b"a"])) - 1
+    largest = [bytes(DURABLE_BATCH_BYTES_MAX - head)]
+    assert (packing.pack_plain("t", 1, 1, 1, 0, 7, largest) is not None) == COMPILED
+    assert packing.pack_plain("t", 1, 1, 1, 0, 7, [largest[0] + b"a"]) is None
 
 
 @given(TOPICS, NUMBERS, st.integers(1, 1 << 40), KINDS, st.lists(st.integers(0, 3), min_size=1, max_size=4), st.data())

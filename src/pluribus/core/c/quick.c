@@ -1,5 +1,6 @@
-/* What is on the way of every message or frame, in C. `core/ends.py`, `core/passing.py` and `runtime/arrivals.py` have
- * the same in Python, say what each is for, and are used where this was not compiled. */
+/* What is on the way of every message, frame or durable event, in C. `core/ends.py`, `core/passing.py`,
+ * `core/packing.py` and `runtime/arrivals.py` have the same in Python, say what each is for, and are used where this was
+ * not compiled. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -314,7 +314,7 @@ class Leader:
     def _advance(self) -> None:
         """Commit what most voters have on disk, if that is of this epoch."""
         ledger, voters = self._ledger, self._ledger.voters
-        if len(voters.keepers) == 1:
+        if len(voters.keepers) == 1:  # who keeps alone does this for every window of a publisher
             commit = self._held_by(voters.keepers[0])
         else:
             commit = sorted(map(self._held_by, voters.keepers), reverse=True)[voters.majority - 1]

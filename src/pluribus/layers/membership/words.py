@@ -159,8 +159,8 @@ class Propose(Header, tag=43):
     delivered: Places
     """How far anybody of the addressee's old view has delivered its total order."""
     limbo: Places | None = None
-    """There if somebody was cut off from the last primary and comes back before there is another one: how far all have
-    its total order who were in it."""
+    """There if somebody was cut off from the last primary and comes back before there is another one, or is forced to
+    go on without the others: how far all deliver its total order who were in it."""
 
 
 class Agree(Header, tag=44):
