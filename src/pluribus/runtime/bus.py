@@ -37,6 +37,8 @@ from .secret import Given, catalogue, secret_from, secured
 from .spreads import spreading
 from .stability import drain
 from .straight import go_straight
+from .styles import Faces
+from .styles.style import S, StylesInUse
 from .survey import report
 from .topical import Topical
 from .tracing import FORMAT, Beginning, TraceFile
@@ -60,7 +62,7 @@ STACKS = {"best-effort": BEST_EFFORT, "adhoc": ADHOC, "views": VIEWS, "crowd": C
 """Stacks by name, for ``connect(stack=)``."""
 
 
-class Bus(Joining, Topical):
+class Bus(Joining, Topical, Faces):
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
     def __init__(
@@ -98,6 +100,7 @@ class Bus(Joining, Topical):
         self._topics: Topics | None = None
         self._keeping: Keeping | None = None
         self._doors: list[Doorman] = []
+        self._styles = StylesInUse()
         self._closed = self._closing = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
@@ -111,6 +114,11 @@ class Bus(Joining, Topical):
             shape = (engine.address, engine.path_bytes, engine.buffer_bytes, engine.broadcasts, engine.long_bytes)
             self._trace.begin(Beginning(FORMAT, self._specification, self.url.bus, self.name, int(self.me), *shape))
         self._stack.start()
+
+    def _style(self, kind: type[S]) -> S:
+        """What a style has open on this bus; it is made when it is first asked for."""
+        self._check_open()
+        return self._styles.get(kind, self)
 
     @property
     def _provided(self) -> set[str]:
@@ -194,6 +202,8 @@ class Bus(Joining, Topical):
             self._topics.validate()
         for replica in self._replicas.values():
             replica.validate()
+        for style in self._styles.all():
+            style.validate()
 
     async def close(self, timeout: float = DRAIN_S) -> None:
         """Leave, when everybody has what was sent; on a stack without reliability, when the engine has it.
@@ -214,6 +224,8 @@ class Bus(Joining, Topical):
     def _drains(self) -> Iterator[Drain]:
         """In this order, because what waits in topics is sent through groups. Asked one after the other: what is there
         to be drained may come while another is."""
+        for style in self._styles.all():
+            yield style.drain
         if self._topics is not None:
             yield self._topics.drain
         if self._keeping is not None:
@@ -229,6 +241,8 @@ class Bus(Joining, Topical):
         try:
             for doorman in self._doors:
                 await doorman.close()
+            for style in self._styles.all():
+                await style.close()
             if self._keeping is not None:
                 await self._keeping.close()
             if self._topics is not None:
@@ -254,6 +268,8 @@ class Bus(Joining, Topical):
         self._closed = self._closing = True
         for doorman in self._doors:
             doorman.abandon()
+        for style in self._styles.all():
+            style.abandon()
         if self._keeping is not None:
             self._keeping.abandon()
         self._stack.abandon()

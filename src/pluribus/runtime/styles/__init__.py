@@ -1,0 +1,11 @@
+"""The styles of communication on a bus, a folder each. ``style.py`` says what a style is; ``Faces`` is all their methods.
+
+To add one: write ``runtime/styles/NAME/face.py`` with a class of typed methods and a ``Style``, and add the class to the
+bases of ``Faces``. Nothing else of the bus changes.
+"""
+
+from __future__ import annotations
+
+
+class Faces:
+    """What the styles add to a bus."""
