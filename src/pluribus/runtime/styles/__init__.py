@@ -1,7 +1,8 @@
-"""The styles of communication on a bus, a folder each. ``style.py`` says what a style is; ``Faces`` is all their methods.
+"""The styles of communication on a bus, a folder each. ``style.py`` says what a style is.
+``Faces`` has the methods of all of them.
 
-To add one: write ``runtime/styles/NAME/face.py`` with a class of typed methods and a ``Style``, and add the class to the
-bases of ``Faces``. Nothing else of the bus changes.
+To add one: write ``runtime/styles/NAME/face.py`` with a class of typed methods and a ``Style``, and add that class to
+the bases of ``Faces``. Nothing else of the bus changes.
 """
 
 from __future__ import annotations
