@@ -107,6 +107,8 @@ class MachineLock:
     def claim(self) -> bool:
         if self._claimed or not self._works():
             return True
+        if self._files:  # it shares the lock, and would lose that by asking for more
+            return False
         self._claimed = self._lock(exclusively=True) and self._lock(exclusively=False)
         if not self._claimed:
             self.forget()
