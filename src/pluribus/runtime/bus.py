@@ -245,6 +245,15 @@ class Bus(Joining, Topical):
             await self._part()
 
     async def _part(self) -> None:
+        try:
+            await self._go()
+        finally:
+            if self._founding is not None:
+                self._founding.release()
+            if self._trace is not None:
+                self._trace.close()
+
+    async def _go(self) -> None:
         for replica in list(self._replicas.values()):
             await replica.close()
         for group in list(self._groups.values()):
@@ -254,10 +263,6 @@ class Bus(Joining, Topical):
         self._watchers.end()
         self._stop_watch()
         await self._engine.close()
-        if self._founding is not None:
-            self._founding.release()
-        if self._trace is not None:
-            self._trace.close()
 
     def abandon(self) -> None:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""

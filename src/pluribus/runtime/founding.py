@@ -18,8 +18,9 @@ finds its file removed opens another.
 
 *Limits.* The lock is for processes of one user that share a folder: ``$XDG_RUNTIME_DIR``, else the user's own folder in
 the temporary directory. Processes of other users, or in containers with folders of their own, are heard or not, as on
-other machines. Where there are no such locks (Windows), or the folder cannot be used, that is logged, and whoever
-starts listens for as long as the engine says, on loopback too.
+other machines. Who removes files there by hand or by age takes the lock from those who run. Where there are no such
+locks (Windows), or the folder cannot be used, which is logged, whoever starts listens for as long as the engine says,
+on loopback too.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class MachineLock:
     def _works(self) -> bool:
         if self._folder is None and not self._broken:
             if not HAS_LOCKS:
-                self._give_up("there are none here")
+                self._broken = True
                 return False
             try:
                 self._folder = lock_folder()
