@@ -58,6 +58,17 @@ class Alone(Membership):
             self._founders = wanted
 
 
+class Shy(Membership):
+    """Asks for the lock once: who did not get it when it started never founds."""
+
+    def _permitted(self, founders):
+        if self._told_claim:
+            return False
+        permitted = super()._permitted(founders)
+        self._told_claim = not self._claimed
+        return permitted
+
+
 class Quiet:
     """Does not say which messages were given up with their primary."""
 
@@ -82,6 +93,7 @@ FOUND = {
     Fickle: (0, "is lost, although"),
     Restless: (26, "is lost, although"),
     Alone: (4, "is lost, although"),
+    Shy: (0, "nobody founds"),
     Quiet: (5, "never told"),
     Mute: (5, "never told"),
 }

@@ -9,6 +9,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import Violation
 from pluribus.events import Dissolved
+from pluribus.layers.membership import Membership
 from pluribus.runtime.bus import VIEWS
 from pluribus.sim.campaign import campaign, play_seed
 from pluribus.sim.founding import APART, alike, kept, told
@@ -157,6 +158,21 @@ def test_on_one_machine_whoever_starts_founds_as_soon_as_the_others_are_gone():
             world.crash(0)
             await asyncio.sleep(0.5)
             assert started.primary
+
+    pluribus.sim.run(main())
+
+
+@pytest.mark.parametrize("claimer", [0, 1])
+def test_whoever_has_claimed_the_lock_founds_though_another_is_the_eldest(claimer):
+    """Its first attempt was outbid, say. Nobody else of the machine can have the lock any more."""
+
+    async def main() -> None:
+        async with pluribus.sim.world(2, seed=1, stack=VIEWS, medium=Medium(machines=1)) as world:
+            membership = world.hosts[claimer].bus._stack.find(Membership)
+            membership._claimed = membership.ports.founding.claim()
+            assert membership._claimed
+            await primary_of(world, 0, 1)
+            assert world.now < 1, "it does not wait for the eldest, which cannot"
 
     pluribus.sim.run(main())
 

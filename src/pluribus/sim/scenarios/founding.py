@@ -188,6 +188,7 @@ async def play(world: World, history: History) -> None:
     for player in players.values():
         player.calm = True
     await asyncio.sleep(CALM_S / 2)
+    _founded(world)
     chaos.restore_primary(world)
     await asyncio.sleep(CALM_S / 2)
     for player in players.values():
@@ -199,6 +200,13 @@ async def play(world: World, history: History) -> None:
     for player in players.values():
         player.end()
     world.validate()
+
+
+def _founded(world: World) -> None:
+    """Where nobody was ever in a primary, nor agreed to one, somebody must have founded it by now."""
+    starting = [chaos._membership_of(bus)._unfounded for bus in world.buses]
+    if all(starting) and len(starting) >= founders_of(world.seed, len(world.hosts)):
+        raise Violation(f"{len(starting)} members are there {CALM_S / 2:g} s after the last fault, and nobody founds")
 
 
 async def _calm_down(world: World, begin: Restarted) -> None:
