@@ -2,6 +2,7 @@
 
 from .core.events import (
     BecamePrimary,
+    Dissolved,
     Event,
     Excluded,
     Gone,
@@ -20,6 +21,7 @@ from .core.events import (
 
 __all__ = [
     "BecamePrimary",
+    "Dissolved",
     "Event",
     "Excluded",
     "Gone",

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import socket
+import sys
 from collections import Counter
 
 import pytest
@@ -406,5 +407,43 @@ def test_coming_and_going_never_doubles_or_reorders(any_url: str, run: Run[None]
             for tag in {body[:2] for body in bodies}:
                 of_tag = [body[2:6] for body in bodies if body[:2] == tag]
                 assert of_tag == sorted(set(of_tag))
+
+    run(work())
+
+
+def test_an_address_that_was_nobodys_for_long_is_still_dialled_often(url: str, run: Run[None]) -> None:
+    """Whoever takes it over must hear of the others before it may take itself for alone."""
+
+    async def work() -> None:
+        async with ends(f"{url}?bind=127.0.0.1:0", 1) as (one,):
+            inside, loop = engine_of(one)._links, asyncio.get_running_loop()
+            assert inside is not None
+            one.engine.send_all([b"is anybody there?"])
+            await until(lambda: one.engine.stats.errors == 1)
+            (link,) = inside._links.values()
+            assert link.retry_at - loop.time() <= links.RETRY_S_MIN
+            for _ in range(20):
+                inside._back_off(link)
+            assert link.retry_at - loop.time() <= 0.5
+
+    run(work())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Elsewhere a full queue of connections answers otherwise.")
+def test_a_host_that_does_not_answer_is_given_up_and_dialled_anew(run: Run[None], monkeypatch) -> None:
+    monkeypatch.setattr(links, "CONNECT_S", 0.1)
+
+    async def work() -> None:
+        with socket.socket() as deaf, socket.socket() as queued, socket.socket() as also:
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(0)
+            for waiting in (queued, also):  # who comes now is not answered: the queue is full
+                waiting.setblocking(False)
+                waiting.connect_ex(deaf.getsockname())
+            host, port = deaf.getsockname()
+            async with ends(f"tcp://{host}:{port}/demo?bind=127.0.0.1:0", 1) as (one,):
+                one.engine.send_all([b"is anybody there?"])
+                await until(lambda: one.engine.stats.errors == 1)
+                assert one.engine.stats.dropped == 1
 
     run(work())

@@ -22,7 +22,7 @@ def test_who_wishes_for_a_group_twice_is_in_it_once():
     attempt = Attempt(BALLOT, [LEADER, ME], {}, 0.0)
     wish = Wish(GROUP, "group", "fifo")
     attempt.answers = {LEADER: joined(LEADER, [wish]), ME: joined(ME, [wish, wish])}
-    proposal = attempt.propose([LEADER], 1, 0.0)
+    proposal = attempt.propose([LEADER], 0.0)
     assert proposal.rosters == [Roster(GROUP, "group", "fifo", [LEADER, ME])]
 
 

@@ -45,7 +45,7 @@ def test_who_is_forced_goes_no_further_than_somebody_has_delivered(forced, place
     members = list(range(1, 1 + len(places)))
     made = Attempt(BALLOT, members, {}, 0.0)
     made.answers = {member: answer(member, LAST, *of) for member, of in zip(members, places, strict=True)}
-    proposal = made.propose(members, 1, 0.0, forced=forced)
+    proposal = made.propose(members, 0.0, forced=forced)
     assert proposal.link is not None and proposal.link.after == LAST.view
     assert (proposal.link.lineage != LAST.lineage) == forced
     assert made.limbo == limbo

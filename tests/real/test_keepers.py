@@ -77,7 +77,7 @@ def test_keepers_are_killed_one_by_one_and_all_at_once(tmp_path: Path):
 
 def test_founders_are_killed_while_they_begin_a_log(tmp_path: Path):
     with processes(tmp_path) as found:
-        options = ["--founders", "3"]
+        options = ["--voters", "3"]
         for name in "abc":
             found.begin(name, *options)
         for name in "ab":  # the eldest, and who may have become that

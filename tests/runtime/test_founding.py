@@ -9,8 +9,8 @@ from pluribus.runtime.keeper import NOTHING, Here, founders_of
 from tests.harness import eventually, new_bus, on_a_loop
 
 
-def fresh(keeper: int, votes: bool = True, founders: int = 1) -> Here:
-    return Here(keeper, False, votes, founders)
+def fresh(keeper: int, votes: bool = True, voters: int = 1) -> Here:
+    return Here(keeper, False, votes, voters)
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,9 @@ def fresh(keeper: int, votes: bool = True, founders: int = 1) -> Here:
         ({1: NOTHING, 2: fresh(12)}, [12]),  # who keeps nothing begins nothing
         ({2: fresh(12)}, []),  # 1 has not said yet what it keeps
         ({1: fresh(11), 2: Here(12, True)}, []),  # there is a log
-        ({1: fresh(11), 2: fresh(12, founders=2)}, [11, 12]),
-        ({1: fresh(11, founders=3), 2: fresh(12, founders=3)}, []),  # one is missing
-        ({1: fresh(11, votes=False), 2: fresh(12, founders=2)}, []),  # a learner is no founder of several
+        ({1: fresh(11), 2: fresh(12, voters=2)}, [11, 12]),
+        ({1: fresh(11, voters=3), 2: fresh(12, voters=3)}, []),  # one is missing
+        ({1: fresh(11, votes=False), 2: fresh(12, voters=2)}, []),  # a learner is no founder of several
         ({1: fresh(11, votes=False), 2: NOTHING}, [11]),
         ({1: NOTHING, 2: NOTHING}, []),
     ],
@@ -45,7 +45,7 @@ async def test_a_keeper_begins_though_somebody_came_before_who_keeps_nothing():
 @on_a_loop
 async def test_three_found_a_log_together_and_any_two_go_on():
     url = new_bus()
-    options = {"store": ":memory:", "votes": True, "founders": 3}
+    options = {"store": ":memory:", "votes": True, "voters": 3}
     a = await pluribus.connect(url, name="a", **options)
     b = await pluribus.connect(url, name="b", **options)
     try:
@@ -65,6 +65,6 @@ async def test_three_found_a_log_together_and_any_two_go_on():
 
 
 @on_a_loop
-async def test_a_number_of_founders_that_cannot_be():
-    with pytest.raises(BadInput, match="founders=0 are no voters"):
-        await pluribus.connect(new_bus(), name="a", store=":memory:", founders=0)
+async def test_a_number_of_voters_that_cannot_be():
+    with pytest.raises(BadInput, match="voters=0 are none"):
+        await pluribus.connect(new_bus(), name="a", store=":memory:", voters=0)

@@ -87,7 +87,9 @@ class WireClock:
 class WireEngine:
     broadcasts = True
     name = "wire"
-    writable = True
+    writable = local = True
+    heard_s = 0.0
+    places = ()
 
     def __init__(self, wire: Wire, address: Address) -> None:
         self._wire = wire

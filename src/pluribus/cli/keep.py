@@ -23,7 +23,7 @@ def command(
     serve: Annotated[str | None, typer.Option(help="Also serve clients, at HOST:PORT.")] = None,
     name: Annotated[str | None, typer.Option(help="How others see this member.")] = None,
     learn: Annotated[bool, typer.Option("--learn", help="Keep a copy, but do not vote.")] = False,
-    founders: Annotated[int, typer.Option(help="Begin a new log when so many that vote are there.", min=1)] = 1,
+    voters: Annotated[int, typer.Option(help="Begin a new log when so many that vote are there.", min=1)] = 1,
     seconds: Annotated[float, typer.Option(help="Stop after so long; 0: when interrupted.", min=0)] = 0.0,
     json: JsonFlag = False,
 ) -> None:
@@ -31,7 +31,7 @@ def command(
     parent = Path(store).parent
     if "://" not in store and not parent.is_dir():
         raise BadInput(f"the store {store} cannot be made, because {parent} is no folder: make it first")
-    options: dict[str, Any] = {"store": store, "votes": not learn, "founders": founders, "serve": serve, "name": name}
+    options: dict[str, Any] = {"store": store, "votes": not learn, "voters": voters, "serve": serve, "name": name}
     told = run(_keep(url, options, seconds, json))
     if json:
         print_json(told)

@@ -89,6 +89,24 @@ class Uncertain(Event, frozen=True):
     ids: tuple[MessageId, ...]
 
 
+Run = tuple[int, int, int]
+"""Identities in a row: of a member's messages or a session's calls, the first and one behind the last."""
+
+
+class Dissolved(Event, frozen=True):
+    """Two primaries that were founded apart have met, and the one that this member was in gave way. What it had
+    acknowledged to this member is not in the order of the other, and nobody goes on with it."""
+
+    what: str
+    """``messages`` of a totally ordered group, or ``calls`` of a replica."""
+    name: str
+    """Of the group or the replica."""
+    count: int
+    """How many of this member's own had been acknowledged."""
+    ids: tuple[Run, ...]
+    """Which; of very many, those that came last."""
+
+
 class Stalled(Event, frozen=True):
     """A member of a group does not read, or reads too slowly: for a while it has left this member no room to send."""
 

@@ -75,6 +75,16 @@ class Engine(Protocol):
     stats: EngineStats
     broadcasts: bool
     """Whether ``send_all`` reaches everybody on the bus by itself, known or not."""
+    heard_s: float
+    """Whoever starts hears every member that lives and is reached within so long, even if a few datagrams are lost."""
+
+    @property
+    def places(self) -> tuple[Address, ...]:
+        """Where members of the bus look for each other: those who find each other name one of the same places."""
+
+    @property
+    def local(self) -> bool:
+        """Whether everybody on the bus is on this machine."""
 
     @property
     def writable(self) -> bool:
@@ -95,6 +105,26 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Stop; what was handed to ``send`` before has been handed to the kernel."""
+
+
+class Founding(Protocol):
+    """Whether somebody may found the first primary of a bus: a lock that the processes of one machine share, and how
+    long to listen for those of others. A process that stands still holds the lock as well as one that runs."""
+
+    @property
+    def listen_s(self) -> float:
+        """Nobody founds alone before it has listened for so long; 0 if the lock is held by everybody on the bus."""
+
+    def claim(self) -> bool:
+        """Hold the lock, if no other process does. As long as a process holds it that claimed it, no other can."""
+
+    def share(self) -> bool:
+        """Hold the lock beside others. False if somebody claims it at this moment: ask again.
+
+        Every member does so before it is in a primary, and holds it until it ends."""
+
+    def release(self) -> None:
+        """This member has left the bus."""
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -193,3 +223,5 @@ class Ports(msgspec.Struct):
     random: Random
     engine: Engine
     store: Store | None = None
+    founding: Founding | None = None
+    """None: anybody may found a primary who hears no other."""

@@ -20,6 +20,7 @@ import msgspec
 
 from .errors import BadInput, BadUrl
 from .ids import checked_name
+from .limits import VIEW_MEMBERS_MAX
 from .ports import Address
 
 SCHEMES = ("multicast", "udp", "tcp", "inproc", "nats", "client")
@@ -36,6 +37,8 @@ class BusUrl(msgspec.Struct, frozen=True):
     hosts: tuple[Address, ...] = ()
     options: dict[str, str] = {}
     text: str = ""
+    founders: int | None = None
+    """How many members the bus's first primary needs: of the bus, whichever engine carries it."""
 
 
 def parse_url(text: str) -> BusUrl:
@@ -64,7 +67,8 @@ def parse_url(text: str) -> BusUrl:
         checked_name(bus, "the bus")
     except BadInput as error:
         raise BadUrl(f"{text!r} does not name a bus ({error})") from None
-    return BusUrl(scheme, bus, hosts, _options(parts.query, text), text)
+    options = _options(parts.query, text)
+    return BusUrl(scheme, bus, hosts, options, text, _founders(options, scheme, text))
 
 
 def _options(query: str, url: str) -> dict[str, str]:
@@ -74,6 +78,18 @@ def _options(query: str, url: str) -> dict[str, str]:
             raise BadUrl(f"{url!r} has the option {name} twice: give it once")
         options[name] = value
     return options
+
+
+def _founders(options: dict[str, str], scheme: str, url: str) -> int | None:
+    text = options.pop("founders", None)
+    if text is None:
+        return None
+    if scheme == "client":
+        raise BadUrl(f"{url!r}: founders={text} is for members: leave it out, a client founds nothing")
+    number = whole_number(text)
+    if number is None or not 1 <= number <= VIEW_MEMBERS_MAX:
+        raise BadUrl(f"{url!r}: founders={text} is out of range; use 1 to {VIEW_MEMBERS_MAX}")
+    return number
 
 
 def parse_address(text: str, url: str) -> Address:

@@ -133,6 +133,10 @@ def _size_option(name: str, options: dict[str, str], url: BusUrl) -> int | None:
     return number
 
 
+DATAGRAM_HEARD_S = 1.5
+"""Members beat three times a second: whoever lives is heard in so long, though several datagrams in a row are lost."""
+
+
 def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -35,6 +35,8 @@ if hasattr(os, "register_at_fork"):
 class InprocEngine:
     name = "inproc"
     broadcasts = True
+    local = True
+    heard_s = 0.0
 
     def __init__(self, bus: str) -> None:
         self._bus = bus
@@ -46,6 +48,10 @@ class InprocEngine:
         self.buffer_bytes = SOCKET_BUFFER_BYTES
         self.stats = EngineStats()
         self.writable = True
+
+    @property
+    def places(self) -> tuple[Address, ...]:
+        return ((f"process-{os.getpid()}", 0),)
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()

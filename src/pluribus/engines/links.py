@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,10 +34,17 @@ from .stream import Connection, Hello, joined, record_bytes
 
 log = logging.getLogger(__name__)
 
+CONNECT_S = 1.0
+"""A host that is down does not answer; if it comes up meanwhile, the kernel would ask it again only after seconds."""
 DIAL_S = 5.0
+"""The same with TLS and hello."""
 HANDSHAKE_S = 5.0
 HOLD_S = 1.0
-RETRY_S_MIN, RETRY_S_MAX = 0.05, 2.0
+RETRY_S_MIN, RETRY_S_MAX = 0.05, 0.4
+"""Whoever takes over an address must be heard by those who dial it before it may take itself for alone, so nobody backs
+off for long: a dial that is refused at once costs little."""
+TCP_HEARD_S = 2.5
+"""A dial just missed, the pause after it, the beat that dials again, and a second for all of that to be slow."""
 SETTLED_S = 1.0
 """A connection that lived this long was a good one: after it the first attempt is made at once."""
 CLOSE_S = 2.0
@@ -78,7 +86,7 @@ class Links:
         self.stats = stats
         self._receive = receive
         self._room = room
-        self._secure: dict[str, Any] = {"ssl": tls} if tls is not None else {}
+        self._secure: dict[str, Any] = {"ssl": tls, "server_hostname": ""} if tls is not None else {}
         self._links: dict[Address, _Link] = {}
         self._connections: set[Connection] = set()
         self._paused: set[Connection] = set()
@@ -263,7 +271,8 @@ class Links:
         connection = Connection(self, link.address)
         try:
             async with asyncio.timeout(DIAL_S):
-                await self._loop.create_connection(lambda: connection, *link.address, **self._secure)
+                sock = await self._connected(link.address)
+                await self._loop.create_connection(lambda: connection, sock=sock, **self._secure)
                 await connection.over.wait()
         except OSError as error:  # TimeoutError and ssl.SSLError are among them
             if isinstance(error, ssl.SSLError) and not link.failures:
@@ -276,6 +285,18 @@ class Links:
             link.dial = None
             if link.connection is None:
                 self._dial_failed(link)
+
+    async def _connected(self, address: Address) -> socket.socket:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            async with asyncio.timeout(CONNECT_S):
+                await self._loop.sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     def _dial_failed(self, link: _Link) -> None:
         self.stats.errors += 1

@@ -22,7 +22,15 @@ from hashlib import blake2b
 from ..core.errors import BadUrl, NoInterface, Unavailable
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl, whole_number
-from .binding import bound_socket, check_dialable, is_loopback, is_within_reach, packet_option, path_option
+from .binding import (
+    DATAGRAM_HEARD_S,
+    bound_socket,
+    check_dialable,
+    is_loopback,
+    is_within_reach,
+    packet_option,
+    path_option,
+)
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers
 from .udp import check_sizes, drive, driver_option, longest, notes_room
 
@@ -33,6 +41,7 @@ SO_ATTACH_FILTER = 26
 class MulticastEngine:
     name = "multicast"
     broadcasts = True
+    heard_s = DATAGRAM_HEARD_S
 
     def __init__(
         self, group: Address, interface: str, sizes: tuple[int | None, int], ttl: int, *, plain: bool = False
@@ -68,6 +77,15 @@ class MulticastEngine:
         ttl = _number(options.pop("ttl", "0" if is_loopback(interface) else "1"), "ttl", 0, 255, url)
         sizes = (path_option(options, url), packet_option(options, url, interface))
         return cls((group, port), interface, sizes, ttl, plain=driver_option(options, url))
+
+    @property
+    def places(self) -> tuple[Address, ...]:
+        """With the interface: the same group on another one is another bus."""
+        return ((f"{self.group[0]}%{self._interface}", self.group[1]),)
+
+    @property
+    def local(self) -> bool:
+        return is_loopback(self._interface)
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         self._receive = receive

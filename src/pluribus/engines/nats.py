@@ -34,6 +34,7 @@ from ..core.ids import number_of
 from ..core.limits import ENGINE_QUEUE_BYTES_MAX, PATH_BYTES_LOOPBACK, PEERS_MAX
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
+from .binding import DATAGRAM_HEARD_S
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -65,6 +66,9 @@ class _InClearError(ConnectionError):
 class NatsEngine:
     name = "nats"
     broadcasts = True
+    local = False
+    """Whoever reaches the server is on the bus, from wherever."""
+    heard_s = DATAGRAM_HEARD_S
 
     def __init__(self, url: BusUrl, secure: dict[str, Any]) -> None:
         token = secrets.token_hex(TOKEN_BYTES)
@@ -99,6 +103,10 @@ class NatsEngine:
         if any("@" in host for host, _ in url.hosts):
             raise BadUrl("a nats:// URL carries no password: put a token in a file and add token_file=PATH")
         return cls(url, _secure_option(options))
+
+    @property
+    def places(self) -> tuple[Address, ...]:
+        return self._hosts
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         try:

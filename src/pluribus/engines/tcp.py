@@ -22,8 +22,8 @@ from ..core.ids import number_of
 from ..core.limits import ENGINE_QUEUE_BYTES_MAX, PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
-from .binding import bind_by_url, bind_option, check_dialable
-from .links import Links
+from .binding import bind_by_url, bind_option, check_dialable, is_loopback
+from .links import TCP_HEARD_S, Links
 from .listener import Listener
 from .resolve import numeric
 from .stream import Hello, joined
@@ -35,6 +35,7 @@ LISTEN_BACKLOG = 1_024
 class TcpEngine:
     name = "tcp"
     broadcasts = False
+    heard_s = TCP_HEARD_S
 
     def __init__(self, url: BusUrl, bind: Address | None, tls: Tls | None) -> None:
         self.address: Address = ("", 0)
@@ -56,6 +57,14 @@ class TcpEngine:
         bind = bind_option(options, url)
         check_dialable((bind,) if bind else url.hosts)
         return cls(url, bind, tls_option(options, url))
+
+    @property
+    def places(self) -> tuple[Address, ...]:
+        return self._seeds or (self.address,)
+
+    @property
+    def local(self) -> bool:
+        return is_loopback(self.address[0])
 
     @property
     def writable(self) -> bool:

@@ -14,7 +14,16 @@ from ..core.errors import BadUrl, TooLarge
 from ..core.limits import LONG_BYTES_LOOPBACK, PATH_BYTES_LOOPBACK
 from ..core.ports import Address, Datagram, EngineStats
 from ..core.url import BusUrl
-from .binding import bind_by_url, bind_option, check_dialable, is_within_reach, packet_option, path_option
+from .binding import (
+    DATAGRAM_HEARD_S,
+    bind_by_url,
+    bind_option,
+    check_dialable,
+    is_loopback,
+    is_within_reach,
+    packet_option,
+    path_option,
+)
 from .datagrams import DatagramSocket, PlainDriver, ask_for_buffers, kernel_segments
 from .resolve import numeric
 
@@ -22,6 +31,7 @@ from .resolve import numeric
 class UdpEngine:
     name = "udp"
     broadcasts = False
+    heard_s = DATAGRAM_HEARD_S
 
     def __init__(
         self, url: BusUrl, bind: Address | None, path_bytes: int | None, packet_bytes: int, *, plain: bool = False
@@ -46,6 +56,14 @@ class UdpEngine:
         check_dialable((bind,) if bind else url.hosts)
         packet_bytes = packet_option(options, url, bind[0] if bind else url.hosts[0][0])
         return cls(url, bind, path_option(options, url), packet_bytes, plain=driver_option(options, url))
+
+    @property
+    def places(self) -> tuple[Address, ...]:
+        return self._seeds or (self.address,)
+
+    @property
+    def local(self) -> bool:
+        return is_loopback(self.address[0])
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         hosts = await numeric(self._url.hosts)  # first: binding to a name would hold the loop up for a name server

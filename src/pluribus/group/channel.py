@@ -19,6 +19,7 @@ from ..core.view import View
 from ..stack.events import Consumed, Event
 from ..wire.bodies import BYTES, decode_bodies
 from ..wire.questions import ANSWER, CALL, MARKED, QUESTION, unwrapped, words_of
+from .acknowledged import Runs
 from .asking import Asking, Question
 from .outgoing import Outgoing
 from .pieces import Pieces, piece_of
@@ -147,6 +148,8 @@ class Channel(Reading):
         """Forwards for senders from outside, in groups that are open."""
         self.seal: Seal | None = None
         """In groups that have a key."""
+        self.acknowledged: Runs | None = None
+        """In totally ordered groups: which of this member's messages have come back in their place."""
         self.bus_view = (0, 0)
         """The view of the bus in which the group was last seen to change."""
         self._sizes = (path_bytes, long_bytes)
@@ -179,6 +182,8 @@ class Channel(Reading):
 
     def arrived(self, frame: Frame) -> None:
         """From the stack, in the order that the stack promises."""
+        if self.acknowledged is not None and frame.sender == self.me and frame.to == ALL:
+            self.acknowledged.delivered(frame)
         if self.relay is not None and frame.headers and self.relay.arrived(frame):
             return
         if frame.sender == self.me and not self.own:

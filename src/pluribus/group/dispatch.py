@@ -34,6 +34,7 @@ from ..stack.events import (
 )
 from ..stack.layer import Layer
 from ..wire.bodies import BYTES, Kind
+from .acknowledged import Acknowledged
 from .channel import Channel, Numbers
 from .confirmations import Confirmations, Stream, Told
 from .relay import Desk, Relay
@@ -81,6 +82,7 @@ class Dispatch(Layer):
         self._desk: Desk | None = None
         self._primaries = ((0, 0), (0, 0))
         """The last two primary views that this member was in."""
+        self._acknowledged = Acknowledged()
         self._leaving: list[Channel] = []
         self._again: dict[int, tuple[Channel, JoinGroup]] = {}
         """Groups that are joined again before they are left: that comes first."""
@@ -144,22 +146,14 @@ class Dispatch(Layer):
                 path, long = path - SEAL_BYTES, long - SEAL_BYTES
                 pass_down = partial(self._pass_sealed, seal)
                 state = SealedState(state, seal) if state is not None else None
-            channel = Channel(
-                name,
-                number,
-                me,
-                path,
-                pass_down,
-                self.tell_down,
-                self._numbers,
-                own=own,
-                echoes=echoes,
-                long_bytes=long,
-            )
+            ways = (pass_down, self.tell_down, self._numbers)
+            channel = Channel(name, number, me, path, *ways, own=own, echoes=echoes, long_bytes=long)
             channel.seal = seal
             if state is not None:
                 channel.state = self._transfer(channel, state, ordered=promises.startswith("total"))
             channel.promises = promises
+            if promises.startswith("total"):
+                channel.acknowledged = self._acknowledged.of(name)
             if is_open(promises):
                 channel.relay = self._relay(channel)
             channel.excludes = stalled == EXCLUDE
@@ -458,8 +452,8 @@ class Dispatch(Layer):
                 channel.refuse(event.reason)
         if not isinstance(event, Credit):
             self.on_event(event)
-            if isinstance(event, ViewChanged) and event.excluded:
-                self._exclude()
+            if isinstance(event, ViewChanged):
+                self._exclude(event)
 
     def _merged(self, sides: tuple[tuple[int, ...], ...]) -> None:
         """Who comes from another view may have been a member of this one, and away without our notice: what was sent
@@ -492,8 +486,12 @@ class Dispatch(Layer):
         self.tell_down(CollectFull(channel.number, to, found))
         return found
 
-    def _exclude(self) -> None:
-        """What was totally ordered meanwhile is missing here."""
+    def _exclude(self, view: ViewChanged) -> None:
+        """What was totally ordered meanwhile is missing here, if anything was."""
+        for lost in self._acknowledged.view_changed(view):
+            self.on_event(lost)
+        if not view.excluded:
+            return
         ordered = [known for known in self.members.values() if known.promises.startswith("total")]
         shown = [self.channels[known.group] for known in ordered if known.group in self.channels]
         missing = [channel for channel in shown if channel.me in channel.view]

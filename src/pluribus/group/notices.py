@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..core.events import (
     BecamePrimary,
+    Dissolved,
     Event,
     Excluded,
     Gone,
@@ -23,7 +24,7 @@ from ..core.ids import MemberId
 from ..core.view import View
 from ..stack.events import Members, ViewChanged
 
-PLAIN = (Suspected, Unsuspected, Gone, Excluded, JoinRefused, Uncertain, Stalled, Resumed)
+PLAIN = (Suspected, Unsuspected, Gone, Excluded, Dissolved, JoinRefused, Uncertain, Stalled, Resumed)
 """Told as they are."""
 
 

@@ -35,6 +35,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from ..core.errors import Closed, Overflow, PluribusError, Refused, Uncertain
+from .acknowledged import Runs
 from .log import LogPort, StateMachine
 from .sessions import FIRST_TIME, Command, Entry, Sessions
 
@@ -85,6 +86,8 @@ class Replica(Generic[M]):
         """Own sequences without a certain answer, in their order, with the generation of their first time. Those that
         ended as uncertain stay, as long as there is room: they may be asked for again."""
         self._reads: dict[Ready, None] = {}
+        self.acknowledged = Runs()
+        """Calls that were answered here, in the present generation of the log."""
         self._closed = False
         self.repeated = 0
         port.on_commit = self._commit
@@ -178,6 +181,8 @@ class Replica(Generic[M]):
         call = self._calls.pop(key, None)
         if not isinstance(error, Uncertain):
             self._settle(key)
+        if error is None or isinstance(error, Refused):
+            self.acknowledged.add(key[0], key[1], key[1] + 1)
         if call is not None:
             call.answer(result, error)
 

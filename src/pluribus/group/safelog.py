@@ -96,6 +96,8 @@ class SafeLog:
         self.on_restore: Callable[[int, bytes], None] = lambda index, state: None
         self.on_ready: Callable[[], None] = lambda: None
         """The state is here, again or for the first time, or the group has other members."""
+        self.on_lost: Callable[[], None] = lambda: None
+        """The state is about to be replaced by that of another generation: what was committed here is not in it."""
         self.on_failed: Callable[[], None] = self.close
         """What the owner has is not what the others have."""
         self.generation = 0
@@ -115,6 +117,7 @@ class SafeLog:
         channel = self._channel = self._dispatch.join(self.name, promises=PROMISES, state=self)
         transfer = channel.state
         assert transfer is not None, "joined with a state"
+        channel.acknowledged = None  # the owner knows better what it acknowledged to whom
         transfer.on_mark = self._passed_view
         transfer.on_restored = self._passed_seen
         transfer.on_older = self._go_on_older
@@ -303,6 +306,8 @@ class SafeLog:
 
     def restore(self, state: bytes) -> None:
         saved = _decode(state)
+        if self.generation not in (0, saved.generation):
+            self.on_lost()
         self.generation = saved.generation
         self.applied = saved.index
         self.on_restore(saved.index, saved.state)

@@ -100,7 +100,7 @@ class Fragment(Layer):
         if not self._path_bytes:
             return ports
         engine: Any = ShortPath(ports.engine, self._path_bytes)
-        return Ports(clock=ports.clock, random=ports.random, engine=engine, store=ports.store)
+        return msgspec.structs.replace(ports, engine=engine)
 
     # Cutting
 

@@ -10,6 +10,8 @@ from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from ..core.errors import BadInput, BadStack, Closed, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
@@ -29,6 +31,7 @@ from ..stack.trace import Trace
 from .clock import LoopClock, real_random
 from .draining import Drain, each_drained
 from .events import Events, Listener, Watchers
+from .founding import MachineLock, founded_by, founders_from
 from .group import Group
 from .joining import Joining
 from .lateness import watch_loop
@@ -87,7 +90,10 @@ class Bus(Joining, Topical, Faces):
         self._wall = ports.clock.now
         """Seconds since 1970; in a world, its own."""
         self._random = ports.random
+        self._founding = ports.founding
         self._stack = Stack(layers, ports, Node(int(self.me), name, url.bus))
+        if isinstance(self._founding, MachineLock):
+            self._founding.shape = self._stack.node.fingerprint
         go_straight(self._stack)
         self._transport = _only(layers, Transport)
         self._dispatch = _only(layers, Dispatch)
@@ -112,7 +118,9 @@ class Bus(Joining, Topical, Faces):
         await engine.open(self._receive, self._room)
         if self._trace is not None:
             shape = (engine.address, engine.path_bytes, engine.buffer_bytes, engine.broadcasts, engine.long_bytes)
-            self._trace.begin(Beginning(FORMAT, self._specification, self.url.bus, self.name, int(self.me), *shape))
+            listen_s = None if self._founding is None else self._founding.listen_s
+            beginning = Beginning(FORMAT, self._specification, self.url.bus, self.name, int(self.me), *shape)
+            self._trace.begin(msgspec.structs.replace(beginning, listen_s=listen_s))
         self._stack.start()
 
     def _style(self, kind: type[S]) -> S:
@@ -251,6 +259,15 @@ class Bus(Joining, Topical, Faces):
             await self._part()
 
     async def _part(self) -> None:
+        try:
+            await self._go()
+        finally:
+            if self._founding is not None:
+                self._founding.release()
+            if self._trace is not None:
+                self._trace.close()
+
+    async def _go(self) -> None:
         for replica in list(self._replicas.values()):
             await replica.close()
         for group in list(self._groups.values()):
@@ -260,8 +277,6 @@ class Bus(Joining, Topical, Faces):
         self._watchers.end()
         self._stop_watch()
         await self._engine.close()
-        if self._trace is not None:
-            self._trace.close()
 
     def abandon(self) -> None:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
@@ -273,6 +288,8 @@ class Bus(Joining, Topical, Faces):
         if self._keeping is not None:
             self._keeping.abandon()
         self._stack.abandon()
+        if self._founding is not None:
+            self._founding.release()
         self._watchers.end()
         for group in self._groups.values():
             group.abandon()
@@ -327,9 +344,13 @@ class connect:
     the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
     every frame is sealed, and a member with another one, or without, is refused.
 
+    ``founders`` is how many members the bus's first primary needs, by default what the URL says (``?founders=3``), then
+    ``$PLURIBUS_FOUNDERS``, then 1. On one machine 1 is enough. Beyond it, give every process the same number: there is
+    no second primary while fewer than so many start out of the first one's hearing.
+
     ``store`` is a file, or the URL of a PostgreSQL server, that keeps durable topics: this member is a keeper then. The
     first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true. With
-    ``founders=3`` (say it to each of the three) the log begins when three that vote are there, all of them its voters.
+    ``voters=3`` (say it to each of the three) the log begins when three that vote are there, all of them its voters.
     ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
     connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
     """
@@ -345,7 +366,8 @@ class connect:
         secret: Given | None = None,
         store: str | os.PathLike[str] | None = None,
         votes: bool = False,
-        founders: int = 1,
+        voters: int = 1,
+        founders: int | None = None,
         serve: str | None = None,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
@@ -355,6 +377,7 @@ class connect:
         self._secret = secret_from(secret)
         self._store = store
         self._votes = votes
+        self._voters = voters
         self._founders = founders
         self._serve = serve
         self._bus: Bus | None = None
@@ -379,16 +402,20 @@ class connect:
             return client
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
         loop = asyncio.get_running_loop()
-        ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine_for(url))
+        engine = engine_for(url)
+        lock = MachineLock(url.bus, engine)
+        ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine, founding=lock)
         trace = None if self._trace is None else TraceFile(self._trace)
-        stack = self._stack if self._secret is None else secured(self._stack)
+        founders = founders_from(self._founders, url)
+        stack = founded_by(self._stack, founders, asked=self._founders is not None)
+        stack = stack if self._secret is None else secured(stack)
         bus = await opened(url, name, ports, stack, trace, self._secret)
         bus._line.eager = True
         bus._wall = time
         bus._stop_watch = watch_loop(loop)
         try:
             if self._store is not None:
-                await bus.keeping.keep(self._store, votes=self._votes, founders=self._founders)
+                await bus.keeping.keep(self._store, votes=self._votes, voters=self._voters)
             if self._serve is not None:
                 await bus.serve(self._serve, self._secret)
         except BaseException:
@@ -400,7 +427,7 @@ class connect:
         """No member, but with the face of one."""
         from .client import ClientBus
 
-        member = {"store": self._store, "serve": self._serve, "trace": self._trace}
+        member = {"store": self._store, "serve": self._serve, "trace": self._trace, "founders": self._founders}
         if any(value is not None for value in member.values()):
             given = ", ".join(f"{name}=" for name, value in member.items() if value is not None)
             raise BadInput(f"a client has no {given}: that is for members; connect with another URL")

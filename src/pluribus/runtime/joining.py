@@ -199,7 +199,8 @@ class Joining:
         replica = self._replicas.get(name)
         if replica is None:
             log = SafeLog(f"replica/{checked_name(name, 'the replica')}", self._dispatch, new_number(self._random))
-            replica = Replica(name, log, machine, new_number(self._random), self._left_replica)
+            left, tell = self._left_replica, self._dispatch.on_event
+            replica = Replica(name, log, machine, new_number(self._random), left, tell)
             self._replicas[name] = replica
         elif replica.machine is not machine:
             raise GroupMismatch(f"replica {name!r} is open with another machine: close it first, or give the same")

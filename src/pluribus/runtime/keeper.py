@@ -6,8 +6,8 @@ keeper with their answers, go from member to member in that group.
 
 **Who begins the log.** A store that never held one is fresh. When every member of the group has said what it keeps, and
 nobody has a log, the eldest of the fresh keepers begins one: alone, in the primary view, or, if anybody asked for more
-*founders*, with that many voters at once, as soon as they are there. Others then follow, and vote if they were asked
-to, one after another. With several founders nothing is acknowledged that only one of them has, so whoever dies during
+*voters*, with that many at once, as soon as they are there. Others then follow, and vote if they were asked
+to, one after another. With several voters nothing is acknowledged that only one of them has, so whoever dies during
 the founding, the log that the others agree on is the only one with acknowledged events in it.
 """
 
@@ -50,7 +50,7 @@ TEND_S = 1.0
 FRESH_S = 0.02
 """How often a keeper without a log, or without a name on disk, looks whether it may begin."""
 ADMIT_S = 0.2
-FOUNDERS_MAX = 7
+VOTERS_MAX = 7
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
 
@@ -65,8 +65,8 @@ class Here(msgspec.Struct, array_like=True, frozen=True):
     logged: bool
     """Whether it belongs to a log already."""
     votes: bool = False
-    founders: int = 1
-    """How many voters must be there before a log is begun."""
+    voters: int = 1
+    """How many of them must be there before a log is begun."""
 
 
 NOTHING = Here(0, False)
@@ -78,7 +78,7 @@ def founders_of(members: Sequence[int], heard: Mapping[int, Here]) -> list[int]:
     if any(member not in heard or heard[member].logged for member in members):
         return []
     fresh = [heard[member] for member in members if heard[member].keeper]
-    wanted = max((here.founders for here in fresh), default=1)
+    wanted = max((here.voters for here in fresh), default=1)
     if wanted > 1:
         fresh = [here for here in fresh if here.votes]
     return [here.keeper for here in fresh[:wanted]] if len(fresh) >= wanted else []
@@ -295,17 +295,15 @@ class BusKeeper:
         store: Store,
         *,
         votes: bool = False,
-        founders: int = 1,
+        voters: int = 1,
         settings: Settings = SETTINGS,
     ) -> None:
-        if not 1 <= founders <= FOUNDERS_MAX:
-            raise BadInput(
-                f"founders={founders} are no voters to begin with: use 1 to {FOUNDERS_MAX}, best an odd number"
-            )
+        if not 1 <= voters <= VOTERS_MAX:
+            raise BadInput(f"voters={voters} are none to begin a log with: use 1 to {VOTERS_MAX}, best an odd number")
         self._bus = bus
         self._meeting = meeting
         self._votes = votes
-        self._founders = founders
+        self._voters = voters
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings)
         self.desk = Desk(self.keeper)
         self._tasks: list[asyncio.Task[None]] = []
@@ -337,13 +335,13 @@ class BusKeeper:
         meeting, keeper = self._meeting, self.keeper
         if not keeper.seat.may_speak:  # its name is not on disk yet, and might be another one after a crash
             return
-        meeting.say(Here(keeper.id, self._logged, self._votes, self._founders))
+        meeting.say(Here(keeper.id, self._logged, self._votes, self._voters))
         if keeper.ledger.fresh:
             founders = founders_of(meeting.group.view.members, meeting.heard)
             alone = len(founders) == 1  # several have a majority of their own, which no other side of a partition has
             if founders and founders[0] == keeper.id and (self._bus.primary or not alone):
                 keeper.found(founders)
-                meeting.say(Here(keeper.id, True, self._votes, self._founders))
+                meeting.say(Here(keeper.id, True, self._votes, self._voters))
 
     @property
     def _logged(self) -> bool:

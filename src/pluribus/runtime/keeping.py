@@ -39,13 +39,13 @@ class Keeping:
         self.keeper: BusKeeper | None = None
         self.durable = Durable(self, int(bus.me), lambda: bus._random.getrandbits(62) + 1, bus._wall)
 
-    async def keep(self, path: str | os.PathLike[str], *, votes: bool = False, founders: int = 1) -> BusKeeper:
+    async def keep(self, path: str | os.PathLike[str], *, votes: bool = False, voters: int = 1) -> BusKeeper:
         """Be a keeper, with this store."""
         self._keeps = True
         meeting = await self.meeting()
         store = self._store = opened_store(os.fspath(path))
         store.alone = self._keeps_alone
-        return await self.keep_in(meeting, store, votes=votes, founders=founders)
+        return await self.keep_in(meeting, store, votes=votes, voters=voters)
 
     def _keeps_alone(self) -> bool:
         """Whether no other keeper's disk is to work at the same time."""

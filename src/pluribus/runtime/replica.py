@@ -8,8 +8,10 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from ..core.errors import Closed, GroupMismatch, NotPrimary, Overflow, PluribusError, Uncertain
+from ..core.events import Event
 from ..core.view import View
 from ..group import replica as core
+from ..group.acknowledged import dissolved
 from ..group.channel import Channel
 from ..group.log import StateMachine
 from ..group.replica import CALLS_MAX, CallId
@@ -24,8 +26,17 @@ T = TypeVar("T")
 class Replica(Generic[M]):
     """Made by ``bus.replica(name, machine)``. All members that open the name run the machine alike."""
 
-    def __init__(self, name: str, log: SafeLog, machine: M, session: int, left: Callable[[Replica[M]], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        log: SafeLog,
+        machine: M,
+        session: int,
+        left: Callable[[Replica[M]], None],
+        tell: Callable[[Event], None],
+    ) -> None:
         self.name = name
+        self._tell = tell
         self._log = log
         self._core = core.Replica(name, log, machine, session)
         self._left = left
@@ -36,6 +47,7 @@ class Replica(Generic[M]):
         self.opening = Opening(self.close)
         log.on_ready = self._wake
         log.on_failed = self._leave
+        log.on_lost = self._lost
         self._channel: Channel = log.start()
 
     @property
@@ -181,6 +193,12 @@ class Replica(Generic[M]):
         self._closed = True
         self._core.close()
         self._wake()
+
+    def _lost(self) -> None:
+        """Another primary's state takes the place of this one's, with all that was acknowledged of it."""
+        if self._core.acknowledged.count:
+            self._tell(dissolved("calls", self.name, self._core.acknowledged))
+            self._core.acknowledged.clear()
 
     def _wake(self) -> None:
         woken, self._waiters = self._waiters, []

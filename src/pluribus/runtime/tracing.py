@@ -41,6 +41,8 @@ class Beginning(msgspec.Struct, array_like=True):
     buffer_bytes: int
     broadcasts: bool = True
     long_bytes: int = 0
+    listen_s: float | None = None
+    """Of the port ``founding``; None: the member had none."""
 
 
 FORMAT = "pluribus trace 1"
@@ -118,7 +120,13 @@ def run_again(path: str | PathLike[str], top: Top) -> tuple[Beginning, int]:
 
 def _had_again(beginning: Beginning, records: list[bytes], make_top: Top) -> int:
     shape = (beginning.address, beginning.path_bytes, beginning.buffer_bytes)
-    story = Replay(records, *shape, broadcasts=beginning.broadcasts, long_bytes=beginning.long_bytes)
+    story = Replay(
+        records,
+        *shape,
+        broadcasts=beginning.broadcasts,
+        long_bytes=beginning.long_bytes,
+        listen_s=beginning.listen_s,
+    )
     known = catalogue(secret_from(None))
     layers = [layer for layer in build(beginning.stack, known) if layer.name != Dispatch.name]
     transport = next(layer for layer in layers if isinstance(layer, Transport))

@@ -19,10 +19,40 @@ SECRET = Secret("the secret of every simulated bus")
 """For stacks that name ``secure``."""
 
 
+class Machine:
+    """Where processes run that share a lock, whether they stand still or not: see ``core.ports.Founding``."""
+
+    def __init__(self, listen_s: float = 0.0) -> None:
+        self.listen_s = listen_s
+        self.holders: set[SimLock] = set()
+
+
+class SimLock:
+    """The lock of its machine, as one process has it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    @property
+    def listen_s(self) -> float:
+        return self._machine.listen_s
+
+    def claim(self) -> bool:
+        return not self._machine.holders - {self} and self.share()
+
+    def share(self) -> bool:
+        self._machine.holders.add(self)
+        return True
+
+    def release(self) -> None:
+        self._machine.holders.discard(self)
+
+
 class Host:
     """Crashes lose everything but the disk; a pause delays everything, in order, and loses nothing."""
 
-    def __init__(self, name: str, kernel: Kernel, network: Network, seed: str) -> None:
+    def __init__(self, name: str, kernel: Kernel, network: Network, seed: str, machine: Machine | None = None) -> None:
+        self._machine = machine if machine is not None else Machine()
         self.name = name
         self.address: Address = (name, 0)
         self.bus: Bus | None = None
@@ -51,7 +81,8 @@ class Host:
         """A new incarnation: a new member on the same machine."""
         self.incarnations += 1
         self._engine = self._network.engine(self.address, self.gate)
-        ports = Ports(clock=self.clock(), random=self.random(), engine=self._engine, store=self.disk)
+        lock = SimLock(self._machine)
+        ports = Ports(clock=self.clock(), random=self.random(), engine=self._engine, store=self.disk, founding=lock)
         self.bus = await opened(url, self.name, ports, stack, secret=SECRET)
         return self.bus
 

@@ -54,9 +54,14 @@ class Medium(msgspec.Struct, frozen=True):
 
     broadcasts: bool = True
     path_bytes: int = PATH_BYTES_LOOPBACK
+    machines: int = 0
+    """Hosts are processes of so many machines, whose locks they share; 0: each has a machine of its own."""
+    listen_s: float = 0.0
+    """Whoever starts listens for so long before it founds a primary by itself."""
 
     def __str__(self) -> str:
-        return f"{'broadcast' if self.broadcasts else 'unicast'} {self.path_bytes}"
+        shared = f" on {self.machines} machines" if self.machines else ""
+        return f"{'broadcast' if self.broadcasts else 'unicast'} {self.path_bytes}{shared}"
 
 
 class Network:
@@ -173,6 +178,9 @@ class SimEngine:
 
     name = "sim"
     writable = True
+    local = False
+    heard_s = 0.0
+    places = ()
 
     def __init__(self, network: Network, address: Address, gate: Callable[[Callable[[], None]], None]) -> None:
         self._network = network

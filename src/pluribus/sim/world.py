@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from ..core.errors import BadInput, Violation
 from ..core.url import BusUrl
 from ..runtime.bus import BEST_EFFORT, STACKS, Bus
-from .host import Host
+from .host import Host, Machine
 from .kernel import Kernel
 from .loop import VirtualTime
 from .network import Link, Medium, Network
@@ -60,7 +60,10 @@ class World:
         self._trace = trace
         self._hash = blake2b(digest_size=16)
         self._time = VirtualTime(self.kernel)
-        self.hosts = [self._new_host(f"m{number}") for number in range(members)]
+        self._machines = [Machine(medium.listen_s) for _ in range(medium.machines)]
+        self.hosts: list[Host] = []
+        for number in range(members):
+            self.hosts.append(self._new_host(f"m{number}"))
         self.network.places = tuple(host.address for host in self.hosts[:2])
 
     @property
@@ -174,7 +177,9 @@ class World:
         return self.hosts[member]
 
     def _new_host(self, name: str) -> Host:
-        return Host(name, self.kernel, self.network, str(self.seed))
+        medium, number = self.network.medium, len(self.hosts)
+        machine = self._machines[number % medium.machines] if medium.machines else Machine(medium.listen_s)
+        return Host(name, self.kernel, self.network, str(self.seed), machine)
 
     async def __aenter__(self) -> World:
         self._time.enter()

@@ -103,6 +103,10 @@ class Layer:
         """What distinguishes this layer from another of its class: printed, and part of the stack's fingerprint."""
         return {}
 
+    def settings(self) -> dict[str, Any]:
+        """What members of one bus may set differently: printed, and no part of the fingerprint."""
+        return {}
+
     def wrap_ports(self, ports: Ports) -> Ports:
         """A layer that watches or bends the world (trace, faults) may put itself between it and the whole stack."""
         return ports
@@ -111,6 +115,14 @@ class Layer:
         """Call later, as a stimulus of its own."""
         return self.ports.clock.call_later(delay_s, lambda: self.stimulus(callback))
 
+    @property
+    def shape(self) -> str:
+        """What must be the same at every member of a bus."""
+        return self._written(self.options())
+
     def __str__(self) -> str:
-        shown = ", ".join(f"{key}={value!r}" for key, value in self.options().items())
+        return self._written(self.options() | self.settings())
+
+    def _written(self, values: dict[str, Any]) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in values.items())
         return f"{self.name}({shown})" if shown else self.name

@@ -11,6 +11,8 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import Any
 
+import msgspec
+
 from ..core.errors import BadStack
 from ..core.frame import Frame, Header
 from ..core.ports import Clock, Ports, Timer
@@ -33,7 +35,7 @@ class Stack(Runner):
         for layer in layers:
             ports = layer.wrap_ports(ports)
         self._timers = _OwnTimers(ports.clock)
-        self.ports = Ports(clock=self._timers, random=ports.random, engine=ports.engine, store=ports.store)
+        self.ports = msgspec.structs.replace(ports, clock=self._timers)
         node.fingerprint = fingerprint(layers)
         node.codec = Codec(node.bus, header_types(layers))
         self._settling = [layer for layer in reversed(self.layers) if overrides(layer, "settle")]
@@ -111,7 +113,7 @@ def header_types(layers: Sequence[Layer]) -> list[type[Header]]:
 def fingerprint(layers: Sequence[Layer]) -> str:
     """Members talk only if theirs are equal: names and options of the layers that put headers on frames, and the
     wire."""
-    shape = "|".join(str(layer) for layer in layers if layer.headers)
+    shape = "|".join(layer.shape for layer in layers if layer.headers)
     return blake2b(f"{MAJOR}|{shape}".encode(), digest_size=8).hexdigest()
 
 

@@ -28,7 +28,7 @@ import msgspec
 from ..core.errors import BadInput, Overflow
 from ..core.frame import Frame
 from ..core.limits import TRACE_RECORDS_MAX
-from ..core.ports import Address, Datagram, EngineStats, Ports, Timer
+from ..core.ports import Address, Datagram, EngineStats, Founding, Ports, Timer
 from . import events
 from .events import Event
 from .layer import Layer
@@ -38,6 +38,7 @@ Write = Callable[[bytes], Any]
 Receive = Callable[[list[Datagram]], None]
 
 NOW, TIMER, DATAGRAMS, RANDOM, DOWN, EVENT, SENT, SENT_ALL, UP, TOLD, END, STOP, DOWN_WITHIN, EVENT_WITHIN = range(14)
+FOUNDING = 14
 _encode = msgspec.msgpack.Encoder().encode
 _EVENTS = {name: kind for name, kind in vars(events).items() if isinstance(kind, type) and issubclass(kind, Event)}
 
@@ -80,6 +81,7 @@ class Trace(Layer):
             random=_TracedRandom(ports.random, self.record),
             engine=_TracedEngine(ports.engine, self.record),
             store=ports.store,
+            founding=None if ports.founding is None else _TracedFounding(ports.founding, self.record),
         )
 
     def down(self, frame: Frame) -> None:
@@ -220,6 +222,29 @@ class _TracedEngine:
         self._engine.send_all(datagrams)
 
 
+class _TracedFounding:
+    """What the lock of the machine answered."""
+
+    def __init__(self, founding: Founding, record: Callable[[int, Any], None]) -> None:
+        self._founding = founding
+        self._record = record
+        self.release = founding.release
+
+    @property
+    def listen_s(self) -> float:
+        return self._founding.listen_s
+
+    def claim(self) -> bool:
+        return self._noted(self._founding.claim())
+
+    def share(self) -> bool:
+        return self._noted(self._founding.share())
+
+    def _noted(self, answer: bool) -> bool:
+        self._record(FOUNDING, answer)
+        return answer
+
+
 class Replay:
     """The world as the trace tells it: hand ``ports`` to a stack of the same layers, ``ReplayTop`` above, then
     ``run``."""
@@ -233,6 +258,7 @@ class Replay:
         *,
         broadcasts: bool = True,
         long_bytes: int = 0,
+        listen_s: float | None = None,
     ) -> None:
         self._records: list[Record] = [_decode(record) for record in records]
         self._timers: list[Callable[[], None]] = []
@@ -242,13 +268,17 @@ class Replay:
         """What the clock said last."""
         self.name = "replay"
         self.broadcasts = broadcasts
+        self.places: tuple[Address, ...] = ()
+        self.local, self.heard_s = True, 0.0
         self.address = address
         self.path_bytes = path_bytes
         self.long_bytes = long_bytes or path_bytes
         self.buffer_bytes = buffer_bytes
         self.writable = True
         self.stats = EngineStats()
-        self.ports = Ports(clock=self, random=_ReplayRandom(self), engine=self)
+        self.listen_s = listen_s if listen_s is not None else 0.0
+        founding = None if listen_s is None else self
+        self.ports = Ports(clock=self, random=_ReplayRandom(self), engine=self, founding=founding)
 
     def expect(self, kind: int) -> Any:
         """The next record must be an answer or an effect of this kind, or the run is not the recorded one."""
@@ -316,6 +346,15 @@ class Replay:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """The application's batches come from the trace already closed."""
+
+    # The lock
+
+    def claim(self) -> bool:
+        return bool(self.expect(FOUNDING))
+
+    share = claim
+
+    def release(self) -> None: ...
 
     # The engine
 

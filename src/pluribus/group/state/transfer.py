@@ -196,7 +196,9 @@ class Transfer:
         self._hold.append(self._mark(change))
         if self.has:
             lineage, *version = self._version
-            self._rank = (UNSURE, int(lineage == change.lineage), FAR - self._since, *version, lineage)
+            # A chain that was forced is a new one; it goes on from the last primary that its members come from.
+            same = lineage == change.lineage or self._version_view == change.after
+            self._rank = (UNSURE, int(same), FAR - self._since, *version, lineage)
         else:
             self._rank = (NONE,)
 

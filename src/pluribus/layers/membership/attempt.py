@@ -6,6 +6,8 @@ and the attempt is over: a new one, with a greater ballot, starts without it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...core.limits import VIEW_MEMBERS_MAX
 from .primary import first_link, latest, next_link
 from .words import FIRST_NUMBER, NO_BALLOT, Ballot, Joined, Piece, Places, Progress, Proposal, Roster
@@ -45,7 +47,14 @@ class Attempt:
             if answer.agreed > answer.view and answer.agreed in entered
         }
 
-    def propose(self, eldest_first: list[int], founders: int, now: float, *, forced: bool = False) -> Proposal:
+    @property
+    def founders(self) -> int:
+        """How many a first primary needs, as the most cautious of those who answered says."""
+        return max((answer.founders for answer in self.answers.values()), default=1)
+
+    def propose(
+        self, eldest_first: list[int], now: float, *, forced: bool = False, permit: Callable[[], bool] = lambda: True
+    ) -> Proposal:
         """Everybody who answered becomes a member. ``eldest_first`` is the order of the leader's present view."""
         answers = self.answers
         members = self._order(eldest_first)
@@ -69,7 +78,7 @@ class Attempt:
         starts = [Progress(member, group, first) for member in members for group, first in answers[member].own]
         pasts = {member: answers[member].past for member in members}
         views = {member: answers[member].view for member in members}
-        link = next_link(self.ballot, tuple(members), pasts, views, founders)
+        link = next_link(self.ballot, tuple(members), pasts, views, self.founders, permit)
         if link is None and forced:
             link = first_link(self.ballot, tuple(members), pasts)
         names = [self.names.get(member, "") for member in members]

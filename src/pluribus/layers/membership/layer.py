@@ -108,7 +108,8 @@ class Membership(Leading):
         me = self.node.me
         self._view = Proposal((FIRST_NUMBER, me), [me], [self.node.name], None, [], [])
         self._promised = self._view.ballot
-        self._not_before = self.ports.clock.now() + DISCOVERY_S
+        self._started_at = self.ports.clock.now()
+        self._not_before = self._started_at + DISCOVERY_S
         self._show_view(self._view)
         self.tell_down(Rekey(self._view.ballot, (me,)))
         self.tell_down(Install(stamp_of(self._view.ballot), (me,), {}, {}))
@@ -267,7 +268,9 @@ class Membership(Leading):
             delivered[0] if delivered else NOWHERE,
             wishes,
             self._past(),
-            *(held or (NOWHERE, NOWHERE)),
+            held[0] if held else NOWHERE,
+            held[1] if held else NOWHERE,
+            self._founders,
         )
 
     def _past(self) -> Past:
@@ -324,12 +327,19 @@ class Membership(Leading):
         proposal = self._proposal
         if proposal is None or self._agreed or proposal.ballot != self._promised:
             return
+        if proposal.link is not None and not self._share():
+            self.after(REPEAT_S, self._reached)
+            return
         self._agreed = True
         if proposal.link is not None:
             self._attempts.append(proposal.link)
             del self._attempts[:-ATTEMPTS_REMEMBERED_MAX]
         self._tell_word()
         self._say_or_do(proposal.ballot[1], Agree(proposal.ballot))
+
+    def _share(self) -> bool:
+        """Hold the lock of this machine before it is in a primary. False: another process claims it at this moment."""
+        return self.ports.founding is None or self.ports.founding.share()
 
     def _told_to_enter(self, sender: int, ballot: Ballot) -> None:
         proposal = self._proposal

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any
 
 from ...core.limits import VIEW_MEMBERS_MAX
 from .attempt import ENTERING, INVITING, PROPOSING, Attempt
 from .regrouping import Regrouping
-from .state import ANSWER_S, GATHER_S, PATIENCE_S, RACE_S, REACH_S, REPEAT_S, Known
+from .state import ANSWER_S, CLAIM_S, CLAIM_TOLD_S, GATHER_S, PATIENCE_S, RACE_S, REACH_S, REPEAT_S, Known
 from .words import (
     REGROUPS_MAX,
     Enter,
@@ -47,7 +48,7 @@ class Leading(Regrouping):
         if not self._needed():
             self._impatient_at = None
             return
-        if not self._mine_to_lead() and not self._impatient():
+        if not self._mine_to_lead() and not self._claimed_first() and not self._impatient():
             return
         self._impatient_at = None
         self._lead()
@@ -70,9 +71,7 @@ class Leading(Regrouping):
             return True
         if self._regroups >= REGROUPS_MAX - 1:
             return True
-        if self._primary or self._view.link is not None or not self._may_found():
-            return False
-        return not self._kept_out()
+        return self._founds()
 
     def _with_us(self, known: Known) -> bool:
         return known.word is None or known.word.view == self._view.ballot
@@ -103,9 +102,7 @@ class Leading(Regrouping):
         """The eldest live member of the best view; views are compared by what everybody tells of its own."""
         if self._owes:
             return True
-        me = self.node.me
-        first = next((member for member in self._members if self._live(member)), me)
-        if first != me and not self._forced:
+        if self._eldest() != self.node.me and not self._forced:
             return False
         if any(not self._live(member) for member in self._members) or self._forced:
             return True
@@ -119,9 +116,62 @@ class Leading(Regrouping):
         ]
         return all(ours > rank for rank in theirs)
 
+    def _eldest(self) -> int:
+        return next((member for member in self._members if self._live(member)), self.node.me)
+
     @staticmethod
     def _rank(word: Word) -> tuple[bool, int, int, int]:
         return (word.primary, word.epoch, word.size, -word.view[1])
+
+    # Founding
+
+    def _founds(self) -> bool:
+        """Whether a first primary is due, and this member is the one to found it. If only time or the lock of the
+        machine is missing, it looks again."""
+        if self._primary or not self._all_unfounded() or self._kept_out():
+            return False
+        words = [known.word for member, known in self._known.items() if member in self._members]
+        founders = max([self._founders, *(word.founders for word in words if word is not None)])
+        if len(self._members) < founders or (self._eldest() != self.node.me and not self._claimed):
+            return False
+        return self._permitted(founders)
+
+    def _all_unfounded(self) -> bool:
+        """Nobody here was ever in a primary, nor agreed to one: else a view is a primary from the start, or never.
+        Where the lock does not reach everybody, that holds for those who are silent now as well."""
+        reach = self._known if self._listen_s else self._members
+        words = [known.word for member, known in self._known.items() if member in reach]
+        return self._unfounded and all(word is not None and word.unfounded for word in words)
+
+    def _claimed_first(self) -> bool:
+        """Who has claimed the lock of its machine is the only one there that can found, whoever is eldest."""
+        return self._claimed and self._founds()
+
+    @property
+    def _listen_s(self) -> float:
+        return self.ports.founding.listen_s if self.ports.founding is not None else 0.0
+
+    def _permitted(self, founders: int) -> bool:
+        """Whether this member may lead the first primary now; looks again soon if it may not. Several founders need not
+        listen: they are as many as never start out of hearing."""
+        now = self.ports.clock.now()
+        wait_s = self._started_at + self._listen_s - now
+        if founders == 1 and wait_s > 0:
+            self._look_soon(wait_s + 0.001)
+            return False
+        if not self._claimed and self.ports.founding is not None:
+            self._claimed = self.ports.founding.claim()
+            if not self._claimed:
+                self._look_soon(CLAIM_S)
+                if now - self._started_at > CLAIM_TOLD_S and not self._told_claim:
+                    self._told_claim = True
+                    log.warning(
+                        "bus %r: another process of this machine is or was in its primary, and is not heard; there is "
+                        "no primary here until it is heard or ends: is it stopped, or has it another secret?",
+                        self.node.bus,
+                    )
+                return False
+        return True
 
     # Leading
 
@@ -206,7 +256,8 @@ class Leading(Regrouping):
             if behind:
                 self._send_step()
                 return
-            attempt.propose(self._members, self._founders, now, forced=self._forced)
+            permit = partial(self._permitted, attempt.founders)
+            attempt.propose(self._members, now, forced=self._forced, permit=permit)
             self._forced = False
             self._send_step()
             self._proposed(self.node.me, self._step_for(attempt, self.node.me))

@@ -16,13 +16,19 @@ never be in another set, so two disjoint sets would still have to share a member
 
 If all members of an attempt are here and none of them is in it, it was never formed and is forgotten.
 
+The first link has none before it, so nothing of the above keeps two sets of starters from founding two chains. It needs
+``founders`` members: as many as any of them asks for. And its leader needs a permit (``leading``, *Founding*): it has
+listened for longer than a living member needs to be heard, and it alone holds the lock that members of a primary on
+its machine hold, whether they run or stand still. A member that agreed to an earlier attempt at a first link holds that
+lock since, and its attempt needed a permit; so where one is here no other permit is needed.
+
 Different chains can meet when processes were started apart. The longer chain wins, then the one with more members here,
 then the smaller lineage; members of the others are joiners.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from .words import NO_BALLOT, Ballot, Link, Past
 
@@ -54,16 +60,22 @@ def latest(pasts: dict[int, Past]) -> Link | None:
 
 
 def next_link(
-    ballot: Ballot, members: tuple[int, ...], pasts: dict[int, Past], views: dict[int, Ballot], founders: int
+    ballot: Ballot,
+    members: tuple[int, ...],
+    pasts: dict[int, Past],
+    views: dict[int, Ballot],
+    founders: int,
+    permit: Callable[[], bool] = lambda: True,
 ) -> Link | None:
-    """The link that these members may form under this ballot, or None. ``views`` is where each of them is now."""
+    """The link that these members may form under this ballot, or None. ``views`` is where each of them is now.
+    ``permit`` is asked for if that would be the first of a new chain."""
     lineage = chain_of(pasts)
     attempts = {attempt for past in pasts.values() for attempt in past.attempts}
     if lineage is None:
         open_attempts = [a for a in attempts if not _refuted(a, pasts, views)]
         if len(members) < founders or not all(is_quorum(members, attempt) for attempt in open_attempts):
             return None
-        return first_link(ballot, members, pasts)
+        return first_link(ballot, members, pasts) if attempts or permit() else None
     last = latest(pasts)
     assert last is not None, "there is a lineage, so somebody was in it"
     later = [a for a in attempts if a.lineage == lineage and (a.epoch, a.view) > (last.epoch, last.view)]

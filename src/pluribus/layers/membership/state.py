@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from ...core.errors import BadInput
 from ...core.frame import Frame
 from ...core.ids import ALL
+from ...core.limits import VIEW_MEMBERS_MAX
 from ...core.ports import Timer
 from ...stack.events import (
     NOWHERE,
@@ -32,7 +34,11 @@ from .words import (
 )
 
 DISCOVERY_S = 0.3
-"""A member that starts waits so long for others before it founds a primary by itself."""
+"""A member that starts waits so long for others before it opens groups or changes views. It founds a primary after the
+time of its port ``founding``, if that is longer."""
+CLAIM_S = 0.1
+"""Who may not found a primary, because another process of its machine is in one or was, asks again so often."""
+CLAIM_TOLD_S = 5.0
 GATHER_S = 0.03
 """Changes that come together are made together."""
 REPEAT_S = 0.06
@@ -60,7 +66,13 @@ class State(Layer):
     """The memory of ``Membership``; ``leading`` and ``layer`` act on it."""
 
     def __init__(self, founders: int = 1) -> None:
+        if not 1 <= founders <= VIEW_MEMBERS_MAX:
+            raise BadInput(f"founders={founders} cannot found a primary: use 1 to {VIEW_MEMBERS_MAX}")
         self._founders = founders
+        self._started_at = 0.0
+        self._claimed = False
+        """This member holds the lock of its machine alone, or did so when no other could be in a primary."""
+        self._told_claim = False
         self._known: dict[int, Known] = {}
         self._wishes: dict[int, Wish] = {}
         self._left: set[int] = set()
@@ -105,7 +117,7 @@ class State(Layer):
     def _members(self) -> list[int]:
         return self._view.members
 
-    def options(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         return {} if self._founders == 1 else {"founders": self._founders}
 
     def _live(self, member: int) -> bool:
@@ -114,8 +126,9 @@ class State(Layer):
         known = self._known.get(member)
         return known is not None and not known.suspected
 
-    def _may_found(self) -> bool:
-        return self._last is None and not self._attempts and len(self._members) >= self._founders
+    @property
+    def _unfounded(self) -> bool:
+        return self._last is None and not self._attempts
 
     # Telling
 
@@ -152,7 +165,8 @@ class State(Layer):
         if self._attempts:  # what it once agreed to somebody may have formed
             agreed = max(agreed, self._attempts[-1].view)
         epoch = self._last.epoch if self._last is not None else 0
-        return Word(self._view.ballot, agreed, len(self._members), epoch, self._primary, self._may_found())
+        size, founders = len(self._members), self._founders
+        return Word(self._view.ballot, agreed, size, epoch, self._primary, self._unfounded, founders)
 
     def _tell_word(self) -> None:
         self.tell_down(Tell(msgspec.msgpack.encode(self._own_word())))

@@ -143,6 +143,8 @@ class Joined(Header, tag=41):
     """How far it has delivered the total order of the last primary that it was in, or could."""
     reached: Places = (0, 0)
     """How far it has."""
+    founders: Number = 1
+    """How many members a first primary needs, says this one."""
 
 
 class Busy(Header, tag=42):
@@ -222,4 +224,6 @@ class Word(msgspec.Struct, array_like=True, frozen=True):
     epoch: Number
     primary: bool
     unfounded: bool
-    """It is in no primary and knows of none."""
+    """It was never in a primary, nor agreed to one."""
+    founders: Number = 1
+    """As in ``Joined``."""

@@ -49,6 +49,7 @@ def scenario(name: str) -> Scenario:
         deaf,
         disk,
         flood,
+        founding,
         groups,
         keepers,
         live,
@@ -61,7 +62,7 @@ def scenario(name: str) -> Scenario:
         topics,
     )
 
-    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE)
+    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
