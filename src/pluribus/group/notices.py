@@ -13,6 +13,7 @@ from ..core.events import (
     LostPrimary,
     Merged,
     Resumed,
+    Reverted,
     Stalled,
     Suspected,
     Uncertain,
@@ -23,7 +24,7 @@ from ..core.ids import MemberId
 from ..core.view import View
 from ..stack.events import Members, ViewChanged
 
-PLAIN = (Suspected, Unsuspected, Gone, Excluded, JoinRefused, Uncertain, Stalled, Resumed)
+PLAIN = (Suspected, Unsuspected, Gone, Excluded, JoinRefused, Uncertain, Reverted, Stalled, Resumed)
 """Told as they are."""
 
 

@@ -117,7 +117,13 @@ class SafeLog:
         assert transfer is not None, "joined with a state"
         transfer.on_mark = self._passed_view
         transfer.on_restored = self._passed_seen
-        transfer.on_older = self._go_on_older
+        tell = transfer.on_older
+
+        def older(change: Change) -> None:
+            self._go_on_older(change)
+            tell(change)
+
+        transfer.on_older = older
         channel.on_arrival = self._arrived
         channel.on_room = self._pump
         channel.on_view = lambda view: self.on_ready()
