@@ -63,7 +63,6 @@ class State(Layer):
         self._founders = founders
         self._known: dict[int, Known] = {}
         self._wishes: dict[int, Wish] = {}
-        self._left: set[int] = set()
         self._promised: Ballot = NO_BALLOT
         self._proposal: Proposal | None = None
         self._delivered = NOWHERE
