@@ -596,7 +596,3 @@ class Dispatch(Layer):
             view=name,
             after=None if view.excluded else self._primaries[0],
         )
-
-
-def _send_alone(channel: Channel, body: bytes, kind: Kind) -> None:
-    channel.out.send_alone(body, kind)

@@ -48,9 +48,9 @@ def applied_once(history: History) -> int:
 
 def nothing_left_out(history: History) -> int:
     """What a member is delivered in the view of the state that it was given, and later, it applies, or its state holds
-    it already. ``view`` and ``deliver`` are what the stack tells, ``restored``, ``older``, ``apply`` and ``end`` what the
-    reader comes to. A state that goes on although it is older begins anew with that view: what was delivered before to
-    who waited for a later state is lost with those who had it. So nobody in that view may have a later one."""
+    it already. ``view`` and ``deliver`` are what the stack tells, ``restored``, ``older``, ``apply`` and ``end`` what
+    the reader comes to. A state that goes on although it is older begins anew with that view: what was delivered before
+    to who waited for a later state is lost with those who had it. So nobody in that view may have a later one."""
     delivered: dict[Place, list[tuple[int, MessageId]]] = {}
     view: dict[Place, int] = {}
     states: dict[Place, Kept] = {}
