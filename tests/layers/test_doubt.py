@@ -1,9 +1,9 @@
 """A member that was held up delivers nothing in total order before most of its view have answered it."""
 
 from pluribus.core.frame import Frame
-from pluribus.layers.doubt import REPEAT_S
 from pluribus.layers.total import Total
-from pluribus.layers.total_words import Entry, Order, StillIn, YesStill
+from pluribus.layers.total.doubt import REPEAT_S
+from pluribus.layers.total.words import Entry, Order, StillIn, YesStill
 from pluribus.stack.events import Blocked
 from pluribus.stack.waking import Waking
 from tests.layers.alone import GROUP, Alone

@@ -1,7 +1,7 @@
 """Members that stood still, with one mistake each. Campaigns of the scenario ``waking`` must find them."""
 
-from pluribus.layers.doubt import Doubt
 from pluribus.layers.total import Total
+from pluribus.layers.total.doubt import Doubt
 
 enough = Doubt._enough
 

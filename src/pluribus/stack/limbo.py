@@ -1,4 +1,4 @@
-"""What a member that was cut off from a primary still holds of its order; ``total`` says what becomes of it."""
+"""What a member that was cut off from a primary still holds of its order; ``layers.total`` says what becomes of it."""
 
 from __future__ import annotations
 

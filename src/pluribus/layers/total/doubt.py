@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..core.frame import Frame
-from ..core.ports import Timer
-from ..core.view import is_quorum
-from ..stack.layer import Layer
-from .total_words import Ballot, StillIn, YesStill
+from ...core.frame import Frame
+from ...core.ports import Timer
+from ...core.view import is_quorum
+from ...stack.layer import Layer
+from .words import Ballot, StillIn, YesStill
 
 REPEAT_S = 0.1
 

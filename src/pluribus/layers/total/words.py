@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from ..core.frame import Header, Number
+from ...core.frame import Header, Number
 
 ENTRIES_PER_FRAME_MAX = 1_024
 

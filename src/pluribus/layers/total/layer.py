@@ -45,9 +45,9 @@ from typing import Any
 
 import msgspec
 
-from ..core.frame import Frame
-from ..core.ids import ALL, MessageId
-from ..stack.events import (
+from ...core.frame import Frame
+from ...core.ids import ALL, MessageId
+from ...stack.events import (
     NOWHERE,
     Blocked,
     CollectDelivered,
@@ -64,10 +64,10 @@ from ..stack.events import (
     ViewChanged,
     Watch,
 )
-from ..stack.layer import Layer
-from ..stack.limbo import Limbo, messages_of, reached
+from ...stack.layer import Layer
+from ...stack.limbo import Limbo, messages_of, reached
 from .doubt import Doubt
-from .total_words import ENTRIES_PER_FRAME_MAX, Entry, Order, OrderPlease, StillIn, YesStill
+from .words import ENTRIES_PER_FRAME_MAX, Entry, Order, OrderPlease, StillIn, YesStill
 
 CONTROL = 0
 EARLY_MAX = 1_024
