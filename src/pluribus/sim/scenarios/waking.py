@@ -42,7 +42,7 @@ async def play(world: World, history: History) -> None:
         first = _eldest(world) if random.random() < 0.7 else random.choice(numbers)
         more = random.sample(numbers, 1) if len(numbers) > 3 and random.random() < 0.3 else []
         seconds = SHORT_S + (LONG_S - SHORT_S) * random.random() if random.random() < 0.8 else SHORT_S * random.random()
-        for number in {first, *more}:
+        for number in sorted({first, *more}):
             world.pause(number, seconds)
         await asyncio.sleep(seconds)
     await settled(world, history, players)
