@@ -49,6 +49,8 @@ class ManualClock:
     def now(self) -> float:
         return self._now
 
+    elapsed = now
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> ManualTimer:
         self._count += 1
         timer = ManualTimer(callback)

@@ -1,7 +1,9 @@
 """The order of a group's last messages may come after its end: nobody waits for a view that is over."""
 
 from pluribus.core.frame import Frame
-from pluribus.layers.total import BURIED_MAX, Entry, Order, Total
+from pluribus.layers.total import Total
+from pluribus.layers.total.layer import BURIED_MAX
+from pluribus.layers.total.words import Entry, Order
 from pluribus.stack.events import Members, ViewChanged
 from tests.layers.alone import GROUP, Alone
 

@@ -1,7 +1,8 @@
 """What is delivered on the way from one primary to the next comes behind the view of its group that it belongs to."""
 
 from pluribus.core.frame import Frame
-from pluribus.layers.total import Entry, Order, Total
+from pluribus.layers.total import Total
+from pluribus.layers.total.words import Entry, Order
 from pluribus.stack.events import Blocked, CollectHeld, Event, Members, Places, ViewChanged
 from tests.layers.alone import GROUP, Alone
 

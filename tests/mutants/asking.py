@@ -2,6 +2,7 @@
 
 from pluribus.group import asking, channel
 from pluribus.group.asking import Asking, Pending
+from pluribus.group.dispatch import Dispatch
 from pluribus.layers.reliable import streams
 from pluribus.layers.reliable.confirming import Confirming
 
@@ -89,7 +90,17 @@ class Boastful(Confirming):
         return confirmed, hasten
 
 
+class Rash:
+    """Joins a group again that it has just left, before that was noticed."""
+
+    of = Dispatch
+
+    def _still_in(self, number):
+        return False
+
+
 FOUND = {
+    Rash: (24, "has not delivered"),
     Loyal: (1, "waited in vain"),
     Welcoming: (1, "waited in vain"),
     Prompt: (7, "could still answer"),

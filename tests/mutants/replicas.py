@@ -10,7 +10,7 @@ from pluribus.group.safelog import SafeLog
 from pluribus.group.sessions import Sessions
 from pluribus.group.state.line import Seens
 from pluribus.group.state.serving import Serving
-from pluribus.group.state.transfer import SURE, Transfer
+from pluribus.group.state.transfer import FAR, SURE, UNSURE, Transfer
 
 all_have = attempt._all_have
 shipped = {
@@ -21,6 +21,7 @@ shipped = {
         (Sessions, "saved"),
         (Transfer, "changed"),
         (Transfer, "_decide"),
+        (Transfer, "_enter_ordered"),
     )
 }
 
@@ -86,6 +87,17 @@ class Hasty:
             self._resolve()
         else:
             shipped[Transfer, "_decide"](self)
+
+
+class Humble:
+    """Of those who were cut off, follows the one that came least far."""
+
+    of = Transfer
+
+    def _enter_ordered(self, change):
+        shipped[Transfer, "_enter_ordered"](self, change)
+        if self._rank[0] == UNSURE:
+            self._rank = (*self._rank[:3], *(FAR - place for place in self._rank[3:]))
 
 
 class Mistaken:

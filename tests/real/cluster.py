@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from pluribus.cli import programs
-from pluribus.sim.checkers import fifo, integrity
+from pluribus.sim.checkers import Checker, fifo, integrity
 from pluribus.sim.history import Happening, History
 from pluribus.sim.orders import among, causal
 from pluribus.sim.totals import excluded, reported, safe, total
@@ -134,9 +134,9 @@ class Cluster:
         one_view = len({process.views()[-1].id for process in processes}) == 1
         return one_view and sorted(processes[0].view) == sorted(process.me for process in processes)
 
-    def settle(self, survivors: list[Process]) -> dict[str, int]:
+    def settle(self, survivors: list[Process], more: dict[str, Checker] | None = None) -> dict[str, int]:
         """End the sending, wait until everything is delivered or reported, let all leave, and check what they wrote:
-        how often each promise was checked."""
+        how often each promise was checked. ``more`` are promises that hold under this test's faults."""
         for process in survivors:
             process.say("hush")
         eventually(lambda: all(p.count("hushed") == len(GROUPS) for p in survivors), "all are silent")
@@ -147,7 +147,7 @@ class Cluster:
             process.quit()
         history = History()
         history.happenings = [*heapq.merge(*histories, key=lambda h: h.at), settled]
-        checks = {name: check(history) for name, check in CHECKERS.items()}
+        checks = {name: check(history) for name, check in {**CHECKERS, **(more or {})}.items()}
         assert all(checks[name] > 0 for name in checks if name != "excluded"), checks
         return checks
 

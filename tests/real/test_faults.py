@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pluribus.sim.totals import as_those_who_went_on
 from tests.real.cluster import Sites, cluster, eventually, sites
 
 pytestmark = [
@@ -58,6 +59,31 @@ def test_a_member_that_stood_still_comes_back_and_nobody_else_is_disturbed(tmp_p
             assert set(suspected) <= {(paused.me,)}, "nobody suspects anybody else"
         assert [len(p.views()) - n for p, n in zip(others, views, strict=True)] == [2, 2, 2], "without it, and with it"
         found.settle(people)
+
+
+def test_a_sequencer_that_stood_still_delivers_no_order_of_its_own(tmp_path: Path):
+    """It wakes with what the others sent meanwhile in its buffers. They have ordered it long ago."""
+    with cluster(f"woken-{os.getpid()}", tmp_path) as found:
+        found.start("a b c")
+        people = found.processes
+        eventually(lambda: found.together(people), "three members form one view")
+        for _ in range(2):
+            eventually(lambda: all(p.count("deliver") > 400 for p in people), "all send, and all deliver")
+            eldest = next(p for p in people if p.me == people[0].view[0])
+            others = [p for p in people if p is not eldest]
+            told = eldest.count("excluded")
+            eldest.signal(signal.SIGSTOP)
+            eventually(lambda: found.together(others), "the others go on without it")  # noqa: B023
+            ordered = [len(p.delivered("votes")) for p in others]
+            eventually(
+                lambda: all(len(p.delivered("votes")) > n + 50 for p, n in zip(others, ordered, strict=True)),  # noqa: B023
+                "they go on in total order",
+            )
+            eldest.signal(signal.SIGCONT)
+            eventually(lambda: found.together(people), "all three are together again")
+            assert eldest.count("excluded") == told + 1
+        checks = found.settle(people, {"as_those_who_went_on": as_those_who_went_on})
+        assert checks["as_those_who_went_on"] > 100
 
 
 @pytest.fixture

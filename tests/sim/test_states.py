@@ -7,8 +7,8 @@ from pluribus.core.errors import Violation
 from pluribus.sim.campaign import campaign, play_seed
 from pluribus.sim.history import Happening, History
 from pluribus.sim.states import applied_once, heard, nothing_left_out, same_state
-from tests.mutants.hunt import hunt
-from tests.mutants.replicas import Late, Sure, Twice
+from tests.mutants.hunt import SEEDS_MAX, hunt
+from tests.mutants.replicas import Humble, Late, Sure, Twice
 
 ONCE_FAILED = (46, 48, 191)
 """Each found a mistake: a group that was left and joined again was taken for joined while it was still shown as it had
@@ -30,6 +30,11 @@ def test_a_seed_that_once_failed(seed: int):
 @pytest.mark.parametrize("mutant", [Late, Twice, Sure], ids=lambda mutant: mutant.__name__)
 def test_mutants_of_state_transfer_are_found_in_every_order(mutant):
     assert hunt(mutant, range(SEEDS), "states") is not None
+
+
+def test_of_those_who_were_cut_off_the_one_that_came_farthest_is_followed():
+    found = hunt(Humble, [74], "states") or hunt(Humble, range(SEEDS_MAX), "states")
+    assert found is not None and "an older state" in found.failure
 
 
 def history(*happenings: tuple[str, tuple[int, int], list[tuple[int, int]]]) -> History:

@@ -134,6 +134,8 @@ class _NoClock:
     def now(self) -> float:
         return 0.0
 
+    elapsed = now
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> _NoClock:
         return self
 

@@ -77,6 +77,8 @@ class WireClock:
     def now(self) -> float:
         return self._kernel.now
 
+    elapsed = now
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         return self._kernel.after(delay_s, callback)
 

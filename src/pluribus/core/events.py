@@ -107,6 +107,13 @@ class Dissolved(Event, frozen=True):
     """Which; of very many, those that came last."""
 
 
+class Reverted(Event, frozen=True):
+    """A totally ordered group with a state goes on with an older one: everybody who had a later one is gone. What was
+    applied since is lost, and this is told by those who had applied the older one, where their readers come to it."""
+
+    group: str
+
+
 class Stalled(Event, frozen=True):
     """A member of a group does not read, or reads too slowly: for a while it has left this member no room to send."""
 

@@ -28,6 +28,9 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds, monotonic, of no known origin."""
 
+    def elapsed(self) -> float:
+        """The same, by a clock that goes on while the machine sleeps."""
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call once, not before the delay is over."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+
 import msgspec
 
 
@@ -18,3 +20,12 @@ class View(msgspec.Struct, frozen=True):
 
     def __contains__(self, member: object) -> bool:
         return member in self.members
+
+
+def is_quorum(here: Container[int], members: Sequence[int]) -> bool:
+    """Whether more than half of the members are here, or half of them with the eldest, who is named first. Two such
+    sets always share a member."""
+    present = sum(member in here for member in members)
+    if 2 * present == len(members):
+        return bool(members) and members[0] in here
+    return 2 * present > len(members)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ..core.errors import PluribusError
-from ..core.events import Excluded, Uncertain
+from ..core.events import Excluded, Reverted, Uncertain
 from ..core.frame import Frame, Header, Parents, Piece, Relayed, Standing
 from ..core.ids import ALL, MemberId, MessageId, checked_name, number_of
 from ..core.limits import FRAME_OVERHEAD_BYTES
@@ -46,6 +47,8 @@ from .state import WORDS, State, Transfer
 from .state.line import Change, Held, Mark
 from .state.transfer import PLAIN
 from .state.words import Have, Need
+
+log = logging.getLogger(__name__)
 
 CHUNK_BYTES_MIN = 512
 LONE_BYTES_MAX = 4_096
@@ -175,7 +178,7 @@ class Dispatch(Layer):
 
     def _transfer(self, channel: Channel, state: State, *, ordered: bool) -> Transfer:
         me, number, engine = self.node.me, channel.number, self.ports.engine
-        return Transfer(
+        transfer = Transfer(
             me,
             state,
             channel.inbox,
@@ -189,6 +192,12 @@ class Dispatch(Layer):
             after=lambda delay_s, call: self.clock.call_later(delay_s, lambda: self.stimulus(call)),
             now=self.clock.now,
         )
+        transfer.on_older = lambda change: self._reverted(channel)
+        return transfer
+
+    def _reverted(self, channel: Channel) -> None:
+        log.warning("%r goes on with an older state: everybody who had a later one is gone", channel.name)
+        self.on_event(Reverted(channel.name))
 
     def _relay(self, channel: Channel) -> Relay:
         number = channel.number
@@ -585,7 +594,3 @@ class Dispatch(Layer):
             view=name,
             after=None if view.excluded else self._primaries[0],
         )
-
-
-def _send_alone(channel: Channel, body: bytes, kind: Kind) -> None:
-    channel.out.send_alone(body, kind)

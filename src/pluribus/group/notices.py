@@ -14,6 +14,7 @@ from ..core.events import (
     LostPrimary,
     Merged,
     Resumed,
+    Reverted,
     Stalled,
     Suspected,
     Uncertain,
@@ -24,7 +25,7 @@ from ..core.ids import MemberId
 from ..core.view import View
 from ..stack.events import Members, ViewChanged
 
-PLAIN = (Suspected, Unsuspected, Gone, Excluded, Dissolved, JoinRefused, Uncertain, Stalled, Resumed)
+PLAIN = (Suspected, Unsuspected, Gone, Excluded, Dissolved, JoinRefused, Uncertain, Reverted, Stalled, Resumed)
 """Told as they are."""
 
 

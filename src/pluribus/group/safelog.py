@@ -120,7 +120,13 @@ class SafeLog:
         channel.acknowledged = None  # the owner knows better what it acknowledged to whom
         transfer.on_mark = self._passed_view
         transfer.on_restored = self._passed_seen
-        transfer.on_older = self._go_on_older
+        tell = transfer.on_older
+
+        def older(change: Change) -> None:
+            self._go_on_older(change)
+            tell(change)
+
+        transfer.on_older = older
         channel.on_arrival = self._arrived
         channel.on_room = self._pump
         channel.on_view = lambda view: self.on_ready()

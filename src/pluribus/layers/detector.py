@@ -10,7 +10,9 @@ Who is silent for ``silence_s`` is asked directly, and two others are asked for 
 on its answer. Only when nobody got one is it *suspected*. A sign of life takes a suspicion back: *unsuspected*.
 
 The usual culprit of a false suspicion is the observer. A member that was held up (a pause, a garbage collection, a long
-computation) notices that its own timer fired late, and counts the time it missed as nobody's silence.
+computation) notices that its own timer fired late, and counts the time it missed as nobody's silence. Was it held up
+for more than half the time after which others suspect it, they may have gone on without it: every beat looks whether it
+was, and whoever acts on a view looks too (``stack.waking``).
 
 *Bye* is a member's own word that it leaves. A beat with another fingerprint is answered by a refusal that both sides
 log, and its sender is nobody's member.
@@ -121,6 +123,7 @@ class Detector(Layer):
 
     def start(self) -> None:
         self._due_at = self.ports.clock.now()
+        self.node.waking.watch(max((self._silence_s + self._opinion_s) / 2, 1.5 * self._beat_s))
         self._say(ALL, answer=True)
         self._later()
 
@@ -195,6 +198,7 @@ class Detector(Layer):
         self.after(delay_s, self._tick)
 
     def _tick(self) -> None:
+        self.node.waking.look()
         now = self.ports.clock.now()
         late_s = now - self._due_at
         if self._is_late(self._due_at):

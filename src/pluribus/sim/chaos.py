@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..core.errors import Violation
+from ..core.view import is_quorum
 from ..layers.membership import Membership
 from ..runtime.bus import Bus
 from .network import Link, faulty_link
@@ -86,15 +87,9 @@ def restore_primary(world: World) -> None:
     if len({link.lineage for link in links}) == 1:
         last = max(links, key=lambda link: (link.epoch, link.view))
         attempts = {attempt for past in pasts for attempt in past.attempts if attempt.epoch > last.epoch}
-        if all(_enough(here, link.members) for link in (last, *attempts)):
+        if all(is_quorum(here, link.members) for link in (last, *attempts)):
             raise Violation(f"enough members of primary {last.epoch} are there, and none has followed it")
     world.buses[0].force_primary()
-
-
-def _enough(here: set[int], members: Sequence[int]) -> bool:
-    """More than half of the members, or half of them with the eldest."""
-    there = [member for member in members if member in here]
-    return 2 * len(there) + (members[0] in here) > len(members)
 
 
 def _membership_of(bus: Bus) -> Membership:

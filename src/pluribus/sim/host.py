@@ -152,6 +152,9 @@ class HostClock:
     def now(self) -> float:
         return self._host.local_time()
 
+    elapsed = now
+    """A pause stops the host, not its clock."""
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         return HostTimer(self._host, self._kernel, self._incarnation, delay_s, callback)
 

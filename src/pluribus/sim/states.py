@@ -48,8 +48,9 @@ def applied_once(history: History) -> int:
 
 def nothing_left_out(history: History) -> int:
     """What a member is delivered in the view of the state that it was given, and later, it applies, or its state holds
-    it already. ``view`` and ``deliver`` are what the stack tells, ``restored``, ``apply`` and ``end`` what the reader
-    comes to."""
+    it already. ``view`` and ``deliver`` are what the stack tells, ``restored``, ``older``, ``apply`` and ``end`` what
+    the reader comes to. A state that goes on although it is older begins anew with that view: what was delivered before
+    to who waited for a later state is lost with those who had it. So nobody in that view may have a later one."""
     delivered: dict[Place, list[tuple[int, MessageId]]] = {}
     view: dict[Place, int] = {}
     states: dict[Place, Kept] = {}
@@ -68,10 +69,41 @@ def nothing_left_out(history: History) -> int:
             states[place] = Kept([], h.id[0])
         elif h.what == "restored":
             states[place] = Kept(_decode(h.body), h.id[0])
+        elif h.what == "older":
+            states[place].point = h.id[0]
         elif h.what == "apply":
             states[place].applied[h.id] = None
         elif h.what == "end":
             checks += _complete(h, states[place], delivered[place])
+    return checks + _latest_goes_on(history)
+
+
+def _latest_goes_on(history: History) -> int:
+    """Who goes on with an older state lacks nothing that another member of the view has applied. A state that has
+    nothing in common with it is of another chain of primaries; who was given a state in this view follows it."""
+    applied: dict[Place, set[MessageId]] = {}
+    follows: dict[Place, int] = {}
+    checks = 0
+    for h in history.happenings:
+        place = (h.member, h.group)
+        if h.what == "open":
+            applied[place] = set()
+            follows.pop(place, None)
+        elif h.what == "restored":
+            applied[place] = set(_decode(h.body))
+            follows[place] = h.id[0]
+        elif h.what == "apply":
+            applied[place].add(h.id)
+        elif h.what == "older":
+            follows[place] = h.id[0]
+            for other in h.members:
+                theirs = applied.get((other, h.group), set())
+                if follows.get((other, h.group), -1) >= h.id[0]:
+                    continue
+                checks += len(theirs)
+                if theirs & applied[place] and not theirs <= applied[place]:
+                    who, whom = MemberId(h.member), MemberId(other)
+                    raise Violation(f"{who!r} goes on with an older state of {h.group!r} than {whom!r} has")
     return checks
 
 

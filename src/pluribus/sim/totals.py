@@ -54,6 +54,42 @@ def safe(history: History) -> int:
     return checks
 
 
+def as_those_who_went_on(history: History) -> int:
+    """What a member delivered in a view of a totally ordered group is a beginning of what those delivered who went on
+    from there, to the group's next view or the next primary, also if it was left behind and did not know. Only where
+    nothing is lost and nobody cut off: else a sequencer may have delivered what never reached anybody."""
+    checks = 0
+    groups = groups_of(history, "total")
+    epochs: dict[int, set[int]] = {}
+    for h in history.of("bus"):
+        epochs.setdefault(h.chain[0], set()).add(h.chain[1])
+    stays = [stay for stay in group_stays(history) if stay.key[0] in groups and stay.chain[0]]
+    found = {(stay.member, stay.key): stay for stay in stays}
+    ahead: dict[GroupViewKey, GroupStay] = {}
+    for stay in stays:
+        lineage, epoch = stay.chain
+        after = found.get((stay.member, stay.next)) if stay.next is not None else None
+        next_epoch = min((other for other in epochs[lineage] if other > epoch), default=0)
+        if after is not None and after.chain in (stay.chain, (lineage, next_epoch)):
+            ahead.setdefault(stay.key, stay)
+    for stay in stays:
+        leader = ahead.get(stay.key)
+        if leader is None or leader is stay:
+            continue
+        theirs = leader.delivered + leader.late
+        checks += len(stay.delivered)
+        if stay.delivered != theirs[: len(stay.delivered)]:
+            at = next(
+                (at for at, (a, b) in enumerate(zip(stay.delivered, theirs, strict=False)) if a != b), len(theirs)
+            )
+            who, whom = MemberId(stay.member), MemberId(leader.member)
+            raise Violation(
+                f"in view {stay.key[1][0]} of {stay.key[0]!r} {who!r} delivered {stay.delivered[at]} at place {at}, "
+                f"and {whom!r}, who went on, did not"
+            )
+    return checks
+
+
 def survives(history: History) -> int:
     """What anybody delivered in a safe group of a primary is delivered by everybody who was in that view of the group
     and is in the group when the next link of the chain forms; and they come there with the same."""

@@ -24,12 +24,13 @@ from ..core.frame import Frame, Header
 from ..core.ports import Ports, Timer
 from ..wire.codec import Codec
 from .events import Event
+from .waking import Waking
 
 
 class Node:
     """What a layer may know of the member it works for."""
 
-    __slots__ = ("bus", "codec", "fingerprint", "me", "name")
+    __slots__ = ("bus", "codec", "fingerprint", "me", "name", "waking")
 
     def __init__(self, me: int, name: str, bus: str) -> None:
         self.me = me
@@ -37,6 +38,7 @@ class Node:
         self.bus = bus
         self.fingerprint = ""
         self.codec = Codec(bus)  # the stack replaces it with one that knows the headers of its layers
+        self.waking = Waking(lambda: 0.0)  # and this with one that has a clock
 
 
 class Layer:

@@ -1,8 +1,9 @@
-"""What a member that was cut off from a primary still holds of its order; ``total`` says what becomes of it."""
+"""What a member that was cut off from a primary still holds of its order; ``layers.total`` says what becomes of it."""
 
 from __future__ import annotations
 
-from ..core.frame import Frame
+from ..core.frame import Frame, Piece, Relayed, Standing
+from ..core.ids import MessageId
 from .events import NOWHERE, Places
 
 
@@ -27,3 +28,14 @@ class Limbo:
 def reached(limbo: Limbo | None) -> Places:
     """How far a member that is in no primary has delivered the last one's order."""
     return limbo.reached if limbo is not None else NOWHERE
+
+
+def messages_of(frame: Frame) -> list[MessageId]:
+    """The messages that a frame completes: of pieces, the one whose last piece it is; none if they are not the
+    sender's own."""
+    if any(isinstance(header, Relayed | Standing) for header in frame.headers):
+        return []
+    piece = next((header for header in frame.headers if type(header) is Piece), None)
+    if piece is not None and piece.index + 1 != piece.total:
+        return []
+    return [(frame.sender, number) for number in range(frame.first, frame.first + frame.count)]

@@ -20,6 +20,7 @@ from ..core.quick import Runner, way
 from ..wire.codec import MAJOR, Codec
 from .events import Event
 from .layer import Layer, Node
+from .waking import Waking
 
 
 class Stack(Runner):
@@ -38,6 +39,7 @@ class Stack(Runner):
         self.ports = msgspec.structs.replace(ports, clock=self._timers)
         node.fingerprint = fingerprint(layers)
         node.codec = Codec(node.bus, header_types(layers))
+        node.waking = Waking(self.ports.clock.elapsed)
         self._settling = [layer for layer in reversed(self.layers) if overrides(layer, "settle")]
         self._link()
 
@@ -193,6 +195,7 @@ class _OwnTimers:
         self._pending: dict[int, Timer] = {}
         self._next = 0
         self.now = clock.now
+        self.elapsed = clock.elapsed
         self.call_soon = clock.call_soon
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:

@@ -155,6 +155,11 @@ class _TracedClock:
         self._record(NOW, now)
         return now
 
+    def elapsed(self) -> float:
+        elapsed: float = self._clock.elapsed()
+        self._record(NOW, elapsed)
+        return elapsed
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         number, self._timers = self._timers, self._timers + 1
 
@@ -339,6 +344,9 @@ class Replay:
     def now(self) -> float:
         self.time = float(self.expect(NOW))
         return self.time
+
+    def elapsed(self) -> float:
+        return float(self.expect(NOW))
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         self._timers.append(callback)

@@ -115,3 +115,9 @@ def test_requests_are_not_larger_than_what_is_answered():
     runs = pull.wants(0.0)
     assert runs[0][0] == 0 and runs[-1][1] == 1_000
     assert max(stop - first for first, stop in runs) == chunks.CHUNKS_PER_WANT_MAX
+
+
+def test_chunks_of_another_snapshot_are_told_apart_also_if_its_provider_began_to_count_again():
+    pull = Pull(1, 1, CHUNK_BYTES, 8 << 20, 0.0)
+    assert pull.same(0, 40) and pull.same(0, 40)
+    assert not pull.same(1, 40) and not pull.same(0, 41)

@@ -221,6 +221,37 @@ def test_if_all_lost_each_other_the_one_that_came_farthest_is_followed():
     pluribus.sim.run(main())
 
 
+def test_if_all_with_the_latest_state_are_gone_those_who_go_on_with_an_older_one_are_told():
+    async def main() -> None:
+        async with pluribus.sim.world(members=3, seed=12, stack=VIEWS) as world:
+            told: list[pluribus.events.Event] = []
+            cluster = Cluster(world, "total")
+            await cluster.join(0)
+            await cluster.join(1)
+            world.hosts[1].bus.on_event(told.append)
+            await cluster.chatter(0, 5)
+            await asyncio.sleep(1)
+            world.partition([0, 2], [1])
+            await asyncio.sleep(5)
+            await cluster.chatter(0, 5)
+            await asyncio.sleep(1)
+            assert len(cluster.notes[0].read) == 30 and len(cluster.notes[1].read) == 15
+            world.crash(0)
+            world.heal()
+            await asyncio.sleep(5)
+            assert not any(isinstance(event, pluribus.events.Reverted) for event in told), "there is no primary yet"
+            world.hosts[1].bus.force_primary()
+            await asyncio.sleep(5)
+            assert [event for event in told if isinstance(event, pluribus.events.Reverted)] == [
+                pluribus.events.Reverted("notes")
+            ]
+            await cluster.chatter(1, 1)
+            await asyncio.sleep(1)
+            assert len(cluster.notes[1].read) == 18
+
+    pluribus.sim.run(main())
+
+
 def test_weaker_orders_live_on_apart_and_get_nothing_afterwards():
     async def main() -> None:
         async with pluribus.sim.world(members=3, seed=13, stack=VIEWS) as world:

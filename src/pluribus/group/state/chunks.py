@@ -83,7 +83,7 @@ class Pull:
         self.point = -1
         """Of the snapshot, once the first chunk is there."""
         self.seen: list[Seen] = []
-        self.snapshot = -1
+        self._snapshot = (-1, -1)
         self.size = 0
         self.begun_at = now
         self._parts: dict[int, bytes] = {}
@@ -109,11 +109,12 @@ class Pull:
     def started(self) -> bool:
         return self._low > 0 or bool(self._parts)
 
-    def same(self, snapshot: int) -> bool:
-        """Whether a chunk is of the snapshot that this transfer began with."""
-        if self.snapshot < 0:
-            self.snapshot = snapshot
-        return self.snapshot == snapshot
+    def same(self, number: int, point: int) -> bool:
+        """Whether a chunk is of the snapshot that this transfer began with. A provider that left the group and is back
+        counts its snapshots from 0 again, but those are of a later point."""
+        if self._snapshot == (-1, -1):
+            self._snapshot = (number, point)
+        return self._snapshot == (number, point)
 
     def state(self) -> bytes:
         return b"".join(self._parts[index] for index in range(1, self._last + 1))

@@ -151,7 +151,7 @@ class Serving:
             if found is None:
                 return
             data, last = found
-            self._say(member, Chunk(transfer, number, index, data, last))
+            self._say(member, Chunk(transfer, number, index, data, last, snapshot.point))
 
     def over(self, sender: int, transfer: int, members: tuple[int, ...]) -> None:
         self._serving.pop((sender, transfer), None)

@@ -401,7 +401,7 @@ class Transfer:
         pull = self._pull
         if pull is None or (sender, chunk.transfer) != (pull.provider, pull.number):
             return
-        if not pull.same(chunk.snapshot):
+        if not pull.same(chunk.snapshot, chunk.point):
             self._say(sender, Over(pull.number))
             self._pull = None
             self._begin_pull(sender)

@@ -43,12 +43,13 @@ class Want(Header, tag=72):
 
 
 class Chunk(Header, tag=73):
-    """A part of a snapshot. The first has no data but says what the snapshot holds: everything before a view, and of
-    that view what is listed."""
+    """A part of a snapshot. The first has no data but says what the snapshot holds: everything before a view, which is
+    its point, and of that view what is listed."""
 
     transfer: Number
     snapshot: Number
-    """The provider's number. It may have forgotten the one that this transfer began with, and taken another."""
+    """The provider's number. It may have forgotten the one that this transfer began with, and taken another; if it has
+    left the group since, and is back, the number may be the same, and the point is not."""
     index: Position
     data: Annotated[bytes, msgspec.Meta(max_length=PATH_BYTES_LOOPBACK)] = b""
     last: bool = False

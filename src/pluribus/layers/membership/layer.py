@@ -317,10 +317,8 @@ class Membership(Leading):
         self._proposal = proposal
         self._agreed = False
         self._delivered, self._limbo = propose.delivered, propose.limbo
-        skipped = self._skipped()
-        cut = [piece for piece in propose.cut if piece.group not in skipped]
-        upto = {(piece.sender, piece.group): piece.upto for piece in cut}
-        holders = {(piece.sender, piece.group): piece.holder for piece in cut}
+        upto = {(piece.sender, piece.group): piece.upto for piece in propose.cut}
+        holders = {(piece.sender, piece.group): piece.holder for piece in propose.cut}
         self.tell_down(Reach(upto, holders))
 
     def _reached(self) -> None:
@@ -408,6 +406,5 @@ class Membership(Leading):
             self._wishes[event.group] = Wish(event.group, event.name, event.promises)
             self._wishes_changed()
         elif isinstance(event, LeaveGroup) and self._wishes.pop(event.group, None) is not None:
-            self._left.add(event.group)
             self._wishes_changed()
         self.tell_down(event)

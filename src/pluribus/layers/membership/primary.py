@@ -30,16 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
+from ...core import view
 from .words import NO_BALLOT, Ballot, Link, Past
 
 
 def is_quorum(here: Iterable[int], link: Link, left: Container[int] = ()) -> bool:
     """A majority of the link's members without those who left for good from it, or half of them with the eldest."""
-    members = [member for member in link.members if member not in left]
-    present = set(here).intersection(members)
-    if 2 * len(present) == len(members):
-        return bool(members) and members[0] in present
-    return 2 * len(present) > len(members)
+    return view.is_quorum(frozenset(here), [member for member in link.members if member not in left])
 
 
 def chain_of(pasts: dict[int, Past]) -> int | None:

@@ -70,7 +70,7 @@ def mismatch(has: str, asked: str) -> str:
 class Change:
     """One group on its way to its next view."""
 
-    __slots__ = ("before", "end", "number", "reaching", "roster", "skipped", "told")
+    __slots__ = ("before", "end", "number", "reaching", "roster", "told")
 
     def __init__(self, number: int, before: list[int], roster: Roster) -> None:
         self.number = number
@@ -81,8 +81,6 @@ class Change:
         self.end = 0
         self.reaching = False
         """Everybody has."""
-        self.skipped = False
-        """This member leaves by it, and has not shown the changes before it."""
 
     @property
     def participants(self) -> list[int]:
@@ -122,18 +120,16 @@ class Regrouping(State):
         self._heard.clear()
         self._refusals.clear()
         self._regroups = 0
-        self._left.clear()
         self._settle_wishes()
 
     # Wanting
 
     def _settle_wishes(self) -> None:
-        """Which of this member's wishes are not fulfilled yet."""
+        """Which of this member's wishes are not fulfilled yet. A group that was left is wanted again only when it has
+        been shown without this member: ``group.dispatch`` waits for that."""
         me = self.node.me
         shown = {group for group, roster in self._rosters.items() if me in roster.members}
-        self._left &= shown
-        # A group that was left and joined again before that was noticed is left first: it missed messages in between.
-        self._asked_for = frozenset(shown ^ self._wishes.keys()) | (self._left & self._wishes.keys())
+        self._asked_for = frozenset(shown ^ self._wishes.keys())
 
     def _wishes_changed(self) -> None:
         self._settle_wishes()
@@ -157,7 +153,7 @@ class Regrouping(State):
         self._ask_s = min(self._ask_s * 2, ASK_S_MAX)
         if not self._flushing and not self._just_started():
             self._serial += 1
-            wanted = [self._wishes[group] for group in sorted(self._wishes.keys() - self._left)]
+            wanted = [self._wishes[group] for group in sorted(self._wishes)]
             self._say_or_do(self._members[0], GroupWishes(self._view.ballot, self._serial, wanted))
 
     def _just_started(self) -> bool:
@@ -241,29 +237,9 @@ class Regrouping(State):
             under_way = self._changing.setdefault(roster.group, deque())
             known = under_way[-1].roster if under_way else self._rosters.get(roster.group)
             under_way.append(Change(change.number, known.members if known is not None else [], roster))
-            if self._leaves(under_way[-1]) and len(under_way) > 1:
-                self._skip_to_last(under_way)
             if len(under_way) == 1:
                 begun.append(under_way[0])
         self._begin(begun)
-
-    def _leaves(self, change: Change) -> bool:
-        return self.node.me in change.before and self.node.me not in change.roster.members
-
-    def _skip_to_last(self, under_way: deque[Change]) -> None:
-        """This member has left the group, and the others need not keep for it what it missed meanwhile. They still have
-        to hear where its stream ended."""
-        skipped = [under_way.popleft() for _ in range(len(under_way) - 1)]
-        self._tell_ends([change for change in skipped if not change.told])
-        for change in skipped:
-            self._announced.pop((change.number, change.roster.group), None)
-        under_way[0].skipped = True
-        self.tell_down(ReachGroup(under_way[0].roster.group, {}))
-
-    def _skipped(self) -> set[int]:
-        """Groups that this member has left while they went on to views which it never was in. What is sent in those is
-        not for it, so no cut can ask it of this member."""
-        return {group for group, under_way in self._changing.items() if under_way[0].skipped}
 
     def _begin(self, begun: list[Change]) -> None:
         self._tell_ends(begun)
@@ -363,11 +339,9 @@ class Regrouping(State):
             self._wanted = self.unsettled = True
 
     def _fulfilled(self, group: int) -> None:
-        """One wish is; of a group that was left and is wanted again only the first half."""
+        """One wish is, unless it is another one by now."""
         shown = self.node.me in self._rosters[group].members if group in self._rosters else False
-        if not shown:
-            self._left.discard(group)
-        if shown is (group in self._wishes) and group not in self._left:
+        if shown is (group in self._wishes):
             self._asked_for -= {group}
         else:
             self._wishes_changed()

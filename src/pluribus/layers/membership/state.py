@@ -75,7 +75,6 @@ class State(Layer):
         self._told_claim = False
         self._known: dict[int, Known] = {}
         self._wishes: dict[int, Wish] = {}
-        self._left: set[int] = set()
         self._promised: Ballot = NO_BALLOT
         self._proposal: Proposal | None = None
         self._delivered = NOWHERE

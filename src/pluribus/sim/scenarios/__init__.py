@@ -60,9 +60,10 @@ def scenario(name: str) -> Scenario:
         spread_views,
         states,
         topics,
+        waking,
     )
 
-    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE, founding.FOUNDING)
+    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, live.LIVE, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)

@@ -99,8 +99,8 @@ class Player:
         asyncio.create_task(self._read(self.group, self.notes))  # noqa: RUF006 - it ends with the group
 
     def _watch(self) -> None:
-        """Write down where states begin: with the view in which the first member finds itself alone with none,
-        and with what a reader restores."""
+        """Write down where states begin: with the view in which the first member finds itself alone with none, with
+        what a reader restores, and where it goes on with an older one because all with a later one are gone."""
         channel = next((found for found in self.bus._dispatch.channels.values() if found.name == NAME), None)
         channel = channel or next(found for found, _ in self.bus._dispatch._again.values())
         transfer, notes = channel.state, self.notes
@@ -116,6 +116,14 @@ class Player:
                 self.note("founded", (last.point, 0))
             resolve()
 
+        told = transfer.on_older
+
+        def older(change: Change) -> None:
+            at, members = self.world.now, change.members
+            self.history.add(Happening(at, self.bus.me, "older", NAME, (change.point, 0), members=members))
+            told(change)
+
+        transfer.on_older = older
         transfer._resolve = resolved  # type: ignore[method-assign]
         transfer.on_restored = restored
 

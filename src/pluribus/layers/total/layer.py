@@ -28,6 +28,10 @@ order with its data. If the next primary it enters is the link after the one it 
 far as everybody has it who comes from there, of safe groups as far as everybody has theirs; whatever anybody delivered
 safely is among it. The rest, and all of it if a primary went on meanwhile, is dropped.
 
+*Doubt.* A member that was held up delivers nothing before a quorum has answered that its view is still theirs: else a
+sequencer that wakes would order what waits in its buffers, and deliver it, where the others have long ordered it
+otherwise (``doubt``). It looks once a stimulus, before it delivers. What it sends meanwhile is of its view alone.
+
 Promises: members that pass from a primary view to the next together deliver the same total sequence. With safe, any
 member that delivered at all delivered a prefix of what the primary delivers. Assumes reliable FIFO streams, views with
 a common cut, one primary. Live while there is a primary: entries and data arrive because streams are reliable.
@@ -37,13 +41,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from ..core.frame import Frame, Header, Number, Piece, Relayed, Standing
-from ..core.ids import ALL, MessageId
-from ..stack.events import (
+from ...core.frame import Frame
+from ...core.ids import ALL, MessageId
+from ...stack.events import (
     NOWHERE,
     Blocked,
     CollectDelivered,
@@ -60,38 +64,16 @@ from ..stack.events import (
     ViewChanged,
     Watch,
 )
-from ..stack.layer import Layer
-from ..stack.limbo import Limbo, reached
+from ...stack.layer import Layer
+from ...stack.limbo import Limbo, messages_of, reached
+from .doubt import Doubt
+from .words import ENTRIES_PER_FRAME_MAX, Entry, Order, OrderPlease, StillIn, YesStill
 
 CONTROL = 0
-ENTRIES_PER_FRAME_MAX = 1_024
 EARLY_MAX = 1_024
 """Requests for the order of a view that this member has not entered yet."""
 BURIED_MAX = 4_096
 NOT_PRIMARY = "is not in the primary view: it waits until most of the members are together again"
-
-
-class Entry(msgspec.Struct, array_like=True):
-    """Messages of one stream that are next."""
-
-    group: Number
-    sender: Number
-    first: Number
-    count: Number
-    stamp: Number
-    """Of its group's view: nothing of a later one is ordered before everything of an earlier one."""
-
-
-class Order(Header, tag=60):
-    entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_FRAME_MAX)]
-
-
-class OrderPlease(Header, tag=61):
-    """To a sequencer that is not in the sender's group; for the named view alone, because a view change orders by
-    itself what has no order yet."""
-
-    entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_FRAME_MAX)]
-    view: tuple[Number, Number]
 
 
 class Total(Layer):
@@ -100,7 +82,7 @@ class Total(Layer):
     name = "total"
     requires = frozenset({"views", "reliability"})
     provides = frozenset({"total"})
-    headers = (Order, OrderPlease)
+    headers = (Order, OrderPlease, StillIn, YesStill)
     selective = True
     deaf_to = frozenset({Credit})
 
@@ -137,6 +119,9 @@ class Total(Layer):
         self._heard: Places = NOWHERE
         """Places of the order that are behind this member, and how many there were with the last that it delivered.
         What it only passed, because it is in another group, may not be safe yet, and binds nobody."""
+        self._doubt = Doubt(self, self._deliver)
+        self._looked = False
+        """In this stimulus, whether this member was held up."""
         self.ordered = 0
         self.uncertain = 0
 
@@ -164,6 +149,7 @@ class Total(Layer):
     def settle(self) -> None:
         """What was asked for or arrived in this stimulus is ordered by one frame. During a view change nothing is: what
         has no order then is ordered by the change itself."""
+        self._looked = False
         if self._blocked:
             return
         self.unsettled = False
@@ -196,6 +182,10 @@ class Total(Layer):
                     self._deliver()
             elif isinstance(header, OrderPlease):
                 self._asked(header)
+            elif isinstance(header, StillIn):
+                self._doubt.asked(frame.sender, header, changing=self._blocked)
+            elif isinstance(header, YesStill):
+                self._doubt.answered(frame.sender, header)
             else:
                 self.pass_up(frame)
             return
@@ -245,7 +235,10 @@ class Total(Layer):
     def _deliver(self) -> None:
         """Deliver entries from the front while their data is there, and, if they must be safe, while they are."""
         queue = self._queue
-        while queue and not self._blocked:
+        if queue and not self._looked:
+            self._looked = self.unsettled = True
+            self._doubt.look()
+        while queue and not self._blocked and not self._doubt.open:
             entry, number = queue[0]
             if self._is_early(entry):
                 return
@@ -372,6 +365,7 @@ class Total(Layer):
         self._members = view.members
         self._primary = view.primary
         self._view = (view.number, view.leader)
+        self._doubt.entered(self._view, view.members, primary=view.primary)
         self._ask_again()
         for group in sorted(self._groups):
             self._pause(group)
@@ -582,19 +576,10 @@ class Total(Layer):
             "waiting": len(self._queue),
             "held_frames": sum(map(len, self._held.values())),
             "uncertain": self.uncertain,
+            "doubts": self._doubt.doubts,
         }
 
     def validate(self) -> None:
         assert self._safe <= self._groups.keys()
         assert self._primary or not self._queue
-
-
-def messages_of(frame: Frame) -> list[MessageId]:
-    """The messages that a frame completes: of pieces, the one whose last piece it is; none if they are not the
-    sender's own."""
-    if any(isinstance(header, Relayed | Standing) for header in frame.headers):
-        return []
-    piece = next((header for header in frame.headers if type(header) is Piece), None)
-    if piece is not None and piece.index + 1 != piece.total:
-        return []
-    return [(frame.sender, number) for number in range(frame.first, frame.first + frame.count)]
+        self._doubt.validate()

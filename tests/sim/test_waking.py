@@ -1,0 +1,66 @@
+"""Members that stood still: a bounded sample of the campaign, its mutants, and its checker on histories by hand."""
+
+import warnings
+
+import pytest
+
+from pluribus.core.errors import Violation
+from pluribus.sim.campaign import campaign, play_seed
+from pluribus.sim.history import Happening, History
+from pluribus.sim.totals import as_those_who_went_on
+from tests.mutants.hunt import SEEDS_MAX, hunt
+from tests.mutants.waking import FOUND
+
+
+def test_a_sample_of_seeds_breaks_no_promise():
+    found = campaign("waking", range(4_000, 4_004))
+    assert found["failures"] == [] and found["violations"] == 0
+    assert found["checkers"]["as_those_who_went_on"] > 0 and found["faults"]["pause"] > 0
+
+
+@pytest.mark.parametrize("mutant", FOUND, ids=lambda mutant: mutant.__name__)
+def test_the_mutant_is_found_by_its_seed(mutant: type):
+    seed, sentence = FOUND[mutant]
+    found = hunt(mutant, [seed], "waking")
+    if found is None or sentence not in found.failure:
+        warnings.warn(f"{mutant.__name__} does otherwise in seed {seed}: `python -m tests.mutants`", stacklevel=1)
+        assert hunt(mutant, range(SEEDS_MAX), "waking") is not None, f"{mutant.__name__} survived {SEEDS_MAX} seeds"
+
+
+def test_the_shipped_order_passes_where_mutants_fail():
+    for seed in sorted({seed for seed, _ in FOUND.values()}):
+        assert play_seed("waking", seed).failure == ""
+
+
+FIRST, NEXT = (5, 1), (6, 2)
+
+
+def left_behind(*delivered: int) -> History:
+    """Of three, one is left behind in the first view, where the others delivered messages 0, 1 and 2 of one of them."""
+    history = History()
+
+    def add(member: int, what: str, id: tuple[int, int], group: str = "", **more: object) -> None:
+        history.add(Happening(float(len(history)), member, what, group, id, **more))  # type: ignore[arg-type]
+
+    for member in (1, 2, 3):
+        add(member, "bus", FIRST, members=(1, 2, 3), chain=(9, 1))
+        add(member, "view", FIRST, "red", members=(1, 2, 3), promises="total")
+    for number in delivered:
+        add(1, "deliver", (3, number), "red")
+    for member in (2, 3):
+        for number in range(3):
+            add(member, "deliver", (3, number), "red")
+        add(member, "bus", NEXT, members=(2, 3), chain=(9, 2))
+        add(member, "view", NEXT, "red", members=(2, 3), promises="total")
+    return history
+
+
+@pytest.mark.parametrize("delivered", [(), (0,), (0, 1, 2)])
+def test_who_was_left_behind_has_delivered_a_beginning(delivered: tuple[int, ...]):
+    assert as_those_who_went_on(left_behind(*delivered)) == 3 + len(delivered)
+
+
+@pytest.mark.parametrize("delivered", [(1,), (0, 2), (0, 1, 2, 3)])
+def test_who_was_left_behind_and_delivered_anything_else_is_found(delivered: tuple[int, ...]):
+    with pytest.raises(Violation, match="who went on, did not"):
+        as_those_who_went_on(left_behind(*delivered))
