@@ -37,7 +37,6 @@ async def hand_out(url: str, name: str, file: Path) -> None:
         await bus.wait_for(3)
         for number in range(JOBS):
             await bus.publish("jobs", number)
-        file.write_text("all\n")
         await asyncio.Event().wait()
 
 

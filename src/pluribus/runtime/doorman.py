@@ -295,7 +295,9 @@ def _live(event: Event[Any]) -> Live:
     headers = dict(event.headers) if event.headers else None
     parent = None if event.parent is None else (int(event.parent[0]), event.parent[1])
     id = (int(event.id[0]), event.id[1])
-    return Live(event.topic, kind, encoded, int(event.sender), id, event.time, headers, parent, event.retained, event.again)
+    return Live(
+        event.topic, kind, encoded, int(event.sender), id, event.time, headers, parent, event.retained, event.again
+    )
 
 
 def _with_bus(serve: str, bus: str) -> str:

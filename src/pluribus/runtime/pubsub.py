@@ -21,6 +21,7 @@ from ..core.events import Event as BusEvent
 from ..core.ids import MemberId, MessageId, checked_name
 from ..core.limits import BACKLOG_EVENTS
 from ..core.quick import End, publishes
+from ..core.view import View
 from ..filters import Filter
 from ..pubsub.backlog import SAMPLE, WAIT, Backlog
 from ..pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
@@ -101,6 +102,16 @@ class Topics(End):
         self._base = self.joined
         self.routed(bool(self.carriers))
         return self._base
+
+    async def wait_for(self, members: int, timeout: float | None) -> View:
+        """See ``Bus.wait_for``."""
+        deadline = None if timeout is None else self.now() + timeout
+        base = await self.base()
+        view = await base.group.wait_for(members, timeout)
+        if "views" in self.bus._provided:
+            async with asyncio.timeout(None if deadline is None else deadline - self.now()):
+                await self.neighbours.introduce(base)
+        return view
 
     async def carrier(self, order: str) -> Carrier:
         """The carrier of an order, joined."""

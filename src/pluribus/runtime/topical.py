@@ -138,8 +138,10 @@ class Topical:
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with so many members, this one included, that publish or subscribe. Members find each other a
-        moment after they have connected; what is published before that does not reach the others."""
-        return await (await self.pubsub.base()).group.wait_for(members, timeout)
+        moment after they have connected; what is published before that does not reach the others. It returns when this
+        member knows what each of them subscribed to: events published after that go to them in the order they want.
+        """
+        return await self.pubsub.wait_for(members, timeout)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """The same as closing it."""

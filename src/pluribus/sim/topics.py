@@ -3,8 +3,9 @@
 Happenings of this kind have the subscription's label as their group: ``publish`` (the event, its topic as body),
 ``begun`` (a subscription), ``arrive`` (an event in a member's group, with the epoch of its publisher there as chain),
 ``deliver`` (to a subscription; ``orphan`` says that it was given again), ``gap`` (told to a subscription), ``cut`` (a
-member is not in the primary, or meets members of another side, who may have taken it for dead). An *epoch* of a publisher at a member ends when the publisher is out of the member's view, or comes from another side of a
-partition: only there may events be missing.
+member is not in the primary, or meets members of another side, who may have taken it for dead). An *epoch* of a
+publisher at a member ends when the publisher is out of the member's view, or comes from another side of a partition:
+only there may events be missing.
 """
 
 from __future__ import annotations
