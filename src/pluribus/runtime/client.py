@@ -27,7 +27,7 @@ from ..pubsub.durable.batch import pack
 from ..pubsub.durable.requests import Heard, Listen, Live, Read, Tell, Unlisten
 from ..pubsub.event import NO_HEADERS, Event
 from ..pubsub.topics import checked_topic, levels_of
-from ..wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
+from ..wire.bodies import BYTES, Kind, array_header, checked_type, decode_bodies, encode_body
 from .callbacks import call_with_events
 from .durable import Durable, Log
 from .follower import Mailbox
@@ -170,6 +170,7 @@ class ClientBus:
         if "durable" in options or "start" in options:
             name = options.pop("durable", None)
             return self.durable.subscribe(pattern, where=where, type=type, name=name, **options)
+        checked_type(type)
         self._numbers += 1
         subscription = ClientSubscription(
             self, self._numbers, pattern, str(where) if where is not None else "", type, options

@@ -31,7 +31,7 @@ from ..pubsub.durable.commands import REFUSED, Outcome
 from ..pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put, Request
 from ..pubsub.topics import checked_topic, levels_of
 from ..wire.bodies import BYTES, encode_body
-from .follower import DurableSubscription, Mailbox, unpacked
+from .follower import DurableSubscription, Mailbox, unpacked, without_live
 from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
 
 ASK_S = 15.0
@@ -39,6 +39,8 @@ WAITING_BYTES_MAX = 64 << 20
 """Events that were published and are not confirmed; more wait, or raise ``Overflow``."""
 FOR_EVER = 1 << 62
 LEASE_S = 3_600.0
+RETAIN_MAX = 1e12
+"""Seconds or bytes of a topic that are kept, at most."""
 
 TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable, NoMembers)
 """Ask again, perhaps somebody else."""
@@ -253,6 +255,7 @@ class Durable:
     def subscribe(self, pattern: str | Sequence[str], **options: Any) -> DurableSubscription:
         """Events of durable topics; see ``DurableSubscription``."""
         self._check_open()
+        options = without_live(options)
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         for one in patterns:
             levels_of(one)
@@ -290,9 +293,14 @@ class Durable:
     async def retain(self, topic: str, *, age: float = 0.0, size: int = 0) -> None:
         """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. What is older is
         removed soon, in larger steps."""
-        if age < 0 or size < 0:
-            raise BadInput(f"retention by age={age:g} and size={size}: use 0 for no limit, or more")
-        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), size))
+        for name, given in (("age", age), ("size", size)):
+            if isinstance(given, bool) or not isinstance(given, int | float):
+                raise BadInput(
+                    f"{name}={given!r} is no number: give age in seconds (86_400 is a day) and size in bytes"
+                )
+            if not 0 <= given <= RETAIN_MAX:
+                raise BadInput(f"retention by {name}={given:g}: use 0 for no limit, or more, up to {RETAIN_MAX:g}")
+        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size)))
 
     # Writers that commit batches (for Spark's sink).
 
