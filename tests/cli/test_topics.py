@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
+from time import monotonic
 
 import pytest
 
@@ -217,3 +218,20 @@ async def test_a_client_publishes_and_lists_topics_too():
         publishing.cancel()
         rows = {row["topic"]: row for row in found["topics"]}
         assert found["members"] is None and rows["a/b"]["retained"] and rows["live/x"]["events_per_s"] > 1
+
+
+@on_a_loop
+async def test_watching_what_is_kept_ends_in_time_and_says_that_nobody_keeps_it():
+    with running("sub", "t", "--url", new_url(), "--start", "earliest", "--seconds", "2") as process:
+        began = monotonic()
+        _, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode in (1, 2) and monotonic() - began < 10
+        assert process.returncode == 1 or "no keeper is on this bus: start `pluribus keep --store PATH`" in err
+    with running("sub", "t", "--url", new_url(), "--durable", "d") as process:
+        _, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 2 and "no keeper is on this bus: start `pluribus keep --store PATH`" in err
+    with running("pub", "t", "1", "--url", new_url(), "--durable", "--wait", "0") as process:
+        began = monotonic()
+        _, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 2 and monotonic() - began < 10
+        assert err.startswith("pluribus: no keeper is on this bus: start `pluribus keep --store PATH`")

@@ -13,6 +13,7 @@ from pluribus.core.errors import (
     BadInput,
     BadTopic,
     Closed,
+    NoKeeper,
     NoMembers,
     Overflow,
     Refused,
@@ -332,10 +333,47 @@ def test_soon_and_flush(store):
 def test_without_a_keeper_it_is_said_what_to_start():
     async def scenario():
         async with connect("nobody") as bus:
-            with pytest.raises(NoMembers, match="pluribus keep --store PATH"):
-                await bus.durable.ask(pluribus.pubsub.durable.requests.Find("t"), 0.1)
-            with pytest.raises(Uncertain):
-                await bus.durable.publish("t", 1, timeout=0.1)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            calls = (
+                lambda: bus.publish("t", 1, durable=True),
+                lambda: bus.publish_many([("t", 1)], durable=True),
+                lambda: bus.publish("t", 1, durable=True, timeout=0.1),
+                lambda: bus.log("t").offsets(),
+                lambda: bus.subscribe("t", durable="name").open(),
+                lambda: bus.mailbox("ann").post("lunch?"),
+            )
+            for call in calls:
+                with pytest.raises(NoKeeper, match="pluribus keep --store PATH"):
+                    await call()
+            assert loop.time() - began < 10, "and not fifteen seconds each"
+
+    asyncio.run(scenario())
+
+
+def test_a_client_is_told_too_that_there_is_no_keeper():
+    async def scenario():
+        async with connect("nobody-served", serve="127.0.0.1:0") as bus:
+            url = f"client://127.0.0.1:{bus._doors[0].address[1]}/{bus.url.bus}"
+            async with pluribus.connect(url) as client:
+                for one in (lambda: client.publish("t", 1, durable=True), lambda: client.log("t").offsets()):
+                    with pytest.raises(NoKeeper, match="pluribus keep --store PATH"):
+                        async with asyncio.timeout(10):
+                            await one()
+
+    asyncio.run(scenario())
+
+
+def test_who_is_told_to_wait_waits_for_a_keeper_to_come(store):
+    async def scenario():
+        async with connect("later") as bus:
+            publishing = asyncio.create_task(bus.publish("t", 1, durable=True, timeout=30))
+            with pytest.raises(NoKeeper):
+                await bus.log("t").offsets()
+            assert not publishing.done()
+            async with connect("later", store=store):
+                await publishing
+                assert await bus.log("t").offsets() == (0, 1)
 
     asyncio.run(scenario())
 
@@ -345,6 +383,7 @@ def test_a_time_out_is_for_all_that_is_published_at_once():
         async with connect("nobody-at-all") as bus:
             loop = asyncio.get_running_loop()
             started = loop.time()
+            bus.durable._kept = True  # there was a keeper once
             with pytest.raises(Uncertain, match=r"all in 0\.3 s"):
                 await bus.durable.publish_many([(f"t/{n}", n) for n in range(100)], timeout=0.3)
             assert loop.time() - started < 10, "and not for each of the hundred"

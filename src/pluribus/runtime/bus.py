@@ -98,6 +98,7 @@ class Bus(Joining, Topical):
         self._topics: Topics | None = None
         self._keeping: Keeping | None = None
         self._doors: list[Doorman] = []
+        self._opened_at = 0.0
         self._closed = self._closing = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
@@ -106,6 +107,7 @@ class Bus(Joining, Topical):
 
     async def open(self) -> None:
         engine = self._stack.ports.engine
+        self._opened_at = self._now()
         await engine.open(self._receive, self._room)
         if self._trace is not None:
             shape = (engine.address, engine.path_bytes, engine.buffer_bytes, engine.broadcasts, engine.long_bytes)

@@ -50,7 +50,8 @@ class Topical:
         ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
         keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
         waiting longer. ``durable=True`` returns when a majority of the voting keepers have it on disk; ``Uncertain``
-        has the ``id`` with which it may be published again. Live subscribers get it then, unless ``live=False``.
+        has the ``id`` with which it may be published again, ``NoKeeper`` says at once that nobody keeps durable topics,
+        unless ``timeout`` gives a keeper time to come. Live subscribers get it then, unless ``live=False``.
         """
         return await self.pubsub.publish(topic, body, **options)
 
