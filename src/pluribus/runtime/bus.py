@@ -31,7 +31,7 @@ from .draining import Drain, each_drained
 from .events import Events, Listener, Watchers
 from .group import Group
 from .joining import Joining
-from .lateness import watch_loop
+from .lateness import late_after_s, loaded, watch_loop
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .spreads import spreading
@@ -364,18 +364,20 @@ class connect:
             client: Bus = await self._client(url)
             return client
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
-        loop = asyncio.get_running_loop()
+        loop, late_s = asyncio.get_running_loop(), late_after_s()
         ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine_for(url))
         trace = None if self._trace is None else TraceFile(self._trace)
         stack = self._stack if self._secret is None else secured(self._stack)
         bus = await opened(url, name, ports, stack, trace, self._secret)
         bus._line.eager = True
         bus._wall = time
-        bus._stop_watch = watch_loop(loop)
+        bus._stop_watch = watch_loop(loop, late_s)
         try:
             if self._store is not None:
+                await loaded("pluribus.runtime.keeping")
                 await bus.keeping.keep(self._store, votes=self._votes, founders=self._founders)
             if self._serve is not None:
+                await loaded("pluribus.runtime.doorman")
                 await bus.serve(self._serve, self._secret)
         except BaseException:
             await bus.close(timeout=0)

@@ -37,6 +37,7 @@ from ..wire.bodies import BYTES, Kind, encode_body, encode_quickly
 from .callbacks import Call
 from .carrier import Carrier
 from .draining import each_drained
+from .lateness import loaded
 from .neighbours import Neighbours
 from .observed import Observed
 from .sharing import Sharing
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .bus import Bus
 
 GROUP = "topics"
+_KEEPING = "pluribus.runtime.keeping"
 LONGEST_UNKNOWN = 1_024
 BEST_EFFORT, RELIABLE, ORDERED = "best effort", "reliable", "ordered"
 GUARANTEES = (BEST_EFFORT, RELIABLE, ORDERED, "fifo", "causal", "total")
@@ -201,6 +203,7 @@ class Topics(End):
                         gathering.of.append(gathering.places[topic])
                         return event
         if durable:
+            await loaded(_KEEPING)
             found: MessageId = await self.bus.durable.publish(
                 topic, body, headers=headers, parent=parent, timeout=timeout, id=id
             )
@@ -264,6 +267,7 @@ class Topics(End):
     ) -> Sequence[MessageId]:
         if durable:
             events = list(events)
+            await loaded(_KEEPING)
             kept = await self.bus.durable.publish_many(events, **options)
             for topic, body in events if live else ():
                 await self.publish(topic, body)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.ids import MessageId
 from ..core.view import View
+from .lateness import loaded
 
 if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Pattern, Problem
@@ -16,6 +17,8 @@ if TYPE_CHECKING:  # loaded when first used
     from .patterns import Matches
     from .pubsub import Advertisement, Topics
     from .subscription import Subscription
+
+_TOPICS = "pluribus.runtime.pubsub"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,10 +56,12 @@ class Topical:
         has the ``id`` with which it may be published again, ``NoKeeper`` says at once that nobody keeps durable topics,
         unless ``timeout`` gives a keeper time to come. Live subscribers get it then, unless ``live=False``.
         """
+        await loaded(_TOPICS)
         return await self.pubsub.publish(topic, body, **options)
 
     async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body, in order; ``options`` are those of ``publish``, for all of them."""
+        await loaded(_TOPICS)
         return await self.pubsub.publish_many(events, **options)
 
     def publish_soon(self, topic: str, body: Any, **options: Any) -> Any:
@@ -142,6 +147,7 @@ class Topical:
         moment after they have connected; what is published before that does not reach the others. It returns when this
         member knows what each of them subscribed to: events published after that go to them in the order they want.
         """
+        await loaded(_TOPICS)
         return await self.pubsub.wait_for(members, timeout)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
