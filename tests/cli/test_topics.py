@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
+from time import monotonic
 
 import pytest
 
@@ -136,7 +137,7 @@ async def test_missing_events_are_counted_and_end_nothing(capsys):
         async with asyncio.timeout(1.5):
             await _rates(Torn(), json=True)
     assert json.loads(capsys.readouterr().out) == {"events_per_s": 1, "bytes_per_s": 1, "missed": 3}
-    assert await _seen(Torn(), 0.1) == {"t/u": 1}
+    assert await _seen(Torn(), 0.1, set()) == {"t/u": 1}
 
 
 def test_a_deep_text_is_published_as_text():
@@ -194,3 +195,43 @@ def test_what_keepers_keep_is_printed_from_where_one_says(tmp_path, capsys):
         url = f"client://{host}:{port}/kept-for-sub"
         assert app.run(["sub", "alerts/#", "--url", url, "--start", "3", "--count", "2", "--format", "body"]) == 0
         assert [json.loads(line)["n"] for line in capsys.readouterr().out.splitlines()] == [3, 4]
+
+
+@on_a_loop
+async def test_a_client_publishes_and_lists_topics_too():
+    url = new_url()
+    async with pluribus.connect(url, name="server", serve="127.0.0.1:0") as bus, bus.subscribe("a/#") as events:
+        host, port = bus._doors[0].address
+        client = f"client://{host}:{port}/{bus.url.bus}"
+        answer = json.loads(await command("pub", "a/b", '{"price": 7}', "--retain", "--url", client, "--json"))
+        assert answer == {"topic": "a/b", "published": 1, "members": None}
+        assert (await events.receive(10)).body == {"price": 7}
+        assert "1 published under a/c\n" in await command("pub", "a/c", "x", "--url", client)
+
+        async def publish():
+            while True:
+                await bus.publish("live/x", b"1")
+                await asyncio.sleep(0.01)
+
+        publishing = asyncio.create_task(publish())
+        found = json.loads(await command("topics", "--url", client, "--json"))
+        publishing.cancel()
+        rows = {row["topic"]: row for row in found["topics"]}
+        assert found["members"] is None and rows["a/b"]["retained"] and rows["live/x"]["events_per_s"] > 1
+
+
+@on_a_loop
+async def test_watching_what_is_kept_ends_in_time_and_says_that_nobody_keeps_it():
+    with running("sub", "t", "--url", new_url(), "--start", "earliest", "--seconds", "2") as process:
+        began = monotonic()
+        _, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode in (1, 2) and monotonic() - began < 10
+        assert process.returncode == 1 or "no keeper is on this bus: start `pluribus keep --store PATH`" in err
+    with running("sub", "t", "--url", new_url(), "--durable", "d") as process:
+        _, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 2 and "no keeper is on this bus: start `pluribus keep --store PATH`" in err
+    with running("pub", "t", "1", "--url", new_url(), "--durable", "--wait", "0") as process:
+        began = monotonic()
+        _, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 2 and monotonic() - began < 10
+        assert err.startswith("pluribus: no keeper is on this bus: start `pluribus keep --store PATH`")

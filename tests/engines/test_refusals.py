@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import pluribus
 from pluribus.bench.ports import free_port
 from pluribus.core.errors import (
     AddressTaken,
@@ -210,3 +211,14 @@ def test_a_password_in_a_nats_url_is_refused_and_not_repeated() -> None:
     secret = uuid.uuid4().hex
     assert secret not in bad_url(f"nats://user:{secret}@127.0.0.1:4222/demo")
     assert "token_file=" in bad_url("nats://127.0.0.1:4222/demo?token_file=/no/such/file")
+
+
+def test_a_bus_on_nats_without_nats_py_says_so_too(run: Run[None], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ["nats", *(name for name in sys.modules if name.startswith("nats."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+
+    async def work() -> None:
+        with pytest.raises(MissingExtra, match=r"install pluribus\[nats\]"):
+            await pluribus.connect("nats://127.0.0.1:4222/demo")
+
+    run(work())

@@ -83,8 +83,6 @@ def compare(operator, left, right, event):
     one, other = evaluate(left, event), evaluate(right, event)
     if one is None or other is None or kind_of_value(one) is not kind_of_value(other):
         return None
-    if isinstance(left, Arithmetic | Call) or isinstance(right, Arithmetic | Call):
-        one, other = (float(side) if not isinstance(side, str) else side for side in (one, other))
     if isinstance(one, bool) and operator not in ("=", "<>"):
         return None
     order = (one > other) - (one < other)

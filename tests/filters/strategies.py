@@ -97,6 +97,8 @@ leaves = st.one_of(
     st.builds(Compare, comparisons, number_fields, number_constants),
     st.builds(Compare, comparisons, number_terms, number_terms),
     st.builds(Compare, comparisons, number_constants, number_fields),
+    st.builds(Compare, comparisons, number_terms, number_constants),
+    st.builds(Compare, comparisons, number_constants, number_terms),
     st.builds(Compare, comparisons, text_terms, text_constants),
     st.builds(Compare, comparisons, text_fields, text_fields),
     st.builds(Compare, comparisons, open_fields, open_fields),

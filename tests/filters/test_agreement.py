@@ -10,12 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pluribus.filters import Filter
+from pluribus.core.errors import BadFilter
+from pluribus.filters import Filter, parse
 from pluribus.filters.events import document
 from pluribus.filters.index import Index
 from pluribus.filters.sql import where
 from pluribus.filters.sqlite import add_functions
+from pluribus.filters.tree import Not
 from tests.filters.oracle import evaluate
+from tests.filters.pages import BESIDE_COMPUTED, UNKNOWN
 from tests.filters.strategies import events, trees
 
 
@@ -56,3 +59,22 @@ def test_all_select_the_same_events(databases, made, seen):
         assert [number for number, keys in enumerate(indexed) if key in keys] == expected
         for dialect, connection in databases.items():
             assert selected(connection, dialect, tree, seen) == expected, dialect
+
+
+@pytest.mark.parametrize(("text", "event", "truth"), [*BESIDE_COMPUTED, *UNKNOWN])
+def test_what_the_page_says_is_so_everywhere(databases, text, event, truth):
+    found = parse(text)
+    assert parse(str(found)) == found
+    assert found.truth(event) is truth is evaluate(found.tree, event)
+    for tree, expected in ((found.tree, truth is True), (Not(found.tree), truth is False)):
+        index = Index()
+        index.add("key", Filter(tree))
+        assert index.match([event]) == [["key"] if expected else []]
+        for dialect, connection in databases.items():
+            assert selected(connection, dialect, tree, [event]) == ([0] if expected else []), dialect
+
+
+@pytest.mark.parametrize("text", ["price + 1 IS UNKNOWN", "price > 1 AND price IS UNKNOWN", "LOWER(s) IS NOT UNKNOWN"])
+def test_only_conditions_are_unknown(text):
+    with pytest.raises(BadFilter, match="IS UNKNOWN"):
+        parse(text)

@@ -94,8 +94,9 @@ def test_always_and_never_are_one_and_no_alternative():
         ("1e20 * 1e20 + x > 0", "y * y + x > 0"),
         ("x / (1e-20 * 1e-20) > 0", "x / (z * z) > 0"),
         ("1e-20 * 1e-20 * 1e20 * 1e20 > 0.5", "z * z * y * y > 0.5"),
-        ("9007199254740992 + 0 = n", "m + 0 = n"),
-        ("ABS(-9007199254740992) = n", "ABS(m) = n"),
+        ("9007199254740992 + 0 < n", "m + 0 < n"),
+        ("ABS(-9007199254740992) <> n", "ABS(m) <> n"),
+        ("9007199254740993 + 0 < n", "n + 0 < n"),
     ],
 )
 def test_a_constant_that_is_computed_is_what_fields_would_give(constants, fields):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pluribus.filters import parse
 from pluribus.filters.spark import column
-from pluribus.filters.tree import Compare, Field, walk
 from tests.filters.oracle import NOW, evaluate
+from tests.filters.pages import BESIDE_COMPUTED, UNKNOWN
 from tests.filters.strategies import moments, number_values, text_values, trees
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
@@ -87,16 +87,6 @@ odd = rows(
 )
 
 
-def compares_whole_with_double(tree):
-    """Two columns, one whole and one double: Spark compares doubles, which is its own rule."""
-    fields = [
-        {side.path for side in (node.left, node.right) if isinstance(side, Field)}
-        for node in walk(tree)
-        if isinstance(node, Compare)
-    ]
-    return any(len(pair) > 1 and {("n",), ("x",), ("y",)} & pair and {("m",), ("deep", "n")} & pair for pair in fields)
-
-
 def answers(spark, made, seen, chosen, **options):
     frame = spark.createDataFrame(seen, chosen)
     columns = [column(tree, frame.schema, now=NOW, **options).alias(f"a{at}") for at, tree in enumerate(made)]
@@ -104,7 +94,6 @@ def answers(spark, made, seen, chosen, **options):
 
 
 def check(spark, made, seen, chosen):
-    made = [tree for tree in made if not compares_whole_with_double(tree)]
     frame = spark.createDataFrame(seen, chosen)
     both = [column(tree, frame.schema, now=NOW, three_valued=exact) for tree in made for exact in (True, False)]
     found = frame.select(*(each.alias(f"a{at}") for at, each in enumerate(both))).collect()
@@ -165,3 +154,29 @@ def test_a_comparison_reaches_the_files(spark, tmp_path):
     for pushed in ("GreaterThan(price,1.0)", "LessThanOrEqual(n,3)", "LessThanOrEqual(price,7.0)"):
         assert pushed in plan
     assert kept.count() == 1
+
+
+@pytest.mark.parametrize("schema", ["n long, m long, b boolean", "n long, m double, b boolean"])
+def test_what_the_page_says_is_so_in_spark(spark, schema):
+    cases = [case for case in (*BESIDE_COMPUTED, *UNKNOWN) if all(_fits(case[1], name) for name in "nmb")]
+    for text, event, truth in cases:
+        row = {name: event.get(name) for name in "nmb"}
+        if "double" in schema and row["m"] is not None:
+            row["m"] = float(row["m"])
+        assert answers(spark, [parse(text).tree], [row], schema, three_valued=True) == [[truth]], (text, event)
+
+
+def _fits(event, name):
+    kinds = {"n": int, "m": int, "b": bool}
+    return event.get(name) is None or type(event[name]) is kinds[name]
+
+
+def test_a_column_of_texts_is_unknown_as_a_condition(spark):
+    found = answers(spark, [parse("b IS UNKNOWN").tree, parse("b IS NULL").tree], [{"b": "odd"}], "b string")
+    assert found == [[True, False]]
+
+
+def test_dates_of_any_year_are_seconds(spark):
+    row = {"day": date(9999, 12, 31)}
+    found = answers(spark, [parse("day = DATE '9999-12-31' AND day + 1 > day").tree], [row], "day date")
+    assert found == [[True]]

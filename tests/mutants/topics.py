@@ -3,7 +3,9 @@
 from pluribus.pubsub.backlog import Backlog
 from pluribus.pubsub.shares import Share
 from pluribus.pubsub.table import Table
+from pluribus.pubsub.words import Finished
 from pluribus.runtime.neighbours import Neighbours
+from pluribus.runtime.sharing import Sharing
 from pluribus.runtime.subscription import Subscription
 
 
@@ -59,12 +61,36 @@ class Distracted:
         return iter([event for event in events if not (self.order and (event.id[1] + me) % 30 == 0)])
 
 
+class Lumping:
+    """Says that events are finished ten at a time."""
+
+    of = Sharing
+
+    async def finished(self, subscription, upto):
+        subscription.done = getattr(subscription, "done", 0) + 1
+        if subscription.done % 10 == 0:
+            await finished(self, subscription, upto)
+
+
+class Careless:
+    """Says that an event is finished, and hands out the next before anybody has heard that."""
+
+    of = Sharing
+
+    async def finished(self, subscription, upto):
+        key, number = subscription.share
+        self._say(Finished(key, number, (int(upto[0]), upto[1])))
+
+
 take = Subscription._take
+finished = Sharing.finished
 
 FOUND = {
     Remembering: (1, "never"),
     Reserved: (1, "never came"),
     Generous: (1, "who share"),
+    Lumping: (1, "had finished it"),
+    Careless: (1, "had finished it"),
     Distracted: (1, "one missed something"),
     Impatient: (1, "of the same publisher"),
 }

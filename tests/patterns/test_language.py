@@ -162,3 +162,9 @@ def test_what_is_in_double_quotes_is_a_name_and_no_clause():
 def test_the_whole_clause_of_sql_is_taken_too():
     text = f"MATCH_RECOGNIZE (PARTITION BY k ORDER BY t PATTERN (A B) {LETTERS})"
     assert len(Matcher(text).feed([{"k": 1, "t": 1, "x": 1}, {"k": 1, "t": 2, "x": 2}])) == 1
+
+
+@pytest.mark.parametrize(("last", "found"), [(599.999, 1), (600, 1), (600.001, 0)])
+def test_within_includes_its_edge(last, found):
+    matcher = Matcher("ORDER BY t PATTERN (A B) WITHIN INTERVAL '10' MINUTE DEFINE A AS x = 1, B AS x = 2")
+    assert len(matcher.feed([{"t": 0, "x": 1}, {"t": last, "x": 2}])) == found

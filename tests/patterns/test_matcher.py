@@ -1,5 +1,6 @@
 """The matcher against the oracle, however the events are cut into batches, kept and brought out of order."""
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -74,3 +75,27 @@ def test_what_comes_out_of_order_is_put_in_order(text, events, batch, data):
     assert len(late) == len(matcher.problems) == matcher.problem_counts["late"]
     assert all(event in events for event in late)
     assert shown(found) == expected(pattern, [event for event in events if event not in late])
+
+
+@settings(max_examples=150)
+@given(texts(), streams(), st.integers(1, 9))
+def test_the_number_of_a_match_does_not_depend_on_batches(text, events, batch):
+    pattern = pattern_of(text)
+    one, several = Matcher(pattern), Matcher(pattern)
+    found = [[match for event in events for match in one.feed([event])]]
+    found.append([match for at in range(0, len(events), batch) for match in several.feed(events[at : at + batch])])
+    numbers = [
+        sorted(((*match.partition.values(), match.first, match.last, match.number) for match in some), key=repr)
+        for some in (found[0] + one.finish(), found[1] + several.finish())
+    ]
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.parametrize(
+    ("extra", "numbers"),
+    [("", [0, 0]), ("MEASURES MATCH_NUMBER() AS n", [1, 2]), ("ALL ROWS PER MATCH", [1, 1, 2, 2])],
+)
+def test_matches_are_counted_where_that_can_matter(extra, numbers):
+    matcher = Matcher(f"ORDER BY t {extra} PATTERN (A B) DEFINE A AS x = 1, B AS x = 2")
+    found = [match for at in range(4) for match in matcher.feed([{"t": at, "x": at % 2 + 1}])]
+    assert [match.number for match in found] == numbers

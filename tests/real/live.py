@@ -7,6 +7,7 @@ from pathlib import Path
 import pluribus
 
 PAUSE_EVERY = 50
+JOBS = 400
 
 
 async def publish(url: str, name: str, file: Path) -> None:
@@ -30,6 +31,29 @@ async def subscribe(url: str, name: str, file: Path) -> None:
                 told.flush()
 
 
+async def hand_out(url: str, name: str, file: Path) -> None:
+    """Jobs for those who share them."""
+    async with pluribus.connect(url, name=name) as bus:
+        await bus.wait_for(3)
+        for number in range(JOBS):
+            await bus.publish("jobs", number)
+        await asyncio.Event().wait()
+
+
+async def work(url: str, name: str, file: Path) -> None:
+    """A line when a job is begun: which, and whether somebody may have begun it before."""
+    async with pluribus.connect(url, name=name) as bus, bus.subscribe("jobs", shared="workers") as jobs:
+        with file.open("a") as told:
+            told.write("ready no\n")
+            told.flush()
+            async for job in jobs:
+                told.write(f"{job.body} {'again' if job.again else 'first'}\n")
+                told.flush()
+                await asyncio.sleep(0.005)
+
+
+PROGRAMS = {"publish": publish, "subscribe": subscribe, "hand_out": hand_out, "work": work}
+
 if __name__ == "__main__":
     what, url, name, file = sys.argv[1:]
-    asyncio.run({"publish": publish, "subscribe": subscribe}[what](url, name, Path(file)))
+    asyncio.run(PROGRAMS[what](url, name, Path(file)))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.cluster import eventually
+from tests.real.live import JOBS
 from tests.real.processes import Processes, processes
 
 pytestmark = [
@@ -55,3 +56,24 @@ def test_publishers_and_subscribers_are_killed(tmp_path: Path):
             for name, some in numbers.items():
                 assert all(other == one + 1 for one, other in pairwise(some)), f"{file} missed some of {name}"
         assert lives["one"]["a"][-1] == lives["two"]["a"][-1], "who went on together has the same of who died"
+
+
+def test_of_a_worker_that_is_killed_one_event_at_most_is_done_twice(tmp_path: Path):
+    with processes(tmp_path) as found:
+        for name in ("one", "two"):
+            found.start_live("work", name, name)
+        for name in ("one", "two"):
+            eventually(lambda name=name: len(found.lines(name)) == 1, f"{name} is ready")
+        found.start_live("hand_out", "boss", "boss")
+        found.more("two", 40)
+        found.kill("two")
+        begun = jobs(found, "two")
+        eventually(lambda: len(begun | jobs(found, "one")) == JOBS, "everything is done")
+        lines = [line.split() for line in found.lines("one")[1:]]
+        twice = begun & jobs(found, "one")
+        assert len(twice) <= 1
+        assert all([str(number), "again"] in lines for number in twice)
+
+
+def jobs(found: Processes, file: str) -> set[int]:
+    return {int(line.split()[0]) for line in found.lines(file)[1:]}

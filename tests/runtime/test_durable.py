@@ -329,22 +329,12 @@ def test_soon_and_flush(store):
     asyncio.run(scenario())
 
 
-def test_without_a_keeper_it_is_said_what_to_start():
-    async def scenario():
-        async with connect("nobody") as bus:
-            with pytest.raises(NoMembers, match="pluribus keep --store PATH"):
-                await bus.durable.ask(pluribus.pubsub.durable.requests.Find("t"), 0.1)
-            with pytest.raises(Uncertain):
-                await bus.durable.publish("t", 1, timeout=0.1)
-
-    asyncio.run(scenario())
-
-
 def test_a_time_out_is_for_all_that_is_published_at_once():
     async def scenario():
         async with connect("nobody-at-all") as bus:
             loop = asyncio.get_running_loop()
             started = loop.time()
+            bus.durable._kept = True  # there was a keeper once
             with pytest.raises(Uncertain, match=r"all in 0\.3 s"):
                 await bus.durable.publish_many([(f"t/{n}", n) for n in range(100)], timeout=0.3)
             assert loop.time() - started < 10, "and not for each of the hundred"

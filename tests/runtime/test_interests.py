@@ -1,5 +1,7 @@
 """Subscriptions by context, by concept and by object of interest."""
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
@@ -131,3 +133,57 @@ async def test_changes_of_an_object_are_told_and_its_values_retained():
             await ibm.set(_hidden=1)
         with pytest.raises(BadInput):
             other.subscribe("a", object="stocks/ibm")
+
+
+class Nowhere(msgspec.Struct):
+    price: float
+
+
+class Anything(msgspec.Struct):
+    """Not registered itself, but what is below it is."""
+
+
+class Something(Anything):
+    price: float
+
+
+pluribus.register(Something, "tests.runtime.Something")
+
+
+@on_a_loop
+async def test_a_type_that_no_body_has_is_refused_and_a_base_class_is_not():
+    async with pluribus.connect(new_bus(), store=":memory:", serve="127.0.0.1:0") as bus:
+        url = f"client://127.0.0.1:{bus._doors[0].address[1]}/{bus.url.bus}"
+        async with pluribus.connect(url) as client:
+            for one in (bus, client):
+                for options in ({}, {"durable": "name"}):
+                    with pytest.raises(BadInput, match=r"call pluribus.register\(Nowhere\) first"):
+                        one.subscribe("t", type=Nowhere, **options)
+                    with pytest.raises(BadInput, match="is no type"):
+                        one.subscribe("t", type="Tick", **options)
+        with pytest.raises(BadInput, match="register"):
+
+            @bus.on("t")
+            async def called(body: Nowhere): ...
+
+        for wanted in (object, dict, int, bytes, type(None), Mapping):
+            bus.subscribe("t", type=wanted)
+        async with bus.subscribe("t", type=Anything) as events:
+            await bus.publish("t", Something(1.0))
+            assert (await events.receive(5)).body == Something(1.0)
+
+
+@on_a_loop
+async def test_what_only_live_events_have_is_refused_with_durable_ones():
+    async with pluribus.connect(new_bus(), store=":memory:", serve="127.0.0.1:0") as bus:
+        url = f"client://127.0.0.1:{bus._doors[0].address[1]}/{bus.url.bus}"
+        async with pluribus.connect(url) as client:
+            for one in (bus, client):
+                with pytest.raises(BadInput, match=r"^shared= is for live events, and durable= and start= read kept"):
+                    one.subscribe("t", durable="name", shared="workers")
+                with pytest.raises(BadInput, match=r"^guarantee= is for live events: leave it out"):
+                    one.subscribe("t", start="earliest", guarantee="total")
+                one.subscribe("t", durable="name", shared=None)
+                for given in ({"age": "1 day"}, {"size": "10 GB"}, {"age": True}, {"age": float("nan")}, {"size": -1}):
+                    with pytest.raises(BadInput, match=r"(seconds|use 0 for no limit)"):
+                        await one.durable.retain("t", **given)

@@ -2,12 +2,18 @@
 
 import asyncio
 import logging
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 import pluribus
+from pluribus.core.errors import BadInput
 from pluribus.core.limits import LATE_S
 from pluribus.runtime import lateness
 from tests.harness import eventually, new_bus, on_a_loop
@@ -59,3 +65,118 @@ async def test_a_loop_that_is_only_busy_is_not_late(caplog: pytest.LogCaptureFix
         while time.monotonic() - began < 3 * LATE_S:  # noqa: ASYNC110 - it is busy, not waiting
             await asyncio.sleep(0)
         assert watch.episodes == 0
+
+
+SLOW = """
+import time
+time.sleep({seconds})
+"""
+
+
+def slow_module(tmp_path, monkeypatch, name):
+    (tmp_path / f"{name}.py").write_text(SLOW.format(seconds=4 * LATE_S))
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def test_the_librarys_own_imports_are_nobodys_fault(tmp_path, monkeypatch, caplog):
+    """The watch sees a slow import from a function whose module says that it is ours."""
+    slow_module(tmp_path, monkeypatch, "slow_part")
+    ours = {"__name__": "pluribus.runtime.lazy"}
+    exec("def use(): import slow_part", ours)
+
+    async def work():
+        async with pluribus.connect(new_bus()):
+            watch = lateness._watches[asyncio.get_running_loop()]
+            ours["use"]()
+            assert watch.episodes == 0
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(work())
+    assert "late" not in caplog.text
+
+
+def test_an_import_of_the_application_is_told(tmp_path, monkeypatch, caplog):
+    slow_module(tmp_path, monkeypatch, "slow_application")
+
+    async def work():
+        async with pluribus.connect(new_bus()):
+            watch = lateness._watches[asyncio.get_running_loop()]
+            import slow_application  # noqa: F401
+
+            await eventually(lambda: watch.episodes, "the late loop was noticed")
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(work())
+    assert "slow_application" in caplog.text
+
+
+PROGRAM = """
+import asyncio, logging, sys
+import pluribus
+logging.basicConfig(format="%(message)s")
+
+async def main():
+    async with pluribus.connect("inproc://standing"):
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+
+{run}(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="Processes are stopped by signals on Unix alone.")
+@pytest.mark.parametrize("run", ["asyncio.run", "pluribus.run"])
+def test_a_process_that_was_stopped_blames_nobody(run):
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(run=run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(2 * lateness.STOOD_STILL_S)  # it is stopped for so long: there is nothing to wait for
+        process.send_signal(signal.SIGCONT)
+        first = process.stderr.readline()
+        _, err = process.communicate("end\n", timeout=60)
+    assert re.match(r"this process stood still for \d\.\d s", first)
+    assert "the loop is late" not in err
+
+
+def test_the_environment_sets_what_is_late_and_silences_it(monkeypatch):
+    async def watches():
+        async with pluribus.connect(new_bus()):
+            return [watch._late_s for watch in lateness._watches.values()]
+
+    for text, found in (("", [LATE_S]), ("0.5", [0.5]), ("0", [])):
+        monkeypatch.setenv(lateness.VARIABLE, text)
+        assert asyncio.run(watches()) == found
+    for text in ("soon", "-1", "nan"):
+        monkeypatch.setenv(lateness.VARIABLE, text)
+        with pytest.raises(BadInput, match="PLURIBUS_LATE_S"):
+            asyncio.run(watches())
+
+
+NEW = """
+import asyncio
+import pluribus
+
+async def main():
+    async with pluribus.connect("inproc://lazy", store=":memory:") as bus:
+        await bus.publish("t", 1)
+        await bus.publish("t", 1, durable=True)
+        async with bus.subscribe("t", where="x > 1"):
+            pass
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_does_everything_for_the_first_time_is_told_nothing():
+    environment = {**os.environ, lateness.VARIABLE: "0.005"}
+    done = subprocess.run(
+        [sys.executable, "-c", NEW], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "importlib" not in done.stderr

@@ -10,6 +10,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import BadInput, BadTopic
 from pluribus.pubsub.event import Event
+from pluribus.sim.world import run, world
 from tests.harness import eventually, new_bus, on_a_loop
 
 
@@ -69,6 +70,23 @@ async def test_who_comes_later_learns_what_is_wanted():
         assert await taken(events, 1) == ["hello"]
         await b.publish("t", "world")
         assert await taken(events, 1) == ["world"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_waits_for_the_others_knows_what_they_want(seed):
+    async def play():
+        async with world(2, seed, stack="views") as two:
+            a, b = two.buses
+            two.partition([0], [1])
+            await asyncio.sleep(10)
+            await a.publish("t", "alone")
+            events = await b.subscribe("t", guarantee="causal")
+            two.heal()
+            await a.wait_for(2, timeout=30)
+            await a.publish("t", "together")
+            assert (await events.receive(10)).body == "together"
+
+    run(play())
 
 
 @on_a_loop

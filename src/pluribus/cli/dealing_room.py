@@ -141,7 +141,7 @@ class Room:
             task.cancel()
         self._scene.desks = desks
         self._scene.spark = self._verdict or self._scene.spark
-        self._show(self._scene)
+        await asyncio.to_thread(self._show, self._scene)
         if self._crew is not None:
             await self._crew.end()
         await bus.publish("room/over", True, retain=True)
@@ -228,7 +228,7 @@ class Room:
             self._scene.desks = list(self._said.values())
             self._scene.averages = self._averages
             self._scene.seconds = perf_counter() - began
-            self._show(self._scene)
+            await asyncio.to_thread(self._show, self._scene)  # drawing takes longer than a turn of the loop may
             await asyncio.sleep(STATUS_S)
 
 

@@ -26,7 +26,7 @@ def command(
     wait: Annotated[float, typer.Option(help="How long to look for others first, in seconds.", min=0.0)] = FOUND_S,
     json: JsonFlag = False,
 ) -> None:
-    """Publish events under a topic. Exits with 1 if nobody else is on the bus."""
+    """Publish events under a topic. Exits with 1 if nobody else is on the bus; a client (client://) cannot tell."""
     from pluribus.pubsub.topics import checked_topic
     from pluribus.runtime.running import run
 
@@ -37,10 +37,9 @@ def command(
     if json:
         print_json(found)
     else:
-        typer.echo(
-            f"{found['published']} published under {topic}; {found['members']} other members publish or subscribe"
-        )
-    if not found["members"] and not durable:
+        others = "" if found["members"] is None else f"; {found['members']} other members publish or subscribe"
+        typer.echo(f"{found['published']} published under {topic}{others}")
+    if found["members"] == 0 and not durable:
         raise typer.Exit(1)
 
 
@@ -48,13 +47,15 @@ async def _publish(url: str | None, topic: str, bodies: list[Any], options: dict
     from pluribus.runtime.bus import connect
 
     async with connect(url, name="pub") as bus:
-        group = (await bus.pubsub.base()).group
-        with suppress(TimeoutError):
-            await group.wait_for(2, timeout=wait)
+        member = bus.url.scheme != "client"
+        if member:
+            with suppress(TimeoutError):
+                await bus.wait_for(2, timeout=wait)
         for body in bodies:
             await bus.publish(topic, body, **options)
         await asyncio.sleep(0)
-        return {"topic": topic, "published": len(bodies), "members": len(group.view) - 1}
+        members = len((await bus.pubsub.base()).group.view) - 1 if member else None
+        return {"topic": topic, "published": len(bodies), "members": members}
 
 
 def _lines() -> list[str]:

@@ -1,6 +1,7 @@
 """``pluribus sub``: watch events as they come."""
 
 import asyncio
+from contextlib import suppress
 from time import localtime as local
 from time import monotonic, strftime
 from typing import Annotated, Any
@@ -59,9 +60,9 @@ async def _watch(
     from pluribus.runtime.bus import connect
 
     got = 0
-    async with connect(url, name="sub") as bus, bus.subscribe(pattern, **options) as events:
-        try:
-            async with asyncio.timeout(seconds):
+    async with connect(url, name="sub") as bus:
+        with suppress(TimeoutError):  # keepers that answer late count, too
+            async with asyncio.timeout(seconds), bus.subscribe(pattern, **options) as events:
                 if rate:
                     return await _rates(events, format == "json")
                 async for event in events:
@@ -69,8 +70,6 @@ async def _watch(
                     _show(event, format)
                     if got == count:
                         break
-        except TimeoutError:
-            pass
     return got
 
 

@@ -65,8 +65,13 @@ async def _show(url: str, every_s: float, times: int) -> None:
             while not times or shown < times:
                 await asyncio.sleep(every_s)
                 now = await asked.take()
-                live.update(_table(url, members(now, before)), refresh=True)
+                await asyncio.to_thread(_draw, live, url, members(now, before))
                 before, shown = now, shown + 1
+
+
+def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
+    """In a thread: drawing takes longer than a turn of the loop may."""
+    live.update(_table(url, found), refresh=True)
 
 
 def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:

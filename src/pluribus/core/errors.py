@@ -23,6 +23,7 @@
     ├── Excluded                  the primary went on without this member, which has missed something
     ├── Gap                       events are missing here: the reader was too slow, or away
     ├── NoMembers                 too few members are there to do it, or left of them
+    │   └── NoKeeper              nobody on this bus keeps durable topics, so nothing was published
     ├── Unanswered                too few good answers to a question came
     │   └── AnswersLate           they did not come in time; also a TimeoutError
     ├── RemoteError               what the handler of another member raised
@@ -171,6 +172,10 @@ class NoMembers(PluribusError):
     def __init__(self, text: str, answers: Sequence[Any] = ()) -> None:
         super().__init__(text)
         self.answers = answers
+
+
+class NoKeeper(NoMembers):
+    pass
 
 
 class Unanswered(PluribusError):

@@ -8,7 +8,11 @@ import msgspec
 
 
 class View(msgspec.Struct, frozen=True):
-    """Members in the order of their age, eldest first. ``agreed`` says whether all of them hold the same view."""
+    """Members in the order of their age, eldest first. ``agreed`` says whether all of them hold the same view.
+
+    ``number`` grows from view to view at each member, and is not unique: sides of a partition count on their own. A
+    view is named by its number and its members together.
+    """
 
     number: int
     members: tuple[int, ...]

@@ -337,8 +337,6 @@ class NatsEngine:
 
     async def _close(self) -> None:
         """At most ``CLOSE_S`` for the queue and as long again for the server's word that it has everything."""
-        import nats.errors
-
         if self._looking is not None:
             self._looking.cancel()
         if self._returning is not None:
@@ -347,6 +345,8 @@ class NatsEngine:
         client = self._client
         if client is None or self._writer is None:
             return
+        import nats.errors  # not before: one that was never opened may be closed where nats-py is missing
+
         if client.is_connected:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):

@@ -18,7 +18,7 @@ from typing import Any
 
 from .like import Pieces, Wild, matcher, pieces_of
 from .normal import alternatives, fold, negations_inward
-from .numbers import computes, distance, kind_of
+from .numbers import distance, kind_of
 from .tree import (
     FALSE,
     MIRRORED,
@@ -198,12 +198,12 @@ class _Facts:
             case Compare(operator, left, right):
                 self._learn_comparison(operator, left, right)
             case In(subject, values):
-                chosen = frozenset(_constant(subject, value) for value in values if isinstance(value, Constant))
+                chosen = frozenset(value.value for value in values if isinstance(value, Constant))
                 self._subject(subject).learn_among(chosen)
             case Not(In(subject, values)):
                 for value in values:
                     if isinstance(value, Constant):
-                        self._subject(subject).learn("<>", _constant(subject, value))
+                        self._subject(subject).learn("<>", value.value)
             case Like(subject, Constant(pattern), escape):
                 self._subject(subject).patterns.append(pieces_of(str(pattern), escape))
         if _is_of_values(term):
@@ -213,7 +213,7 @@ class _Facts:
         if isinstance(left, Constant):
             left, right, operator = right, left, MIRRORED[operator]
         if isinstance(right, Constant):
-            self._subject(left).learn(operator, _constant(left, right))
+            self._subject(left).learn(operator, right.value)
         else:
             self._pairs.setdefault((left, right), []).append(operator)
             self._pairs.setdefault((right, left), []).append(MIRRORED[operator])
@@ -237,11 +237,11 @@ class _Facts:
                 return self._imply_comparison(operator, left, right)
             case In(subject, values):
                 possible = self._subjects[subject].possible() if subject in self._subjects else None
-                chosen = {_constant(subject, value) for value in values if isinstance(value, Constant)}
+                chosen = {value.value for value in values if isinstance(value, Constant)}
                 return possible is not None and possible <= chosen
             case Not(In(subject, values)):
                 return subject in self._subjects and all(
-                    isinstance(value, Constant) and self._subjects[subject].implies("<>", _constant(subject, value))
+                    isinstance(value, Constant) and self._subjects[subject].implies("<>", value.value)
                     for value in values
                 )
             case Like(subject, Constant(pattern), escape) if subject in self._subjects:
@@ -260,7 +260,7 @@ class _Facts:
             # Of two fields that may be true or false, equality says nothing about order.
             has_order = kind_of(left) in (Kind.NUMBER, Kind.TEXT)
             return any(operator in _IMPLIED[one] and (has_order or one != "=") for one in known)
-        if left in self._subjects and self._subjects[left].implies(operator, _constant(left, right)):
+        if left in self._subjects and self._subjects[left].implies(operator, right.value):
             return True
         return operator in ("<", "<=") and self._circle_inside(left, right.value)
 
@@ -284,11 +284,6 @@ def _circle(node: Node) -> tuple[tuple[Node, Node], tuple[float, float]] | None:
             place = (float(north), float(east))
             return ((lat, lon), place) if all(map(math.isfinite, place)) else None
     return None
-
-
-def _constant(subject: Node, constant: Constant) -> Any:
-    """As it is compared: with what is computed, as a double."""
-    return float(constant.value) if computes(subject) else constant.value
 
 
 def _is_of_values(term: Node) -> bool:

@@ -77,6 +77,7 @@ UNITS_S = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_
 Navigation = Mapping[str, Kind | None]
 
 
+_UNKNOWN = "unknown"
 _SIGNS = ("<=", ">=", "<>", "!=", "==", "--", "/*")
 
 
@@ -93,6 +94,14 @@ class _Parser(Parser):
     FUNCTION_PARSERS = {}  # noqa: RUF012
     NO_PAREN_FUNCTION_PARSERS = {}  # noqa: RUF012
     NO_PAREN_FUNCTIONS = {TokenType.CURRENT_TIMESTAMP: exp.CurrentTimestamp}  # noqa: RUF012
+    # sqlglot takes UNKNOWN for NULL, and forgets which it was.
+    PRIMARY_PARSERS = {**Parser.PRIMARY_PARSERS, TokenType.NULL: lambda self, token: _null(token)}  # noqa: RUF012
+
+
+def _null(token: Token) -> exp.Null:
+    made = exp.Null()
+    made.meta[_UNKNOWN] = token.token_type is TokenType.UNKNOWN
+    return made
 
 
 def parse_tree(text: str, *, schema: Schema | None = None, navigation: Navigation | None = None) -> tuple[Node, Kinds]:
@@ -308,6 +317,11 @@ class _Taking:
     def is_something(self, syntax: exp.Is, depth: int) -> Node:
         operand = self.node(syntax.this, depth + 1)
         match syntax.expression:
+            case exp.Null() as null if null.meta[_UNKNOWN]:
+                self.kinds.expect(operand, Kind.BOOLEAN, syntax.this, "with IS UNKNOWN")
+                if isinstance(operand, Field):  # unknown also if it is there and of another kind; IS NULL is not so
+                    return And((Not(IsTruth(operand, True)), Not(IsTruth(operand, False))))
+                return IsNull(operand)
             case exp.Null():
                 return IsNull(operand)
             case exp.Boolean() as truth:

@@ -1,9 +1,9 @@
 """Arithmetic and functions: one definition that Python, SQLite, PostgreSQL and Spark can all keep, to the bit.
 
-Numbers are compared exactly: a whole number of 64 bits is not rounded, and is compared with a fraction as mathematics
-would. *Computing* is done in doubles (IEEE 754 binary64), under three rules that make every operation succeed
-everywhere. PostgreSQL refuses a query in which a product overflows or underflows, and a filter must never fail on an
-event:
+Numbers are compared exactly: a whole number of 64 bits is not rounded, and is compared with a fraction, or with what
+was computed, as mathematics would. *Computing* is done in doubles (IEEE 754 binary64), under three rules that make
+every operation succeed everywhere. PostgreSQL refuses a query in which a product overflows or underflows, and a filter
+must never fail on an event:
 
 1. A field or constant beyond 1e30 is unknown as an operand; one nearer to zero than 1e-30 is zero.
 2. A number divided by zero is unknown.
@@ -71,7 +71,7 @@ def kind_of(node: Node) -> Kind:
 
 
 def computes(node: Node) -> bool:
-    """Whether a number is the result of computing, so that it is compared as a double."""
+    """Whether a number is the result of computing, and so a double."""
     return isinstance(node, Arithmetic) or (isinstance(node, Call) and FUNCTIONS[node.name].result is NUMBER)
 
 
@@ -96,7 +96,7 @@ def operand(number: float) -> float:
 
 
 def double(number: float) -> float:
-    """A field's number beside one that was computed."""
+    """A number, rounded; infinite beyond the largest double."""
     try:
         return float(number)
     except OverflowError:

@@ -31,6 +31,8 @@ _TYPES = {Kind.NUMBER: "number", Kind.TEXT: "string", Kind.BOOLEAN: "boolean"}
 _CAPITALS = "".join(map(chr, LOWER_LETTERS))
 _SMALL = _CAPITALS.lower()
 _PARTS = {"WEEKDAY": "isodow"}
+_BELOW_2_63 = 9_223_372_036_854_774_784
+"""The largest double that is a bigint."""
 
 
 class PostgresWriter(Writer):
@@ -92,6 +94,24 @@ class PostgresWriter(Writer):
             return f"({self._read(field, Kind.NUMBER, '')} {operator} {self.bind(value)}::bigint)"
         return f"({self.read(field, Kind.NUMBER)} {operator} {self._bind_decimal(value)})"
 
+    def compare_computed(self, operator: str, computed: Node, other: Field | Constant) -> str:
+        if isinstance(other, Constant):
+            operator, value = beside_double(operator, other.value)  # type: ignore[arg-type]
+            return f"({self.double(computed)} {operator} {self.bind(value)}::float8)"
+        column = self.column(other)
+        if column is not None and not column.exact:
+            return f"({self.double(computed)} {operator} {self.field_as_double(other)})"
+        # Rounding keeps the order. Only if the rounded number is the double does what was rounded away decide; that is
+        # an exact difference, because such a double is whole. It is kept in its domain, see below.
+        whole = f"a.n = trunc(a.n) AND a.n BETWEEN {-(2**63)} AND {2**63 - 1} AND abs(a.n) > {2**53}"
+        exact = f"least(greatest(a.r, {-(2**63)}::float8), {_BELOW_2_63:d}::float8)::bigint::numeric"
+        beyond = f"CASE WHEN a.r <= {_BELOW_2_63:d}::float8 THEN {exact} {operator} a.n ELSE 1 {operator} 0 END"
+        case = f"CASE WHEN a.r = a.d AND {whole} THEN {beyond} ELSE a.d {operator} a.r END"
+        values = (
+            f"{self.double(computed)} AS d, {self.read(other, Kind.NUMBER)} AS n, {self.field_as_double(other)} AS r"
+        )
+        return f"(SELECT {case} FROM (SELECT {values}) AS a)"  # noqa: S608 - text of ours only
+
     def compare_fields(self, operator: str, left: Field, right: Field) -> str:
         columns = [self.column(field) for field in (left, right)]
         if any(column is not None and not column.exact for column in columns):
@@ -107,7 +127,10 @@ class PostgresWriter(Writer):
             return f"({text} = ANY({self.bind([value.value for value in values])}::text[]))"
         if computes(operand):
             number = self.double(operand)
-            return f"({number} = ANY({self.bind([_double(value) for value in values])}::float8[]))"
+            doubles = [_double(value) for value in values if _double(value) == value.value]
+            if not doubles:  # whole numbers that are no doubles: false, and unknown where the number is
+                return f"({number} <> {self.double(operand)})"
+            return f"({number} = ANY({self.bind(doubles)}::float8[]))"
         assert isinstance(operand, Field)
         column = self.column(operand)
         if column is None and all(abs(_double(value)) < 2**53 for value in values):

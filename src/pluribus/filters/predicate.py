@@ -24,7 +24,7 @@ from ..core.errors import BadInput
 from . import events, numbers
 from .like import matcher, pieces_of
 from .normal import fold, negations_inward
-from .numbers import computes, kind_of
+from .numbers import kind_of
 from .tree import (
     OPPOSITE,
     And,
@@ -63,7 +63,7 @@ _GLOBALS: dict[str, Any] = {
     },
     **{
         name: getattr(numbers, name)
-        for name in ("operand", "double", "divide", "floor", "distance", "calendar", "lower", "upper", "length")
+        for name in ("operand", "divide", "floor", "distance", "calendar", "lower", "upper", "length")
     },
 }
 
@@ -156,7 +156,7 @@ class _Writing:
             case Compare(operator, left, right):
                 return self.compare(operator, left, right)
             case In(operand, values):
-                chosen = self.constants(values, as_doubles=computes(operand))
+                chosen = self.constants(values)
                 return f"({self.plain(operand)} in {chosen})"
             case Like(operand):
                 name, there = self.text(operand)
@@ -182,7 +182,7 @@ class _Writing:
             case Compare(operator, left, right):
                 return self.compare(OPPOSITE[operator], left, right)
             case In(operand, values):
-                chosen = self.constants(values, as_doubles=computes(operand))
+                chosen = self.constants(values)
                 if kind_of(operand) is Kind.TEXT:
                     name, there = self.text(operand)
                     return f"({there}{name} not in {chosen})"
@@ -216,8 +216,7 @@ class _Writing:
         return f"(({one} {_PYTHON[operator]} {other}) if {doubles} else {slow})"
 
     def compare_numbers(self, operator: str, left: Node, right: Node) -> str:
-        doubles = computes(left) or computes(right)
-        one, other = (self.number(side, doubles=doubles) for side in (left, right))
+        one, other = self.number(left), self.number(right)  # Python compares whole numbers with doubles exactly
         if operator != "<>":
             return f"({one} {_PYTHON[operator]} {other})"
         # NaN is unequal to everything in Python, and unknown here.
@@ -258,23 +257,22 @@ class _Writing:
         assert isinstance(node.pattern, Constant), f"{node.pattern} is not bound"
         return self._bind(matcher(pieces_of(str(node.pattern.value), node.escape)))
 
-    def constants(self, values: tuple[Constant | Parameter, ...], as_doubles: bool) -> str:
-        chosen = [_value(value) for value in values]
-        return self._bind(frozenset(map(float, chosen) if as_doubles else chosen))
+    def constants(self, values: tuple[Constant | Parameter, ...]) -> str:
+        return self._bind(frozenset(map(_value, values)))
 
     # --- values -----------------------------------------------------------------------------------------------------
 
     def plain(self, node: Node) -> str:
         return self.number(node) if kind_of(node) is Kind.NUMBER else self.words(node)
 
-    def number(self, node: Node, *, doubles: bool = False, operand: bool = False) -> str:
+    def number(self, node: Node, *, operand: bool = False) -> str:
         """An expression for a number; NaN where it is unknown."""
         match node:
             case Field():
-                return self.field(node, "operand" if operand else "double" if doubles else "number")
+                return self.field(node, "operand" if operand else "number")
             case Constant() | Parameter():
                 value = _value(node)
-                return self._bind(numbers.operand(value) if operand else float(value) if doubles else value)
+                return self._bind(numbers.operand(value) if operand else value)
             case Arithmetic("/", left, right):
                 return f"divide({self.number(left, operand=True)}, {self.number(right, operand=True)})"
             case Arithmetic(operator, left, right):
@@ -323,8 +321,8 @@ class _Writing:
         name = f"{form[0]}{len(self._fields)}"
         if form == "raw":
             self._lines.append(f"{name} = {self._read(field)}")
-        elif form in ("operand", "double"):
-            self._lines.append(f"{name} = {form}({self.field(field, 'number')})")
+        elif form == "operand":
+            self._lines.append(f"{name} = operand({self.field(field, 'number')})")
         else:
             raw = self.field(field, "raw")
             if form == "number":

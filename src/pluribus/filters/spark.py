@@ -3,7 +3,8 @@
 Spark's columns have types, so a field's kind is known before the query runs: a text where the filter means a number is
 null throughout, as is a column that does not exist. Spark keeps three-valued logic; three things differ. NaN is a
 number there, greater than all others; here it is null. Whole numbers beside doubles are rounded; here constants are
-chosen so that it does not matter. Dividing by zero raises (ANSI mode, the default of Spark 4); here it is unknown.
+chosen so that it does not matter, and what a column's rounding took away is looked at. Dividing by zero raises (ANSI
+mode, the default of Spark 4); here it is unknown.
 
 Everything is done with functions of ``pyspark.sql.functions``, so it works through Spark Connect too, and Spark's
 optimiser sees all of it. PySpark is imported when the first column is made.
@@ -29,7 +30,6 @@ from .numbers import (
     SECONDS_MAX,
     SECONDS_MIN,
     beside_double,
-    computes,
     kind_of,
 )
 from .sql import constant_of
@@ -61,6 +61,8 @@ Expression = Any
 
 _CAPITALS = "".join(map(chr, LOWER_LETTERS))
 _SMALL = _CAPITALS.lower()
+_BELOW_2_63 = 9_223_372_036_854_774_784.0
+"""The largest double that is a whole number of 64 bits."""
 _WHOLE = ("byte", "short", "integer", "long")
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": lambda left, right: left == right,
@@ -165,10 +167,30 @@ class _Writer:
             return self.compare_constant(MIRRORED[operator], right, left.value)
         if isinstance(left, Field) and isinstance(right, Constant):
             return self.compare_constant(operator, left, right.value)
-        fields = isinstance(left, Field) and isinstance(right, Field)
-        both_whole = fields and all(self._is_whole(side.path) for side in (left, right) if isinstance(side, Field))
-        read = self.number if both_whole else self.double
+        if isinstance(left, Constant) or isinstance(right, Constant):
+            one, constant = (left, right) if isinstance(right, Constant) else (right, left)
+            assert isinstance(constant, Constant)
+            operator, value = beside_double(operator if one is left else MIRRORED[operator], constant.value)  # type: ignore[arg-type]
+            return _COMPARE[operator](self.double(one), self._lit(value))
+        ours, others = (isinstance(side, Field) and self._is_whole(side.path) for side in (left, right))
+        if ours and not others:
+            return self._whole_beside_double(operator, self.number(left), right)
+        if others and not ours:
+            return self._whole_beside_double(MIRRORED[operator], self.number(right), left)
+        read = self.number if ours else self.double
         return _COMPARE[operator](read(left), read(right))
+
+    def _whole_beside_double(self, operator: str, whole: Expression, other: Node) -> Expression:
+        """Rounding keeps the order. Only if the rounded number is the double does what was rounded away decide."""
+        rounded = whole.cast("double")
+        kept = self.functions.least(rounded, self._lit(_BELOW_2_63)).cast("long")
+        away = self.functions.when(rounded <= _BELOW_2_63, whole - kept).otherwise(self._lit(-1))
+
+        def compared(double: Expression) -> Expression:
+            differ = self.functions.when(rounded != double, _COMPARE[operator](rounded, double))
+            return differ.when(rounded == double, _COMPARE[operator](away, self._lit(0)))
+
+        return self._let(other, self.double(other), compared)
 
     def compare_constant(self, operator: str, field: Field, value: Any) -> Expression:
         compare = _COMPARE[operator]
@@ -192,8 +214,7 @@ class _Writer:
             chosen = [value for value in chosen if isinstance(value, int) and -(2**63) <= value < 2**63]
         else:
             found = self.double(operand)
-            exact = not computes(operand)
-            chosen = [float(value) for value in chosen if not exact or beside_double("=", value)[1] == value]
+            chosen = [float(value) for value in chosen if beside_double("=", value)[1] == value]
         return found.isin(chosen) if chosen else found != found
 
     # --- values -----------------------------------------------------------------------------------------------------
@@ -327,7 +348,7 @@ class _Writer:
         if name == "timestamp":
             return self.functions.unix_micros(raw) / 1e6
         if name == "date":
-            return self.functions.unix_date(raw) * 86_400
+            return self.functions.unix_date(raw).cast("long") * 86_400
         return raw if name in _WHOLE else raw.cast("double")
 
     def absent(self, field: Field) -> Expression:

@@ -140,8 +140,14 @@ class Writer(ABC):
     def compare(self, operator: str, left: Node, right: Node) -> str:
         kind = kind_of(left) if kind_of(left) is not Kind.ANY else kind_of(right)
         if kind is Kind.NUMBER:
-            if computes(left) or computes(right):
+            if computes(left) and computes(right):
                 return f"({self.double(left)} {operator} {self.double(right)})"
+            if computes(left):
+                assert isinstance(right, Field | Constant)
+                return self.compare_computed(operator, left, right)
+            if computes(right):
+                assert isinstance(left, Field | Constant)
+                return self.compare_computed(MIRRORED[operator], right, left)
             if isinstance(left, Constant) and isinstance(right, Field):
                 return self.compare_constant(MIRRORED[operator], right, left)
             if isinstance(left, Field) and isinstance(right, Constant):
@@ -214,6 +220,10 @@ class Writer(ABC):
 
     @abstractmethod
     def compare_constant(self, operator: str, field: Field, constant: Constant) -> str: ...
+
+    @abstractmethod
+    def compare_computed(self, operator: str, computed: Node, other: Field | Constant) -> str:
+        """A double with a number that may be whole, and is not rounded."""
 
     @abstractmethod
     def compare_fields(self, operator: str, left: Field, right: Field) -> str:

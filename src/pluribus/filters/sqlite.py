@@ -62,6 +62,11 @@ class SqliteWriter(Writer):
     def compare_constant(self, operator: str, field: Field, constant: Constant) -> str:
         return f"({self.read(field, Kind.NUMBER)} {operator} {self._bind_number(constant.value)})"
 
+    def compare_computed(self, operator: str, computed: Node, other: Field | Constant) -> str:
+        left = self.double(computed)
+        right = self._bind_number(other.value) if isinstance(other, Constant) else self.read(other, Kind.NUMBER)
+        return f"({left} {operator} {right})"
+
     def compare_fields(self, operator: str, left: Field, right: Field) -> str:
         return f"({self.read(left, Kind.NUMBER)} {operator} {self.read(right, Kind.NUMBER)})"
 
@@ -73,8 +78,7 @@ class SqliteWriter(Writer):
         else:
             assert isinstance(operand, Field)
             chosen = self.read(operand, Kind.NUMBER)
-        as_double = computes(operand)
-        listed = ", ".join([self._bind_number(float(each.value) if as_double else each.value) for each in values])
+        listed = ", ".join([self._bind_number(each.value) for each in values])
         return f"({chosen} IN ({listed}))"
 
     def like(self, node: Like) -> str:

@@ -42,7 +42,8 @@ class Match(msgspec.Struct, frozen=True):
     """The time of its first row."""
     last: float
     number: int
-    """Counted in its partition, from 1."""
+    """Counted in its partition, from 1, where the pattern has ALL ROWS PER MATCH or measures MATCH_NUMBER(); else 0.
+    To count, a matcher must remember every partition that has had a match, also when nothing else is left of it."""
     variable: str = ""
     event: Any = None
 
@@ -93,8 +94,10 @@ class Matcher:
         on_problem: Callable[[Problem], None] | None = None,
         partitions_max: int = PATTERN_PARTITIONS_MAX,
         rows: Rows | None = None,
+        numbered: bool | None = None,
     ) -> None:
-        """With ``lateness_s=None`` only ``advance`` makes time go on. ``rows`` reads events of another form."""
+        """With ``lateness_s=None`` only ``advance`` makes time go on. ``rows`` reads events of another form.
+        ``numbered`` says whether ``Match.number`` is counted, if that should not depend on the pattern."""
         self.pattern = parse(pattern) if isinstance(pattern, str) else pattern
         if lateness_s is not None and not 0 <= lateness_s < math.inf:
             raise BadInput(f"lateness_s={lateness_s}: give the seconds by which events may be late, 0 or more")
@@ -103,7 +106,7 @@ class Matcher:
         self.problem_counts: dict[str, int] = {"late": 0, "misfit": 0, "overflow": 0}
         self._on_problem = on_problem
         self._partitions_max = partitions_max
-        self._steps = Steps(self.pattern)
+        self._steps = Steps(self.pattern, numbered=self.pattern.clauses.all_rows if numbered is None else numbered)
         self._rows = Rows(self.pattern) if rows is None else rows
         self._places: dict[Key, _Place] = {}
         self._due: list[tuple[float, int, Key]] = []

@@ -83,8 +83,10 @@ class Answer(NamedTuple):
 class Steps:
     """What a pattern does to partitions. It holds nothing of them."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, *, numbered: bool) -> None:
         self.pattern = pattern
+        self._counts = numbered or "MATCH_NUMBER" in pattern.text.upper()
+        """Whether it matters how many matches a partition has had; then none is forgotten that has had any."""
         automaton = pattern.automaton
         self._begin = len(automaton.variables)
         """A position before all others."""
@@ -168,11 +170,7 @@ class Steps:
 
     def may_be_forgotten(self, partition: Partition) -> bool:
         """Whether a new partition would go on just like this one."""
-        return not (partition.ways or partition.waiting or partition.rows or (partition.matches and self.counts))
-
-    @property
-    def counts(self) -> bool:
-        return "MATCH_NUMBER" in self.pattern.text.upper()
+        return not (partition.ways or partition.waiting or partition.rows or (partition.matches and self._counts))
 
     def _first_masks(self) -> tuple[int, int, int]:
         """The variables that the first three rows of a match may be; all, where a match may end before. Most attempts
@@ -305,7 +303,7 @@ class Steps:
         partition.ways, partition.best = [], None
         step = 1
         if best is not None:
-            partition.matches += 1
+            partition.matches += self._counts
             self._answer(Found(partition.rows, partition.base, start, best, partition.matches), answers)
             step = self._skip(best)
         partition.start = partition.at = start + step

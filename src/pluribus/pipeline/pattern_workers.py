@@ -37,7 +37,7 @@ class Crew(NamedTuple):
         return ", ".join(f"{name} {kind}" for name, kind in self.fields)
 
     def matcher(self, lateness_s: float | None, problems: list[Problem]) -> Matcher:
-        return Matcher(parse(self.text), lateness_s=lateness_s, on_problem=problems.append)
+        return Matcher(parse(self.text), lateness_s=lateness_s, on_problem=problems.append, numbered=False)
 
     def table(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Sorted rows of some partitions: a partition is finished when the next begins. Runs once in each task."""

@@ -14,7 +14,7 @@ from ..filters import Filter, parse
 from ..filters.events import declared_fields, has_field, read_path
 from ..filters.predicate import Predicate
 from ..filters.tree import Field
-from ..wire.bodies import DATA, Kind, type_of
+from ..wire.bodies import DATA, Kind, checked_type, type_of
 from .event import Event
 from .topics import levels_of
 
@@ -40,10 +40,8 @@ class Interest:
         translate: Translate | None = None,
     ) -> None:
         levels_of(pattern)
-        if type is not None and not isinstance(type, _TYPE):
-            raise BadInput(f"type={type!r} is no type: give the class of the bodies")
         self.pattern = pattern
-        self.type = type
+        self.type = checked_type(type)
         self._now = now
         self.translate = translate
         """Makes what arrives into what the reader understands, before the condition is asked; or nothing of it."""
@@ -86,9 +84,6 @@ class Interest:
         if wanted is not None:
             events = [event for event in events if isinstance(event.body, wanted)]
         return list(events) if holds is None else [event for event in events if holds(event)]
-
-
-_TYPE = type
 
 
 def _parsed(where: str, wanted: type | None) -> Filter:

@@ -10,17 +10,23 @@ events are looked at only by those who are in it.
 *Death.* Each subscriber of a set remembers which events the others were given and have not finished. If one leaves or
 dies, somebody says so in the total order (``Left``); from there on the events that it had not finished belong to those
 who were in the set when it got them and still are, again by identity. They are marked ``again``: the dead one may have
-done them before it could say so. ``Finished`` is said by a subscriber when it has taken what came after, so that what
-it works on counts as unfinished.
+done them before it could say so.
+
+*Finishing.* A subscriber is handed one event at a time. When its reader asks for the next one, it says ``Finished`` of
+the one before, and hands out the next when every member has that word. So at any moment at most one event of a
+subscriber is both begun and not known to be finished: the one under way. What waits for it was not begun.
 
 Promise: while nobody leaves, each event is delivered by exactly one subscriber of the set. An event is delivered a
 second time only if its first taker left or was taken for dead, and it is never lost while somebody stays who was in the
 set when it came.
+If a subscriber crashes, at most one of the events that it had begun is done again, unless its member left the group no
+room for its words (``runtime/sharing.py``), or its reader took several at once.
 Limit: ``SHARED_PENDING_MAX`` unfinished events a subscriber; the oldest beyond it are not given to another.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +52,7 @@ class Share:
     def __init__(self, key: str) -> None:
         self.key = key
         self.mine: dict[Taker, Deliver] = {}
-        self.pending: dict[Taker, dict[MessageId, tuple[Event[Any], tuple[Taker, ...]]]] = {}
+        self.pending: dict[Taker, OrderedDict[MessageId, tuple[Event[Any], tuple[Taker, ...]]]] = {}
 
     def give(self, takers: tuple[Taker, ...], events: list[Event[Any]], *, again: bool = False) -> None:
         """To each event its taker."""
@@ -55,22 +61,20 @@ class Share:
             taker = takers[chosen(event.id, len(takers))]
             if again:
                 event = msgspec.structs.replace(event, again=True)
-            pending = self.pending.setdefault(taker, {})
+            pending = self.pending.setdefault(taker, OrderedDict())
             pending[event.id] = (event, takers)
             if len(pending) > SHARED_PENDING_MAX:
-                del pending[next(iter(pending))]
+                pending.popitem(last=False)
             if taker in self.mine:
                 delivered.setdefault(taker, []).append(event)
         for taker, some in delivered.items():
             self.mine[taker](some)
 
     def finished(self, taker: Taker, upto: MessageId) -> None:
-        pending = self.pending.get(taker, {})
-        if upto in pending:
-            for done in list(pending):
-                del pending[done]
-                if done == upto:
-                    break
+        pending = self.pending.get(taker)
+        if pending and upto in pending:
+            while pending.popitem(last=False)[0] != upto:
+                pass
 
     def left(self, taker: Taker, takers: tuple[Taker, ...]) -> None:
         """What it had goes to those who had the same chance to get it, and are still there."""

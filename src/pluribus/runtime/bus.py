@@ -34,7 +34,7 @@ from .events import Events, Listener, Watchers
 from .founding import MachineLock, founded_by, founders_from
 from .group import Group
 from .joining import Joining
-from .lateness import watch_loop
+from .lateness import late_after_s, loaded, watch_loop
 from .replica import Replica
 from .secret import Given, catalogue, secret_from, secured
 from .spreads import spreading
@@ -107,6 +107,7 @@ class Bus(Joining, Topical, Faces):
         self._keeping: Keeping | None = None
         self._doors: list[Doorman] = []
         self._styles = StylesInUse()
+        self._opened_at = 0.0
         self._closed = self._closing = False
         self._watchers = Watchers()
         self._notices = Notices(self._watchers.tell)
@@ -115,6 +116,7 @@ class Bus(Joining, Topical, Faces):
 
     async def open(self) -> None:
         engine = self._stack.ports.engine
+        self._opened_at = self._now()
         await engine.open(self._receive, self._room)
         if self._trace is not None:
             shape = (engine.address, engine.path_bytes, engine.buffer_bytes, engine.broadcasts, engine.long_bytes)
@@ -401,7 +403,7 @@ class connect:
             client: Bus = await self._client(url)
             return client
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
-        loop = asyncio.get_running_loop()
+        loop, late_s = asyncio.get_running_loop(), late_after_s()
         engine = engine_for(url)
         lock = MachineLock(url.bus, engine)
         ports = Ports(clock=LoopClock(loop), random=real_random(), engine=engine, founding=lock)
@@ -412,11 +414,13 @@ class connect:
         bus = await opened(url, name, ports, stack, trace, self._secret)
         bus._line.eager = True
         bus._wall = time
-        bus._stop_watch = watch_loop(loop)
+        bus._stop_watch = watch_loop(loop, late_s)
         try:
             if self._store is not None:
+                await loaded("pluribus.runtime.keeping")
                 await bus.keeping.keep(self._store, votes=self._votes, voters=self._voters)
             if self._serve is not None:
+                await loaded("pluribus.runtime.doorman")
                 await bus.serve(self._serve, self._secret)
         except BaseException:
             await bus.close(timeout=0)

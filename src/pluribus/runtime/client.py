@@ -27,7 +27,7 @@ from ..pubsub.durable.batch import pack
 from ..pubsub.durable.requests import Heard, Listen, Live, Read, Tell, Unlisten
 from ..pubsub.event import NO_HEADERS, Event
 from ..pubsub.topics import checked_topic, levels_of
-from ..wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
+from ..wire.bodies import BYTES, Kind, array_header, checked_type, decode_bodies, encode_body
 from .callbacks import call_with_events
 from .durable import Durable, Log
 from .follower import Mailbox
@@ -163,12 +163,14 @@ class ClientBus:
     # Subscribing.
 
     def subscribe(self, pattern: str, where: Any = None, type: type | None = None, **options: Any) -> Any:
-        """See ``Bus.subscribe``. Live subscriptions take ``retain``, ``guarantee``, ``deadline`` and ``backlog``."""
+        """See ``Bus.subscribe``. Live subscriptions take ``retain``, ``guarantee``, ``deadline``, ``backlog`` and
+        ``shared``."""
         self._check_open()
         levels_of(pattern)
         if "durable" in options or "start" in options:
             name = options.pop("durable", None)
             return self.durable.subscribe(pattern, where=where, type=type, name=name, **options)
+        checked_type(type)
         self._numbers += 1
         subscription = ClientSubscription(
             self, self._numbers, pattern, str(where) if where is not None else "", type, options
@@ -290,8 +292,11 @@ class ClientSubscription:
         self._where = where
         self._type = kind
         self._options = options
+        self._shared = options.get("shared") is not None
         self._events: deque[Event[Any] | Gap] = deque()
         self._unread = 0
+        self._under_way = False
+        """Of a shared subscription: an event was handed out, and is finished when the next one is asked for."""
         self._arrival = asyncio.Event()
         self.begun = self.closed = False
         self.ended: PluribusError | None = None
@@ -313,7 +318,9 @@ class ClientSubscription:
             raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
 
     async def listen(self) -> None:
-        self._unread = 0
+        self._unread, self._under_way = 0, False
+        if self._shared:  # what came from another member is given to others, who are told so
+            self._events = deque(event for event in self._events if isinstance(event, Gap))
         await self._bus._line.ask(Listen(self._number, self.pattern, self._where, self._options))
 
     def heard(self, heard: Heard) -> None:
@@ -347,7 +354,7 @@ class ClientSubscription:
 
     def _read_one(self) -> None:
         self._unread += 1
-        if self._unread >= READ_EVENTS:
+        if self._unread >= (1 if self._shared else READ_EVENTS):
             self._bus._line.tell(0, Read(self._number, self._unread))
             self._unread = 0
 
@@ -356,6 +363,9 @@ class ClientSubscription:
         had asked for that; ``TimeoutError``, ``Closed`` as with groups."""
         async with asyncio.timeout(timeout):
             await self.open()
+            if self._under_way:
+                self._under_way = False
+                self._read_one()
             while not self._events:
                 self._check_open()
                 if self.ended is not None:
@@ -365,13 +375,16 @@ class ClientSubscription:
         event = self._events.popleft()
         if isinstance(event, Gap):
             raise event
-        self._read_one()
+        if self._shared:
+            self._under_way = True
+        else:
+            self._read_one()
         return event
 
     async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[Any]]:
         """At least one event, and as many as are there."""
         events = [await self.receive(timeout)]
-        while self._events and len(events) < most and isinstance(self._events[0], Event):
+        while self._events and not self._shared and len(events) < most and isinstance(self._events[0], Event):
             events.append(await self.receive(0))
         return events
 
@@ -411,4 +424,6 @@ def _event(live: Live) -> Event[Any]:
     if live.kind != BYTES:
         body = decode_bodies(live.kind, msgspec.Raw(array_header(1) + live.body), 1)[0]
     headers = MappingProxyType(live.headers) if live.headers else NO_HEADERS
-    return Event(body, live.sender, live.id, live.topic, live.time, headers, live.parent, live.retained)
+    return Event(
+        body, live.sender, live.id, live.topic, live.time, headers, live.parent, live.retained, again=live.again
+    )

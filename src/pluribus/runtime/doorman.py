@@ -230,6 +230,10 @@ class _Listening:
         self._number = request.number
         options = {"slow": "tell", **request.options}
         self._subscription = bus.pubsub.subscribe(request.pattern, request.where or None, **options)
+        shares = bool(self._subscription.shared)
+        self._push_events_max = 1 if shares else PUSH_EVENTS_MAX
+        self._under_way_max = 1 if shares else CLIENT_EVENTS_MAX
+        """Of a shared subscription the client gets one event at a time, and the next when it has finished that one."""
         self._under_way = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -241,7 +245,7 @@ class _Listening:
 
     def read(self, count: int) -> None:
         self._under_way = max(self._under_way - count, 0)
-        if self._under_way < CLIENT_EVENTS_MAX:
+        if self._under_way < self._under_way_max:
             self._room.set()
 
     async def _push(self) -> None:
@@ -251,7 +255,7 @@ class _Listening:
                 missed = 0
                 events: list[Event[Any]] = []
                 try:
-                    events = await subscription.receive_many(PUSH_EVENTS_MAX)
+                    events = await subscription.receive_many(self._push_events_max)
                 except Gap as gap:
                     missed = max(gap.missed, 1)
                 except Overflow as error:  # it wanted to be cut off when it reads too slowly
@@ -260,7 +264,7 @@ class _Listening:
                 except Closed:
                     return
                 self._under_way += len(events)
-                if self._under_way >= CLIENT_EVENTS_MAX:
+                if self._under_way >= self._under_way_max:
                     self._room.clear()
                 await self._tell([_live(event) for event in events], missed)
                 await self._room.wait()
@@ -291,7 +295,9 @@ def _live(event: Event[Any]) -> Live:
     headers = dict(event.headers) if event.headers else None
     parent = None if event.parent is None else (int(event.parent[0]), event.parent[1])
     id = (int(event.id[0]), event.id[1])
-    return Live(event.topic, kind, encoded, int(event.sender), id, event.time, headers, parent, event.retained)
+    return Live(
+        event.topic, kind, encoded, int(event.sender), id, event.time, headers, parent, event.retained, event.again
+    )
 
 
 def _with_bus(serve: str, bus: str) -> str:

@@ -16,6 +16,7 @@ from ..core.errors import (
     BadInput,
     Closed,
     Damaged,
+    NoKeeper,
     NoMembers,
     NotPrimary,
     Overflow,
@@ -31,14 +32,18 @@ from ..pubsub.durable.commands import REFUSED, Outcome
 from ..pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put, Request
 from ..pubsub.topics import checked_topic, levels_of
 from ..wire.bodies import BYTES, encode_body
-from .follower import DurableSubscription, Mailbox, unpacked
+from .follower import DurableSubscription, Mailbox, unpacked, without_live
 from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
 
 ASK_S = 15.0
 WAITING_BYTES_MAX = 64 << 20
 """Events that were published and are not confirmed; more wait, or raise ``Overflow``."""
 FOR_EVER = 1 << 62
+NOWHERE = "pluribus/nowhere"
+"""A topic to ask keepers for, to learn whether they are there."""
 LEASE_S = 3_600.0
+RETAIN_MAX = 1e12
+"""Seconds or bytes of a topic that are kept, at most."""
 
 TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable, NoMembers)
 """Ask again, perhaps somebody else."""
@@ -66,18 +71,23 @@ class Durable:
         self._rooms: list[asyncio.Future[None]] = []
         self._subscriptions: dict[DurableSubscription, None] = {}
         """In their order, which a set does not keep: a world must do the same every time."""
+        self._kept = False
+        """Whether a keeper has ever answered."""
         self._closed = False
 
     # Asking.
 
     async def ask(self, request: Request, timeout: float | None = ASK_S) -> Any:
-        """Until it is answered; what keeps it from that is raised after ``timeout`` seconds."""
+        """Until it is answered; what keeps it from that is raised after ``timeout`` seconds, ``NoKeeper`` at once."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         pause_s = PAUSE_S
         while True:
             try:
                 return await self._line.ask(request)
+            except NoKeeper:
+                if timeout is not None:
+                    raise
             except TRANSIENT:
                 if self._closed or (until is not None and loop.time() + pause_s > until):
                     raise
@@ -104,7 +114,10 @@ class Durable:
         id: MessageId | None = None,
     ) -> MessageId:
         """Returns when a majority of the voters have the event on disk. ``Uncertain(id)``: perhaps they have, perhaps
-        not; with that ``id`` it may be published again and is there once."""
+        not; with that ``id`` it may be published again and is there once. ``NoKeeper``: nobody keeps durable topics,
+        and nothing was published; a ``timeout`` gives a keeper time to come."""
+        if not self._kept:
+            timeout = await self._keeper(timeout)
         if id is not None:
             return await self._again(topic, body, headers, parent, timeout, id)
         publisher = await self._room(topic)
@@ -121,6 +134,8 @@ class Durable:
     ) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations."""
         pairs = events if isinstance(events, list) else list(events)
+        if not self._kept and pairs:
+            timeout = await self._keeper(timeout)
         plain = of_one_topic(pairs) if headers is None else None
         if plain is not None:
             topic, bodies, size = plain
@@ -142,6 +157,32 @@ class Durable:
             waiting.setdefault(publisher.confirmed(), id)
         await self._all_confirmed(waiting, timeout)
         return ids
+
+    async def _keeper(self, timeout: float | None) -> float | None:
+        """Returns when somebody keeps durable topics, with what is left of ``timeout``; ``NoKeeper`` if nobody does, by
+        then or at once. Asked before anything is published, so that whoever is told may be sure that nothing was."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        pause_s = PAUSE_S
+        while not self._kept:
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._line.ask(Find(NOWHERE))
+            except NoKeeper:
+                if until is None or loop.time() + pause_s > until:
+                    raise
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+                continue
+            except TimeoutError:
+                raise NoKeeper(
+                    f"no keeper answered in {timeout:g} s, and nothing was published: give it more time, or start one "
+                    "with `pluribus keep --store PATH`"
+                ) from None
+            except TRANSIENT:
+                break  # keepers there are: publishing will tell what is wrong with them
+            self._kept = True
+        return None if until is None else max(until - loop.time(), 0.0)
 
     async def _all_confirmed(self, waiting: Mapping[Confirmation, MessageId], timeout: float | None) -> None:
         """``timeout`` is for all of them."""
@@ -253,6 +294,7 @@ class Durable:
     def subscribe(self, pattern: str | Sequence[str], **options: Any) -> DurableSubscription:
         """Events of durable topics; see ``DurableSubscription``."""
         self._check_open()
+        options = without_live(options)
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         for one in patterns:
             levels_of(one)
@@ -290,9 +332,14 @@ class Durable:
     async def retain(self, topic: str, *, age: float = 0.0, size: int = 0) -> None:
         """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. What is older is
         removed soon, in larger steps."""
-        if age < 0 or size < 0:
-            raise BadInput(f"retention by age={age:g} and size={size}: use 0 for no limit, or more")
-        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), size))
+        for name, given in (("age", age), ("size", size)):
+            if isinstance(given, bool) or not isinstance(given, int | float):
+                raise BadInput(
+                    f"{name}={given!r} is no number: give age in seconds (86_400 is a day) and size in bytes"
+                )
+            if not 0 <= given <= RETAIN_MAX:
+                raise BadInput(f"retention by {name}={given:g}: use 0 for no limit, or more, up to {RETAIN_MAX:g}")
+        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size)))
 
     # Writers that commit batches (for Spark's sink).
 

@@ -21,6 +21,7 @@ from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.commands import EARLIEST, LATEST
 from ..pubsub.durable.requests import FETCH_BYTES, At, Find, Follow, Followed, Known
 from ..pubsub.event import NO_HEADERS, Event
+from ..wire.bodies import checked_type
 
 if TYPE_CHECKING:
     from .durable import Durable
@@ -30,6 +31,25 @@ WAIT_S = 20.0
 MAILBOXES = "mailbox"
 
 Start = str | int | float | datetime
+
+LIVE_OPTIONS = (
+    *("near", "concept", "vocabulary", "object", "property", "guarantee", "deadline", "backlog", "slow", "retain"),
+    *("call", "bodies"),
+)
+"""What ``subscribe`` takes for live events alone."""
+
+
+def without_live(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a durable subscription; ``BadInput`` if one is given that only live events have."""
+    if options.get("shared") is not None:
+        raise BadInput(
+            "shared= is for live events, and durable= and start= read kept ones: share live events, or subscribe with "
+            "durable= and a name of its own for each"
+        )
+    for name in LIVE_OPTIONS:
+        if options.get(name) is not None:
+            raise BadInput(f"{name}= is for live events: leave it out, or leave out durable= and start=")
+    return {name: value for name, value in options.items() if name != "shared" and name not in LIVE_OPTIONS}
 
 
 def unpacked(batch: Batch) -> list[Event[Any]]:
@@ -89,7 +109,7 @@ class DurableSubscription:
         self.name = name
         self._start = start
         self._where = str(where) if where is not None else ""
-        self._type = type
+        self._type = checked_type(type)
         self._auto = commit == AUTO and name is not None
         self._max_bytes = max_bytes
         self._epoch = 0

@@ -10,7 +10,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import BadInput, NoMembers
+from ..core.errors import BadInput, NoKeeper, NoMembers
 from ..pubsub.durable.requests import Put, Request
 from .durable import Durable
 from .keeper import NOTHING, BusKeeper, Meeting, opened_store
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 GROUP = "keepers"
 LOOK_S = 2.0
-"""How long to look for a keeper before saying that there is none."""
+"""How long to look for a keeper before saying that there is none: from the start of the bus on, where none was ever
+heard of; else for keepers that are away, or have no log yet."""
+HEAR_S = 0.3
+"""How long a keeper may take to say what it is, once this member is among those who use durable topics."""
 
 
 class Keeping:
@@ -35,6 +38,7 @@ class Keeping:
         self._meeting: asyncio.Future[Meeting] | None = None
         self._asked: int | None = None
         self._keeps = False
+        self._heard_of_keepers = False
         self._store: StoreWriter | None = None
         self.keeper: BusKeeper | None = None
         self.durable = Durable(self, int(bus.me), lambda: bus._random.getrandbits(62) + 1, bus._wall)
@@ -109,13 +113,24 @@ class Keeping:
 
     async def _found(self, meeting: Meeting) -> int | None:
         """A keeper that belongs to a log, the eldest; none if the own one does by now."""
-        until = self._bus._now() + LOOK_S
+        now = self._bus._now()
+        until = now + LOOK_S
+        soon = max(self._bus._opened_at + LOOK_S, now + HEAR_S)
         while True:
+            self._heard_of_keepers = self._heard_of_keepers or self._keeps or bool(meeting.keepers)
             logged = [member for member in meeting.group.view.members if _logged(meeting, member)]
             if logged or (self.keeper is not None and self.keeper.ready):
                 return logged[0] if logged else None
+            if not self._heard_of_keepers and self._bus._now() > soon:
+                raise NoKeeper(
+                    "no keeper is on this bus: start `pluribus keep --store PATH`, or connect with store=; "
+                    "publish(..., timeout=60) waits for one"
+                )
             if self._bus._now() > until:
-                raise NoMembers("no keeper is on this bus: start `pluribus keep --store PATH`, or connect with store=")
+                raise NoMembers(
+                    "no keeper of this bus has a log now: start those that are away, or as many as were asked for, "
+                    "with `pluribus keep --store PATH`"
+                )
             await asyncio.sleep(0.02)
 
     async def close(self) -> None:

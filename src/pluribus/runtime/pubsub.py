@@ -21,6 +21,7 @@ from ..core.events import Event as BusEvent
 from ..core.ids import MemberId, MessageId, checked_name
 from ..core.limits import BACKLOG_EVENTS
 from ..core.quick import End, publishes
+from ..core.view import View
 from ..filters import Filter
 from ..pubsub.backlog import SAMPLE, WAIT, Backlog
 from ..pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
@@ -36,6 +37,7 @@ from ..wire.bodies import BYTES, Kind, encode_body, encode_quickly
 from .callbacks import Call
 from .carrier import Carrier
 from .draining import each_drained
+from .lateness import loaded
 from .neighbours import Neighbours
 from .observed import Observed
 from .sharing import Sharing
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from .bus import Bus
 
 GROUP = "topics"
+_KEEPING = "pluribus.runtime.keeping"
 LONGEST_UNKNOWN = 1_024
 BEST_EFFORT, RELIABLE, ORDERED = "best effort", "reliable", "ordered"
 GUARANTEES = (BEST_EFFORT, RELIABLE, ORDERED, "fifo", "causal", "total")
@@ -101,6 +104,16 @@ class Topics(End):
         self._base = self.joined
         self.routed(bool(self.carriers))
         return self._base
+
+    async def wait_for(self, members: int, timeout: float | None) -> View:
+        """See ``Bus.wait_for``."""
+        deadline = None if timeout is None else self.now() + timeout
+        base = await self.base()
+        view = await base.group.wait_for(members, timeout)
+        if "views" in self.bus._provided:
+            async with asyncio.timeout(None if deadline is None else deadline - self.now()):
+                await self.neighbours.introduce(base)
+        return view
 
     async def carrier(self, order: str) -> Carrier:
         """The carrier of an order, joined."""
@@ -190,6 +203,7 @@ class Topics(End):
                         gathering.of.append(gathering.places[topic])
                         return event
         if durable:
+            await loaded(_KEEPING)
             found: MessageId = await self.bus.durable.publish(
                 topic, body, headers=headers, parent=parent, timeout=timeout, id=id
             )
@@ -253,6 +267,7 @@ class Topics(End):
     ) -> Sequence[MessageId]:
         if durable:
             events = list(events)
+            await loaded(_KEEPING)
             kept = await self.bus.durable.publish_many(events, **options)
             for topic, body in events if live else ():
                 await self.publish(topic, body)

@@ -10,9 +10,16 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` on uvloop where it is installed, on the standard loop elsewhere."""
+    """``asyncio.run`` on uvloop where it is installed, on the standard loop elsewhere.
+
+    Ctrl-C cancels ``main``, so that members leave, and raises ``KeyboardInterrupt`` without the story of what was
+    cancelled.
+    """
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(main)
+        try:
+            return runner.run(main)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

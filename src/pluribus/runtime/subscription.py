@@ -68,7 +68,9 @@ class Subscription:
         """The set that it is of, and its number in it."""
         self.given: set[MessageId] = set()
         """Last values that it has, and that may still arrive by themselves."""
-        self._unfinished: MessageId | None = None
+        self._under_way: MessageId | None = None
+        """Of a shared subscription, the last event that was handed out."""
+        self._finishing: asyncio.Future[None] | None = None
         self.late = 0
         """Events that came after the deadline, and were dropped."""
         self.closed = False
@@ -167,7 +169,9 @@ class Subscription:
 
     def arrived(self) -> None:
         backlog = self.backlog
-        if backlog.slow == WAIT:
+        if self.shared:  # publishers do not wait for it: who works on one event for long gives up nothing that waits
+            pass
+        elif backlog.slow == WAIT:
             if not self._watched:
                 self._watched = True
                 self._taken_at, self._left = self._now(), length_hint(self._run)
@@ -214,18 +218,25 @@ class Subscription:
 
     def _take(self) -> Iterator[Event[Any]]:
         self._taken_at = self._now()
-        if self._unfinished is not None:
-            self._topics.sharing.finished(self, self._unfinished)
-            self._unfinished = None
-        events = self.backlog.take() if self.shared else self.backlog.take_some()
+        events = self.backlog.take_some()
         if self.given:
             events = self._new(events)
-        if self.shared and events:
-            self._unfinished = events[-1].id
         if self._carrier is not None and self._carrier.crowd:
             self._relieved()
         self._run = iter(events)
         return self._run if self.deadline is None else self._in_time(self._run, self.deadline)
+
+    async def _finish(self) -> None:
+        """The reader of a shared subscription asks for what comes next: what it was handed out is done. It goes on when
+        who waits for it gives up, so that the next one who asks waits for it too."""
+        if self._under_way is not None:
+            finishing = self._topics.sharing.finished(self, self._under_way)
+            self._under_way = None
+            self._finishing = asyncio.ensure_future(finishing)
+            self._finishing.add_done_callback(looked_at)
+        if self._finishing is not None:
+            await asyncio.shield(self._finishing)
+            self._finishing = None
 
     def _new(self, events: list[Event[Any]]) -> list[Event[Any]]:
         """Without those that it was given as last values."""
@@ -252,7 +263,16 @@ class Subscription:
         self._topics.tell(Missed(self.pattern, late, "late"))
 
     def __aiter__(self) -> AsyncIterator[Event[Any]]:
-        return flatten(self._runs())
+        return flatten(self._singles() if self.shared else self._runs())
+
+    async def _singles(self) -> AsyncGenerator[Iterator[Event[Any]], None]:
+        """One event at a time: which is finished when the reader asks for more."""
+        while True:
+            try:
+                event = await self.receive()
+            except Closed:
+                return
+            yield iter((event,))
 
     async def _runs(self) -> AsyncGenerator[Iterator[Event[Any]], None]:
         await self.open()
@@ -278,8 +298,12 @@ class Subscription:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
         async with asyncio.timeout(timeout):
             await self.open()
+            if self.shared:
+                await self._finish()
             while True:
                 for event in self._current:
+                    if self.shared:
+                        self._under_way = event.id
                     return event
                 while not self.backlog:
                     if self._over():
@@ -301,6 +325,8 @@ class Subscription:
                 break
             except Overflow:  # it comes again by itself
                 break
+        if self.shared:
+            self._under_way = events[-1].id
         return events
 
     # Moving

@@ -154,7 +154,7 @@ class Bus(Face):
         """Events under topics that match; see ``pluribus.Bus.subscribe``. It begins at once: use it with ``with``."""
         real = self._thread.ask(self._real.subscribe, pattern, where, type, **options)
         self._thread.call(real.open)
-        return Subscription(real, self._thread)
+        return Subscription(real, self._thread, shared=options.get("shared") is not None)
 
     def matches(self, topics: str, pattern: Any, **options: Any) -> Matches:
         """What a row pattern finds in events; see ``pluribus.Bus.matches``. It begins at once: use it with ``with``."""
@@ -341,12 +341,17 @@ def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[
 
 
 class Subscription(Face):
-    """A subscription of a synchronous bus. See ``pluribus.runtime.subscription``; threads that read it share it."""
+    """A subscription of a synchronous bus. See ``pluribus.runtime.subscription``; threads that read it share it.
+
+    Of a shared subscription (``shared=``) an event is finished when any thread asks for the next one: give each thread
+    that works a subscription of its own.
+    """
 
     _real: real_subscription.Subscription
 
-    def __init__(self, real: real_subscription.Subscription, thread: Background) -> None:
+    def __init__(self, real: real_subscription.Subscription, thread: Background, *, shared: bool = False) -> None:
         super().__init__(real, thread)
+        self._fetch_events_max = 1 if shared else real_subscription.RECEIVE_MANY
         self._fetched: deque[Topical[Any]] = deque()
         self._reading = threading.Lock()
 
@@ -384,7 +389,7 @@ class Subscription(Face):
 
     async def _take(self, timeout: float | None) -> None:
         """On the loop, so that an interrupted caller loses nothing."""
-        self._fetched.extend(await self._real.receive_many(timeout=timeout))
+        self._fetched.extend(await self._real.receive_many(self._fetch_events_max, timeout))
 
 
 class Matches(Face):

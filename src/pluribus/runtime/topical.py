@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.ids import MessageId
 from ..core.view import View
+from .lateness import loaded
 
 if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Pattern, Problem
@@ -16,6 +17,8 @@ if TYPE_CHECKING:  # loaded when first used
     from .patterns import Matches
     from .pubsub import Advertisement, Topics
     from .subscription import Subscription
+
+_TOPICS = "pluribus.runtime.pubsub"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,12 +53,15 @@ class Topical:
         ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
         keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
         waiting longer. ``durable=True`` returns when a majority of the voting keepers have it on disk; ``Uncertain``
-        has the ``id`` with which it may be published again. Live subscribers get it then, unless ``live=False``.
+        has the ``id`` with which it may be published again, ``NoKeeper`` says at once that nobody keeps durable topics,
+        unless ``timeout`` gives a keeper time to come. Live subscribers get it then, unless ``live=False``.
         """
+        await loaded(_TOPICS)
         return await self.pubsub.publish(topic, body, **options)
 
     async def publish_many(self, events: Iterable[tuple[str, Any]], **options: Any) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body, in order; ``options`` are those of ``publish``, for all of them."""
+        await loaded(_TOPICS)
         return await self.pubsub.publish_many(events, **options)
 
     def publish_soon(self, topic: str, body: Any, **options: Any) -> Any:
@@ -138,8 +144,11 @@ class Topical:
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with so many members, this one included, that publish or subscribe. Members find each other a
-        moment after they have connected; what is published before that does not reach the others."""
-        return await (await self.pubsub.base()).group.wait_for(members, timeout)
+        moment after they have connected; what is published before that does not reach the others. It returns when this
+        member knows what each of them subscribed to: events published after that go to them in the order they want.
+        """
+        await loaded(_TOPICS)
+        return await self.pubsub.wait_for(members, timeout)
 
     async def unsubscribe(self, subscription: Subscription) -> None:
         """The same as closing it."""

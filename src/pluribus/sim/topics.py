@@ -2,9 +2,10 @@
 
 Happenings of this kind have the subscription's label as their group: ``publish`` (the event, its topic as body),
 ``begun`` (a subscription), ``arrive`` (an event in a member's group, with the epoch of its publisher there as chain),
-``deliver`` (to a subscription; ``orphan`` says that it was given again), ``gap`` (told to a subscription). An *epoch*
-of a publisher at a member ends when the publisher is out of the member's view, or comes from another side of a
-partition: only there may events be missing.
+``deliver`` (to a subscription; ``orphan`` says that it was given again), ``gap`` (told to a subscription), ``cut`` (a
+member is not in the primary, or meets members of another side, who may have taken it for dead). An *epoch* of a
+publisher at a member ends when the publisher is out of the member's view, or comes from another side of a partition:
+only there may events be missing.
 """
 
 from __future__ import annotations
@@ -130,6 +131,30 @@ def shared_once(history: History) -> int:
         if key in taken:
             raise Violation(f"{h.id} went to {_who(h)} and to {MemberId(taken[key])!r}, who share {key[0]!r}")
         taken[key] = h.member
+    return checks
+
+
+def finished_once(history: History) -> int:
+    """An event that a subscriber of a set has finished, as it was handed the next one, is not begun by another after
+    that. A subscriber that was cut off finishes nothing any more: others may have its events already."""
+    cut: dict[int, float] = {}
+    for h in history.of("cut"):
+        cut.setdefault(h.member, h.at)
+    under_way: dict[tuple[int, str], MessageId] = {}
+    finished: dict[tuple[str, MessageId], Happening] = {}
+    checks = 0
+    for h in history.of("deliver"):
+        if kind_of(h.group) != SHARED:
+            continue
+        pattern = pattern_of(h.group)
+        done = finished.get((pattern, h.id))
+        if done is not None:
+            raise Violation(f"{_who(h)} was given {h.id} though {_who(done)} had finished it at {done.at:.6f}")
+        before = under_way.get((h.member, h.group))
+        if before is not None and h.at < cut.get(h.member, float("inf")):
+            checks += 1
+            finished[(pattern, before)] = h
+        under_way[(h.member, h.group)] = h.id
     return checks
 
 

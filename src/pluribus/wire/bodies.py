@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -50,6 +51,8 @@ _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
     DATA: msgspec.msgpack.Decoder(list[Any]).decode,
 }
 _BUILT_IN: dict[Kind, type] = {BYTES: bytes, TEXT: str}
+_PLAIN = (bytes, str, bool, int, float, list, dict, type(None), datetime, Opaque)
+"""What bodies are that are no registered types."""
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
@@ -80,6 +83,22 @@ def type_of(kind: Kind) -> type | None:
     if kind in _BUILT_IN:
         return _BUILT_IN[kind]
     return next((cls for cls, name in _names.items() if name == kind), None)
+
+
+def checked_type(wanted: Any) -> type | None:
+    """A type that bodies of this program may have, itself or as a subclass; ``BadInput`` if none ever does."""
+    if wanted is None:
+        return None
+    if not isinstance(wanted, type):
+        raise BadInput(f"type={wanted!r} is no type: give the class of the bodies")
+    known: tuple[type, ...] = (*_PLAIN, *_names)
+    if not any(issubclass(each, wanted) for each in known):
+        name = wanted.__name__
+        raise BadInput(
+            f"type={name}: no body arrives as one, because it is not registered: call pluribus.register({name}) first, "
+            "or give a type of plain data such as dict"
+        )
+    return wanted
 
 
 def reserve(kind: int, cls: type) -> None:

@@ -168,6 +168,7 @@ class Live(msgspec.Struct, array_like=True, frozen=True):
     headers: dict[str, Any] | None = None
     parent: MessageId | None = None
     retained: bool = False
+    again: bool = False
 
 
 Word = Asked | Answered | Failed | Heard

@@ -19,7 +19,18 @@ from ...wire.bodies import BYTES, EVENTS, decode_bodies
 from ..chaos import STRIKES, ordeal
 from ..history import Happening, History
 from ..network import Medium
-from ..topics import RELIABLE, SHARED, TOTAL, agreed, arrived_in_the_end, asked_for, complete, contiguous, shared_once
+from ..topics import (
+    RELIABLE,
+    SHARED,
+    TOTAL,
+    agreed,
+    arrived_in_the_end,
+    asked_for,
+    complete,
+    contiguous,
+    finished_once,
+    shared_once,
+)
 from ..world import World
 from . import Scenario
 
@@ -31,6 +42,8 @@ WISHES = (
     (TOTAL, "a/#"),
     (SHARED, "+"),
 )
+WORK_S_MAX = 0.05
+"""What an event of a shared subscription takes to be done."""
 TORMENT_S = 20.0
 CALM_S = 60.0
 LAST_ROUNDS = 20
@@ -61,6 +74,8 @@ class Player:
 
     def _observe(self, what: Frame | Event) -> None:
         if isinstance(what, ViewChanged):
+            if not what.primary or len(what.sides) > 1:
+                self.history.add(Happening(self.world.now, int(self.bus.me), "cut"))
             for side in what.sides:
                 if int(self.bus.me) not in side:
                     self._epochs.update(side)
@@ -113,6 +128,8 @@ class Player:
             try:
                 async for event in subscription:
                     self._add("deliver", event, label)
+                    if subscription.shared:
+                        await asyncio.sleep(self.world.random.random() * WORK_S_MAX)
             except Gap:  # this member was cut off from the total order
                 self.history.add(Happening(self.world.now, int(self.bus.me), "gap", label))
 
@@ -153,6 +170,7 @@ LIVE = Scenario(
         "complete": complete,
         "agreed": agreed,
         "shared_once": shared_once,
+        "finished_once": finished_once,
         "arrived_in_the_end": arrived_in_the_end,
     },
     STRIKES,

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...core.errors import Closed, PluribusError, Refused, Uncertain, Violation
+from ...core.errors import Closed, NoKeeper, PluribusError, Refused, Uncertain, Violation
 from ...group.keepers import Keeper
 from ...pubsub.durable import commands
 from ...pubsub.durable.batch import Batch, pack
@@ -172,7 +172,7 @@ class Play(KeepersPlay):
                     continue
                 else:
                     ids = list(await durable.publish_many([(topic, body) for body in bodies]))
-            except Uncertain:
+            except (Uncertain, NoKeeper):
                 continue
             for id, body in zip(ids, bodies, strict=True):
                 self.told(member, "acked", topic, id, body)
