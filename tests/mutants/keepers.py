@@ -87,6 +87,18 @@ class Blind(Follower):
         return ledger.end if word.at > ledger.end else None
 
 
+class Reborn(Ledger):
+    """Set its broken store aside, and votes at once, as if it had lost nothing."""
+
+    replaces = (shipped, "Ledger")
+
+    def set_aside(self):
+        broken = self.broken
+        super().set_aside()
+        if broken and not self.broken:
+            self._write_meta(health=WHOLE)
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds. Counting is found by a story: test_older_rows.py.
     Hasty: (3, "a client still waits"),

@@ -314,6 +314,7 @@ class connect:
     ``store`` is a file, or the URL of a PostgreSQL server, that keeps durable topics: this member is a keeper then. The
     first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true. With
     ``founders=3`` (say it to each of the three) the log begins when three that vote are there, all of them its voters.
+    A store that is gone although something was kept in it is refused; ``fresh=True`` begins another, as a new keeper.
     ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
     connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
     """
@@ -330,6 +331,7 @@ class connect:
         store: str | os.PathLike[str] | None = None,
         votes: bool = False,
         founders: int = 1,
+        fresh: bool = False,
         serve: str | None = None,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
@@ -340,6 +342,7 @@ class connect:
         self._store = store
         self._votes = votes
         self._founders = founders
+        self._fresh = fresh
         self._serve = serve
         self._bus: Bus | None = None
 
@@ -372,7 +375,7 @@ class connect:
         bus._stop_watch = watch_loop(loop)
         try:
             if self._store is not None:
-                await bus.keeping.keep(self._store, votes=self._votes, founders=self._founders)
+                await bus.keeping.keep(self._store, votes=self._votes, founders=self._founders, fresh=self._fresh)
             if self._serve is not None:
                 await bus.serve(self._serve, self._secret)
         except BaseException:

@@ -88,13 +88,15 @@ _here = msgspec.msgpack.Decoder(Here)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def backend_for(path: str) -> Backend:
+def backend_for(path: str, *, fresh: bool = False) -> Backend:
     """The store that a path or a URL names: ``postgresql://…``, ``:memory:``, or a file."""
+    if fresh and "://" in path:
+        raise BadInput("fresh= is for stores that are files: give this keeper a schema of another name")
     if path.startswith(("postgres://", "postgresql://")):
         from ..store.postgres import PostgresBackend
 
         return PostgresBackend(path)
-    return SqliteBackend(path)
+    return SqliteBackend(path, fresh=fresh)
 
 
 class Meeting:
@@ -335,7 +337,8 @@ class BusKeeper:
     def _changed(self) -> None:
         """Somebody came, went, or said something; or there is a log now."""
         meeting, keeper = self._meeting, self.keeper
-        if not keeper.seat.may_speak:  # its name is not on disk yet, and might be another one after a crash
+        named = keeper.seat.may_speak or (keeper.ledger.broken and self._logged)
+        if not named:  # its name is not on disk yet, and might be another one after a crash
             return
         meeting.say(Here(keeper.id, self._logged, self._votes, self._founders))
         if keeper.ledger.fresh:
@@ -404,6 +407,6 @@ class BusKeeper:
         self.keeper.stop()
 
 
-def opened_store(path: str) -> StoreWriter:
+def opened_store(path: str, *, fresh: bool = False) -> StoreWriter:
     """A store with its writing thread, on the running loop."""
-    return StoreWriter(backend_for(path), asyncio.get_running_loop())
+    return StoreWriter(backend_for(path, fresh=fresh), asyncio.get_running_loop())

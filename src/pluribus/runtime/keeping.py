@@ -39,11 +39,13 @@ class Keeping:
         self.keeper: BusKeeper | None = None
         self.durable = Durable(self, int(bus.me), lambda: bus._random.getrandbits(62) + 1, bus._wall)
 
-    async def keep(self, path: str | os.PathLike[str], *, votes: bool = False, founders: int = 1) -> BusKeeper:
-        """Be a keeper, with this store."""
+    async def keep(
+        self, path: str | os.PathLike[str], *, votes: bool = False, founders: int = 1, fresh: bool = False
+    ) -> BusKeeper:
+        """Be a keeper, with this store; ``fresh`` if it was there, is gone, and another may begin in its place."""
         self._keeps = True
         meeting = await self.meeting()
-        store = self._store = opened_store(os.fspath(path))
+        store = self._store = opened_store(os.fspath(path), fresh=fresh)
         store.alone = self._keeps_alone
         return await self.keep_in(meeting, store, votes=votes, founders=founders)
 

@@ -90,6 +90,12 @@ class Cluster:
         self.crash(number)
         return self.start(number)
 
+    def restart_file(self, number):
+        """As ``restart``, of one whose disk is a file."""
+        self.crash(number)
+        self.disks[number].open()
+        return self.start(number)
+
     def carry(self, number, to, words):
         target = next((n for n, keeper in self.keepers.items() if keeper.id == to), None)
         self.heard[type(decode(words).word).__name__] += 1

@@ -280,6 +280,10 @@ class Play:
         if self._may_strike():
             world.random.choice(world.hosts).disk.lose_tail()
 
+    async def shatter(self, world: World, restarted: Restarted) -> None:
+        if self._may_strike():
+            world.random.choice(world.hosts).disk.shatter()
+
     async def fill(self, world: World, restarted: Restarted) -> None:
         world.random.choice(world.hosts).disk.full = True
 
@@ -338,7 +342,7 @@ class Play:
 
     def faults(self) -> list[Fault]:
         usual: list[Fault] = [crash, crash, restart, restart, restart, pause, drift, partition, heal, heal]
-        disks: list[Fault] = [*[self.flip] * 4, *[self.lose_tail] * 3, self.fill, self.free, self.free]
+        disks: list[Fault] = [*[self.flip] * 4, *[self.lose_tail] * 3, self.shatter, self.fill, self.free, self.free]
         leaders: list[Fault] = [self.crash_all, self.crash_leader, self.pause_leader, self.isolate_leader]
         return [*usual, bad_links, good_links, *disks, *leaders]
 
@@ -432,7 +436,7 @@ KEEPERS = Scenario(
     },
     (
         *STRIKES,
-        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full"),
+        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full", "broken_store"),
     ),
     members_min=3,
     members_max=7,
