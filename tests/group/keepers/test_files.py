@@ -119,11 +119,11 @@ def test_a_keeper_alone_says_so_and_leaves_its_file_where_it_is(tmp_path):
     assert not list(tmp_path.glob("*broken*"))
 
 
-@pytest.mark.parametrize("start", range(0, 20, 10))
-def test_whatever_bit_flips_a_keeper_is_whole_again_or_says_why_not(tmp_path, start):
-    """Twenty files with a few flipped bits each."""
+@pytest.mark.parametrize("seeds", [range(6), range(6, 12), (1_030, 1_047, 1_050, 1_071)])
+def test_whatever_bit_flips_a_keeper_is_whole_again_or_says_why_not(tmp_path, seeds):
+    """Files with a few flipped bits each; the last ones have failed."""
     outcomes = []
-    for seed in range(start, start + 10):
+    for seed in seeds:
         random = Random(seed)
         path = tmp_path / f"{seed}.db"
         cluster = with_a_file(3, path)
@@ -144,7 +144,7 @@ def test_whatever_bit_flips_a_keeper_is_whole_again_or_says_why_not(tmp_path, st
         assert cluster.settled()[-1] == b"more"
         outcomes.append("whole")
         cluster.disks[number].crash()
-    assert outcomes.count("whole") >= 5
+    assert outcomes.count("whole") >= 3
 
 
 def test_who_it_is_comes_from_both_copies_or_not_at_all(tmp_path):

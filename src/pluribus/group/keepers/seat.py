@@ -139,6 +139,7 @@ class Seat:
                     self._apply_row(row)
         finally:
             self._applying = False
+        self.commit = max(self.commit, self.applied_row)  # damage behind these rows may have cast doubt on the rest
         self.ledger.needed = self.applied_row
         self._since_snapshot_bytes += size
         if size:
