@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` s
     from .doorman import Doorman
     from .durable import Durable, Log
     from .follower import Mailbox
+    from .keepers import Keepers
     from .keeping import Keeping
     from .pubsub import Topics
 
@@ -130,6 +131,14 @@ class Bus(Joining, Topical):
     def durable(self) -> Durable:
         """Durable topics: what ``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` use."""
         return self.keeping.durable
+
+    @property
+    def keepers(self) -> Keepers:
+        """The keepers of this bus, for who looks after them: ``ls``, ``add``, ``remove``, ``replace``, ``force``,
+        ``backup``."""
+        from .keepers import Keepers
+
+        return Keepers(self.durable, self.keeping)
 
     def log(self, topic: str) -> Log:
         """The log of a durable topic: ``await log.read(start, stop)``, ``await log.offsets()``."""

@@ -353,11 +353,17 @@ class BusKeeper:
         return not self.keeper.ledger.fresh
 
     async def _admitted(self) -> None:
-        """Ask to vote until that is so."""
+        """Ask to vote until that is so, once for each log: who was made no voter by somebody does not ask again before
+        it is started again."""
+        voted_in = 0
         while not self._bus.closed:
-            if not self.keeper.ledger.fresh and self.keeper.id not in self.keeper.voters:
+            cluster = self.keeper.ledger.meta.cluster
+            if self.keeper.id in self.keeper.voters:
+                voted_in = cluster if self.keeper.whole else voted_in  # who adopted a log does not know its voters yet
+            elif cluster not in (0, voted_in):
                 with suppress(PluribusError):
                     await self.set_voter(self.keeper.id, True)
+                    voted_in = cluster
             await asyncio.sleep(ADMIT_S)
 
     async def set_voter(self, keeper: int, votes: bool) -> None:

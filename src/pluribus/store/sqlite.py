@@ -41,6 +41,8 @@ from .mark import Mark
 from .tables import MAJOR, MINOR, VERSION, Stored, Tables, checked
 
 APPLICATION_ID = int.from_bytes(b"Plrb", "big")
+BACKUP_ID = int.from_bytes(b"PlrB", "big")
+"""Of a copy, which must not be used as a store."""
 POSITION_BITS = 40
 """A row's key is the number of its log above so many bits of position: appending goes to the end of a table."""
 _MASK = (1 << POSITION_BITS) - 1
@@ -133,6 +135,11 @@ class SqliteBackend(Tables):
         self._note()
         return where
 
+    def forget(self, log: str, at: int) -> None:
+        """For a copy of a damaged store: a row that is missing there is missing here."""
+        self._changed.add(log)
+        self._remove(self._log(log).id, at, at + 1)
+
     def _give_up(self) -> None:
         """What is in the place of a store that begins anew, unless that can be read."""
         path = str(self._path)
@@ -204,6 +211,10 @@ class SqliteBackend(Tables):
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         owner = self._db.execute("PRAGMA application_id").fetchone()[0]
         empty = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0
+        if owner == BACKUP_ID:
+            raise Unavailable(
+                f"{self._path} is a backup: `pluribus keepers restore` makes a store of it, for a new keeper"
+            )
         if owner != APPLICATION_ID and not (empty and owner == version == 0):
             raise Unavailable(f"{self._path} is a database of another program: name a file that is not there yet")
         if not empty and version // 1_000 > MAJOR:

@@ -147,6 +147,6 @@ class Cluster:
         return answers[0][0]
 
     def settled(self):
-        """Everybody has applied the same."""
-        self.until(lambda: len({tuple(state) for state in self.states.values()}) == 1)
-        return list(next(iter(self.states.values())))
+        """Everybody who is there has applied the same."""
+        self.until(lambda: len({tuple(self.states[number]) for number in self.keepers}) == 1)
+        return list(self.states[next(iter(self.keepers))])

@@ -191,6 +191,19 @@ class Ledger:
         assert self.fresh and not self.end
         self._write_meta(None, self._added([encode_voters(0, 0, voters)]), cluster=cluster, logged=True)
 
+    def force(self, cluster: int, epoch: int) -> None:
+        """Go on as the only voter of another log with the same rows."""
+        first = self.next_index()
+        assert first is not None and epoch > self.epoch and self.meta.health == WHOLE and not self.failing
+        row = encode_voters(epoch, first, Voters(self.voters.version + 1, (self.meta.keeper,)))
+        self._write_meta(None, self._added([row]), cluster=cluster, epoch=epoch, voted=self.meta.keeper, logged=True)
+
+    def adopt(self, cluster: int, epoch: int) -> None:
+        """Belong to the log that was forced. It does not vote before a leader of that has put it in order, and what was
+        said of it before counts no more."""
+        health, run = max(self.meta.health, DAMAGED), self.meta.run + 1
+        self._write_meta(cluster=cluster, epoch=max(epoch, self.epoch), voted=0, health=health, run=run)
+
     # Rows.
 
     def append(self, rows: Sequence[bytes]) -> None:
