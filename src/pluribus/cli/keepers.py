@@ -27,9 +27,9 @@ def ls(url: Url = None, json: JsonFlag = False) -> None:
     found = _asked(url, lambda keepers: keepers.ls())
     leads = any(one.leader for one in found)
     if json:
-        import msgspec
+        from msgspec.structs import asdict
 
-        print_json({"keepers": msgspec.to_builtins(found), "leads": leads})
+        print_json({"keepers": [asdict(one) for one in found], "leads": leads})
     else:
         _print(found)
     if not leads:
@@ -69,9 +69,9 @@ def force(
         typer.confirm("Are most voters gone for good, never to be started with their old stores again?", abort=True)
     forced = _asked(url, lambda keepers: keepers.force(keeper))
     if json:
-        import msgspec
+        from msgspec.structs import asdict
 
-        print_json(msgspec.to_builtins(forced))
+        print_json(asdict(forced))
         return
     typer.echo(f"keeper {forced.keeper} goes on from row {forced.row:,}; {len(forced.follow)} others follow it")
     for refused in forced.refused:

@@ -65,6 +65,8 @@ class Desk:
         """Since others had a turn."""
         self._turns = 0
         self._closed = False
+        self.member = ""
+        """The name of the member whose keeper it is."""
         keeper.on_commit = self._commit
         keeper.on_snapshot = self._snapshot
         keeper.on_restore = self._restore
@@ -131,7 +133,7 @@ class Desk:
         """What people who look after keepers want of this one."""
         keeper = self.keeper
         if isinstance(request, Stand):
-            return standing_of(keeper)
+            return standing_of(keeper, self.member)
         if isinstance(request, Voting):
             await self._placed(lambda done: keeper.set_voter(request.keeper, request.votes, done))
         elif isinstance(request, Lead):

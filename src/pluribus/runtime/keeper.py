@@ -310,6 +310,7 @@ class BusKeeper:
         self._founders = founders
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings)
         self.desk = Desk(self.keeper)
+        self.desk.member = bus.name
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive
         meeting.serve = self.desk.ask

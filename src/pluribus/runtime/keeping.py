@@ -85,7 +85,7 @@ class Keeping:
     async def ask(self, request: Request) -> Any:
         """Of the own keeper, else of one that was asked before, else of any."""
         if isinstance(request, Roll):
-            return await call_the_roll(await self.meeting(), self.keeper, self._bus.members, self._bus._now)
+            return await call_the_roll(await self.meeting(), self.keeper, self._bus._now)
         if isinstance(request, Force):
             return await self._force(request.keeper)
         keeper = self.keeper

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from ..core.errors import PluribusError
-from ..core.ids import MemberId
 from ..group.keepers.voting import Standing, most_recent, named
 from ..pubsub.durable.requests import Adopt, Forced, Lead, Request, Stand
 from .keeper import BusKeeper, Meeting
@@ -29,18 +26,14 @@ LOOK_S = 0.05
 log = logging.getLogger("pluribus")
 
 
-async def call_the_roll(
-    meeting: Meeting, own: BusKeeper | None, names: Mapping[MemberId, str], now: Callable[[], float]
-) -> list[Standing]:
+async def call_the_roll(meeting: Meeting, own: BusKeeper | None, now: Callable[[], float]) -> list[Standing]:
     """Those that answer, and voters that do not; the leader first."""
     until = now() + ROLL_S
     while True:
-        asked = list(meeting.keepers)
-        answers = [_stand(meeting, member, names.get(MemberId(member), "")) for member in asked]
-        found = [one for one in await asyncio.gather(*answers) if one is not None]
+        answers = await asyncio.gather(*(_stand(meeting, member) for member in list(meeting.keepers)))
+        found = [one for one in answers if one is not None]
         if own is not None:
-            me = meeting.group.me
-            found.append(_named(await own.desk.ask(Stand()), names.get(MemberId(me), "")))
+            found.append(await own.desk.ask(Stand()))
         here = {one.keeper for one in found}
         latest = max(found, key=lambda one: (bool(one.leader), one.version, one.epoch), default=Standing(""))
         absent = [
@@ -52,15 +45,12 @@ async def call_the_roll(
         await asyncio.sleep(LOOK_S)
 
 
-async def _stand(meeting: Meeting, member: int, name: str) -> Standing | None:
+async def _stand(meeting: Meeting, member: int) -> Standing | None:
     with suppress(PluribusError, TimeoutError):
         async with asyncio.timeout(ANSWER_S):
-            return _named(await meeting.ask(member, Stand()), name)
+            standing: Standing = await meeting.ask(member, Stand())
+            return standing
     return None
-
-
-def _named(standing: Standing, name: str) -> Standing:
-    return msgspec.structs.replace(standing, member=name)
 
 
 async def force(meeting: Meeting, own: BusKeeper | None, roll: list[Standing], wanted: int, cluster: int) -> Forced:

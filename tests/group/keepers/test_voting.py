@@ -7,6 +7,8 @@ from pluribus.core.errors import BadInput, Refused
 from pluribus.group.keepers.rows import Voters
 from pluribus.group.keepers.voting import Standing, chosen, most_recent, refusal, standing_of
 from tests.group.keepers.cluster import Cluster
+from tests.mutants.hunt import released
+from tests.mutants.keepers import Loyal
 
 
 def changed(cluster, number, keeper, votes):
@@ -204,3 +206,8 @@ def test_names():
 )
 def test_what_would_stop_the_others(voters, keeper, answer, fine):
     assert (refusal(Voters(1, voters), keeper, answer.__contains__) == "") is fine
+
+
+def test_that_finds_one_that_votes_by_the_old_list():
+    with released(Loyal), pytest.raises(AssertionError, match="none of them may vote"):
+        test_those_who_adopt_elect_nobody_by_the_old_list()

@@ -372,7 +372,8 @@ class Leader:
 
     def _answers(self, keeper: int) -> bool:
         """Whether it has answered since a change of voters was asked for."""
-        return self._heard_from(keeper) >= self._admission_serial
+        peer = self.peers.get(keeper)
+        return keeper == self._seat.me or (peer is not None and peer.answered >= self._admission_serial)
 
     def _fresh(self, peer: Peer, run: int, serial: int) -> bool:
         """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more."""
