@@ -162,7 +162,7 @@ class Play:
             host.disk.latency_s = world.random.choice((0.005, 0.02, 0.05))
         self.calm = False
         self.churns = world.random.random() < 0.4
-        self.ends_badly = world.random.random() < 0.3
+        self.ends_badly = world.random.random() < 0.55
         self.lost: dict[int, int] = {}
         """Keepers whose disk is gone, and the host of each: another keeper is to take its place."""
         self._reads = 0
@@ -268,7 +268,7 @@ class Play:
         """Makes voters of learners, and the reverse, and keeps three of them."""
         random = self.world.random
         while not self.calm or self.lost:
-            await asyncio.sleep(1 + random.random() * 4)
+            await asyncio.sleep(0.5 + random.random() * (1 if self.lost else 4))
             keeper = random.choice(sorted(self.addresses))
             votes = keeper not in self._voters().keepers
             if (self.lost and random.random() < 0.5) or self.calm:
@@ -293,6 +293,12 @@ class Play:
             life = self.lives[number]
             if life.up and await self.set_voter(life.keeper.id, True) and await self.set_voter(old, False):
                 del self.lost[old]
+
+    async def replacing(self) -> None:
+        """An operator who does nothing else."""
+        while not self.calm or self.lost:
+            await asyncio.sleep(0.5 + self.world.random.random())
+            await self.replace()
 
     async def end_badly(self) -> None:
         """Most voters are gone for good, while clients write and one that is left is a little behind. The operator
@@ -424,10 +430,10 @@ class Play:
     def faults(self) -> list[Fault]:
         usual: list[Fault] = [crash, crash, restart, restart, restart, pause, drift, partition, heal, heal]
         disks: list[Fault] = [
-            *[self.flip] * 4,
-            *[self.lose_tail] * 4,
-            *[self.shatter] * 3,
-            *[self.lose_disk] * 3,
+            *[self.flip] * 6,
+            *[self.lose_tail] * 6,
+            *[self.shatter] * 6,
+            *[self.lose_disk] * 6,
             self.fill,
             self.free,
             self.free,
