@@ -1,5 +1,7 @@
 """The keepers' log with one mistake each, such as a programmer makes. Campaigns must find them."""
 
+from zlib import crc32
+
 import msgspec
 
 from pluribus.group.keepers import keeper as shipped
@@ -87,13 +89,75 @@ class Blind(Follower):
         return ledger.end if word.at > ledger.end else None
 
 
+class Reborn(Ledger):
+    """Set its broken store aside, and votes at once, as if it had lost nothing. Found by a story: test_disks.py."""
+
+    replaces = (shipped, "Ledger")
+
+    def set_aside(self):
+        broken = self.broken
+        super().set_aside()
+        if broken and not self.broken:
+            self._write_meta(health=WHOLE)
+
+
+class Namesake(Ledger):
+    """Comes back under its old name when its disk was lost: it may vote twice, and for a log that lacks what it had."""
+
+    replaces = (shipped, "Ledger")
+
+    def __init__(self, store, name, random, report):
+        super().__init__(store, name, SameEveryTime(store), report)
+
+
+class SameEveryTime:
+    """The chance of one disk's host."""
+
+    def __init__(self, store):
+        self.number = crc32(store._gate.__self__.name.encode())
+
+    def getrandbits(self, bits):
+        return self.number
+
+
+class Trusting(Leader):
+    """Takes away any vote that it is asked to, whoever of the others answers."""
+
+    replaces = (shipped, "Leader")
+
+    def _answers(self, keeper):
+        return True
+
+
+class Careless:
+    """Forces the keeper to go on whose log ends first."""
+
+    replaces = (scenario, "most_recent")
+
+    def __new__(cls, roll, wanted=""):
+        return min(roll, key=lambda one: (one.last_epoch, one.end))
+
+
+class Loyal(Ledger):
+    """Votes by the old list when it has adopted a log that was forced. Found by a story: test_voting.py."""
+
+    replaces = (shipped, "Ledger")
+
+    def adopt(self, cluster, epoch):
+        self._write_meta(cluster=cluster, epoch=max(epoch, self.epoch), voted=0)
+
+
 FOUND = {
-    # The seed that finds the mutant, and what it finds. Counting is found by a story: test_older_rows.py.
-    Hasty: (3, "a client still waits"),
-    Oblivious: (6, "both led epoch"),
-    Reckless: (13, "is committed, and there is another"),
-    Repeating: (3, "was done at"),
-    Generous: (0, "keepers differ"),
-    Stale: (1, "was answered before it was called"),
+    # The seed that finds the mutant, and what it finds. Counting, Loyal and Reborn are found by stories, in
+    # test_older_rows.py, test_voting.py and test_disks.py.
+    Hasty: (4, "a client still waits"),
+    Oblivious: (2, "AssertionError: commands"),
+    Reckless: (58, "keepers differ"),
+    Repeating: (0, "was done at"),
+    Generous: (1, "keepers differ"),
+    Stale: (7, "was answered before it was called"),
     Blind: (3, "AssertionError: commands"),
+    Namesake: (96, "a client still waits"),
+    Trusting: (0, "a client still waits"),
+    Careless: (1, "the one that was forced has"),
 }

@@ -22,6 +22,7 @@ VERBS = {
     "topics": "List what is advertised, retained and published.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "keep": "Keep durable topics on disk, as a process of its own.",
+    "keepers": "Look after keepers: who votes, lost ones replaced, backups.",
     "top": "Show what the members of a bus are doing.",
     "replay": "Run a trace file again and compare.",
     "sim": "Run a scenario in the simulator over many seeds, or replay one.",

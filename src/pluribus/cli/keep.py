@@ -24,6 +24,7 @@ def command(
     name: Annotated[str | None, typer.Option(help="How others see this member.")] = None,
     learn: Annotated[bool, typer.Option("--learn", help="Keep a copy, but do not vote.")] = False,
     voters: Annotated[int, typer.Option(help="Begin a new log when so many that vote are there.", min=1)] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="The store is gone: begin another, as a new keeper.")] = False,
     seconds: Annotated[float, typer.Option(help="Stop after so long; 0: when interrupted.", min=0)] = 0.0,
     json: JsonFlag = False,
 ) -> None:
@@ -32,6 +33,7 @@ def command(
     if "://" not in store and not parent.is_dir():
         raise BadInput(f"the store {store} cannot be made, because {parent} is no folder: make it first")
     options: dict[str, Any] = {"store": store, "votes": not learn, "voters": voters, "serve": serve, "name": name}
+    options["fresh"] = fresh
     told = run(_keep(url, options, seconds, json))
     if json:
         print_json(told)

@@ -198,7 +198,8 @@ class Store(Protocol):
     """
 
     def write(self, changes: Sequence[Change], done: Callable[[Exception | None], None]) -> None:
-        """All of these or none. A snapshot is a ``Put`` and a ``Trim`` in one write."""
+        """All of these or none. A snapshot is a ``Put`` and a ``Trim`` in one write. ``Damaged`` means that the store's
+        structure is broken, so that no write helps any more: see ``renew``."""
 
     def append(self, log: str, rows: Sequence[bytes], done: Callable[[Exception | None], None]) -> None:
         """``write`` of one ``Append``, which gives rows consecutive positions."""
@@ -217,6 +218,11 @@ class Store(Protocol):
 
     def end(self, log: str) -> int:
         """The position that the next row will have."""
+
+    def renew(self, changes: Sequence[Change]) -> str:
+        """Set a broken store aside, which deletes nothing, and begin another with these changes alone; they are on disk
+        when it returns, and it returns where the old one is. Only when no write is under way. ``Unavailable`` if it
+        cannot be done; then everything is as it was."""
 
 
 class Ports(msgspec.Struct):

@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` s
     from .doorman import Doorman
     from .durable import Durable, Log
     from .follower import Mailbox
+    from .keepers import Keepers
     from .keeping import Keeping
     from .pubsub import Topics
 
@@ -148,6 +149,14 @@ class Bus(Joining, Topical, Faces):
     def durable(self) -> Durable:
         """Durable topics: what ``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` use."""
         return self.keeping.durable
+
+    @property
+    def keepers(self) -> Keepers:
+        """The keepers of this bus, for who looks after them: ``ls``, ``add``, ``remove``, ``replace``, ``force``,
+        ``backup``."""
+        from .keepers import Keepers
+
+        return Keepers(self.durable, self.keeping)
 
     def log(self, topic: str) -> Log:
         """The log of a durable topic: ``await log.read(start, stop)``, ``await log.offsets()``."""
@@ -353,6 +362,7 @@ class connect:
     ``store`` is a file, or the URL of a PostgreSQL server, that keeps durable topics: this member is a keeper then. The
     first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true. With
     ``voters=3`` (say it to each of the three) the log begins when three that vote are there, all of them its voters.
+    A store that is gone although something was kept in it is refused; ``fresh=True`` begins another, as a new keeper.
     ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
     connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
     """
@@ -369,6 +379,7 @@ class connect:
         store: str | os.PathLike[str] | None = None,
         votes: bool = False,
         voters: int = 1,
+        fresh: bool = False,
         founders: int | None = None,
         serve: str | None = None,
     ) -> None:
@@ -381,6 +392,7 @@ class connect:
         self._votes = votes
         self._voters = voters
         self._founders = founders
+        self._fresh = fresh
         self._serve = serve
         self._bus: Bus | None = None
 
@@ -418,7 +430,7 @@ class connect:
         try:
             if self._store is not None:
                 await loaded("pluribus.runtime.keeping")
-                await bus.keeping.keep(self._store, votes=self._votes, voters=self._voters)
+                await bus.keeping.keep(self._store, votes=self._votes, voters=self._voters, fresh=self._fresh)
             if self._serve is not None:
                 await loaded("pluribus.runtime.doorman")
                 await bus.serve(self._serve, self._secret)

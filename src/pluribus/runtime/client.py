@@ -31,6 +31,7 @@ from ..wire.bodies import BYTES, Kind, array_header, checked_type, decode_bodies
 from .callbacks import call_with_events
 from .durable import Durable, Log
 from .follower import Mailbox
+from .keepers import Keepers
 from .publisher import PAUSE_S, PAUSE_S_MAX
 from .pubsub import F, handled_type
 from .socketline import SocketLine
@@ -77,6 +78,11 @@ class ClientBus:
     async def open(self) -> None:
         """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
         await self._line.connected()
+
+    @property
+    def keepers(self) -> Keepers:
+        """See ``Bus.keepers``; a backup is made where the keeper is."""
+        return Keepers(self.durable)
 
     # Publishing.
 

@@ -15,12 +15,29 @@ from typing import Any
 from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError
 from ..filters import parse
 from ..group.keepers import Keeper
+from ..group.keepers.voting import standing_of
 from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, checked, head_of, is_batch
 from ..pubsub.durable.commands import Outcome
 from ..pubsub.durable.machine import Topic, Topics
 from ..pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
-from ..pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Request
+from ..pubsub.durable.requests import (
+    Adopt,
+    At,
+    Do,
+    Fetch,
+    Fetched,
+    Find,
+    Follow,
+    Followed,
+    Known,
+    Last,
+    Lead,
+    Put,
+    Request,
+    Stand,
+    Voting,
+)
 from ..pubsub.topics import matches
 from .publisher import Ended
 
@@ -48,6 +65,8 @@ class Desk:
         """Since others had a turn."""
         self._turns = 0
         self._closed = False
+        self.member = ""
+        """The name of the member whose keeper it is."""
         keeper.on_commit = self._commit
         keeper.on_snapshot = self._snapshot
         keeper.on_restore = self._restore
@@ -105,9 +124,25 @@ class Desk:
         if isinstance(request, At):
             await self._barrier()
             return self.reading.offset_at(request.topic, request.time_us)
-        assert isinstance(request, Last)
-        await self._barrier()
-        return self.topics.stages.last(request.writer)
+        if isinstance(request, Last):
+            await self._barrier()
+            return self.topics.stages.last(request.writer)
+        return await self._tended(request)
+
+    async def _tended(self, request: Request) -> Any:
+        """What people who look after keepers want of this one."""
+        keeper = self.keeper
+        if isinstance(request, Stand):
+            return standing_of(keeper, self.member)
+        if isinstance(request, Voting):
+            await self._placed(lambda done: keeper.set_voter(request.keeper, request.votes, done))
+        elif isinstance(request, Lead):
+            keeper.force(request.cluster, request.epoch)
+        elif isinstance(request, Adopt):
+            keeper.adopt(request.old, request.cluster, request.epoch, request.end)
+        else:
+            raise BadInput(f"a keeper is not asked for {type(request).__name__}: ask a member")
+        return None
 
     async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
         for packed in batches:

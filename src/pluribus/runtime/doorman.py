@@ -30,7 +30,7 @@ from ..core.url import BusUrl, parse_url
 from ..engines.tls import tls_option
 from ..pubsub.durable import requests
 from ..pubsub.durable.batch import Batch, checked
-from ..pubsub.durable.requests import Asked, Heard, Listen, Live, Put, Read, Request, Tell, Unlisten
+from ..pubsub.durable.requests import Adopt, Asked, Heard, Lead, Listen, Live, Put, Read, Request, Tell, Unlisten
 from ..pubsub.event import Event
 from ..wire import door
 from ..wire.bodies import Opaque, encode_body
@@ -188,6 +188,8 @@ class _Client:
         if isinstance(request, Unlisten):
             ended = self._listens.pop(request.number, None)
             return None if ended is None else await ended.close()
+        if isinstance(request, Lead | Adopt):
+            raise Refused("that is for members to say to keepers: use force")
         if isinstance(request, Put):
             for packed in request.batches:
                 checked(packed)

@@ -88,13 +88,15 @@ _here = msgspec.msgpack.Decoder(Here)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def backend_for(path: str) -> Backend:
+def backend_for(path: str, *, fresh: bool = False) -> Backend:
     """The store that a path or a URL names: ``postgresql://…``, ``:memory:``, or a file."""
+    if fresh and "://" in path:
+        raise BadInput("fresh= is for stores that are files: give this keeper a schema of another name")
     if path.startswith(("postgres://", "postgresql://")):
         from ..store.postgres import PostgresBackend
 
         return PostgresBackend(path)
-    return SqliteBackend(path)
+    return SqliteBackend(path, fresh=fresh)
 
 
 class Meeting:
@@ -306,6 +308,7 @@ class BusKeeper:
         self._voters = voters
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings)
         self.desk = Desk(self.keeper)
+        self.desk.member = bus.name
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive
         meeting.serve = self.desk.ask
@@ -333,7 +336,8 @@ class BusKeeper:
     def _changed(self) -> None:
         """Somebody came, went, or said something; or there is a log now."""
         meeting, keeper = self._meeting, self.keeper
-        if not keeper.seat.may_speak:  # its name is not on disk yet, and might be another one after a crash
+        named = keeper.seat.may_speak or (keeper.ledger.broken and self._logged)
+        if not named:  # its name is not on disk yet, and might be another one after a crash
             return
         meeting.say(Here(keeper.id, self._logged, self._votes, self._voters))
         if keeper.ledger.fresh:
@@ -348,11 +352,17 @@ class BusKeeper:
         return not self.keeper.ledger.fresh
 
     async def _admitted(self) -> None:
-        """Ask to vote until that is so."""
+        """Ask to vote until that is so, once for each log: who was made no voter by somebody does not ask again before
+        it is started again."""
+        voted_in = 0
         while not self._bus.closed:
-            if not self.keeper.ledger.fresh and self.keeper.id not in self.keeper.voters:
+            cluster = self.keeper.ledger.meta.cluster
+            if self.keeper.id in self.keeper.voters:
+                voted_in = cluster if self.keeper.whole else voted_in  # who adopted a log does not know its voters yet
+            elif cluster not in (0, voted_in):
                 with suppress(PluribusError):
                     await self.set_voter(self.keeper.id, True)
+                    voted_in = cluster
             await asyncio.sleep(ADMIT_S)
 
     async def set_voter(self, keeper: int, votes: bool) -> None:
@@ -402,6 +412,6 @@ class BusKeeper:
         self.keeper.stop()
 
 
-def opened_store(path: str) -> StoreWriter:
+def opened_store(path: str, *, fresh: bool = False) -> StoreWriter:
     """A store with its writing thread, on the running loop."""
-    return StoreWriter(backend_for(path), asyncio.get_running_loop())
+    return StoreWriter(backend_for(path, fresh=fresh), asyncio.get_running_loop())

@@ -11,10 +11,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, NoKeeper, NoMembers
-from ..pubsub.durable.requests import Put, Request
+from ..pubsub.durable.requests import Force, Forced, Put, Request, Roll
 from .durable import Durable
 from .keeper import NOTHING, BusKeeper, Meeting, opened_store
 from .publisher import Ended
+from .roll import call_the_roll, force
 from .writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -40,14 +41,19 @@ class Keeping:
         self._keeps = False
         self._heard_of_keepers = False
         self._store: StoreWriter | None = None
+        self.path = ""
+        """Where the own keeper's store is."""
         self.keeper: BusKeeper | None = None
         self.durable = Durable(self, int(bus.me), lambda: bus._random.getrandbits(62) + 1, bus._wall)
 
-    async def keep(self, path: str | os.PathLike[str], *, votes: bool = False, voters: int = 1) -> BusKeeper:
-        """Be a keeper, with this store."""
+    async def keep(
+        self, path: str | os.PathLike[str], *, votes: bool = False, voters: int = 1, fresh: bool = False
+    ) -> BusKeeper:
+        """Be a keeper, with this store; ``fresh`` if it was there, is gone, and another may begin in its place."""
         self._keeps = True
         meeting = await self.meeting()
-        store = self._store = opened_store(os.fspath(path))
+        self.path = os.fspath(path)
+        store = self._store = opened_store(os.fspath(path), fresh=fresh)
         store.alone = self._keeps_alone
         return await self.keep_in(meeting, store, votes=votes, voters=voters)
 
@@ -82,6 +88,10 @@ class Keeping:
 
     async def ask(self, request: Request) -> Any:
         """Of the own keeper, else of one that was asked before, else of any."""
+        if isinstance(request, Roll):
+            return await call_the_roll(await self.meeting(), self.keeper, self._bus._now)
+        if isinstance(request, Force):
+            return await self._force(request.keeper)
         keeper = self.keeper
         if keeper is None or not keeper.ready:
             meeting = await self.meeting()
@@ -103,6 +113,10 @@ class Keeping:
                 if others:
                     self._asked = others[self._bus._random.randrange(0, len(others))]
             raise
+
+    async def _force(self, wanted: int) -> Forced:
+        roll = await self.ask(Roll())
+        return await force(await self.meeting(), self.keeper, roll, wanted, self._bus._random.getrandbits(62) + 1)
 
     def ask_now(self, put: Put, answered: Ended) -> bool:
         keeper = self.keeper

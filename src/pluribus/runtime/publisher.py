@@ -136,6 +136,8 @@ class Publisher:
         self._under_way: list[Batch] = []
         self._puts = 0
         self._again = False
+        self._reason = ""
+        """Why what was asked last was not done."""
         self._pause_s = PAUSE_S
         self._asked_to_close = False
         self._lost: PluribusError | None = None
@@ -329,6 +331,7 @@ class Publisher:
             return
         if error is not None:
             self._again = True
+            self._reason = f" ({error})"
         for batch, outcome in zip(batches, outcomes, strict=False):
             if outcome.status != REFUSED:
                 self._confirm(batch)
@@ -347,7 +350,7 @@ class Publisher:
             self._under_way = []
             self._queue.extendleft(reversed(left))
             if self._queue and self._loop.time() - self._queue[0].since > GIVE_UP_S:
-                self._give_up(f"the keepers did not confirm it in {GIVE_UP_S:g} s")
+                self._give_up(f"the keepers did not confirm it in {GIVE_UP_S:g} s{self._reason}")
             self._loop.call_later(self._pause_s, self._try_again)
             self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
         else:

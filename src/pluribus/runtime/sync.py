@@ -171,6 +171,11 @@ class Bus(Face):
         """Durable topics. See ``pluribus.Bus.durable``."""
         return Face(self._thread.ask(lambda: self._real.durable), self._thread)
 
+    @property
+    def keepers(self) -> Face:
+        """The keepers of the bus. See ``pluribus.Bus.keepers``."""
+        return Face(self._thread.ask(lambda: self._real.keepers), self._thread)
+
     def relay(self, name: str) -> Face:
         """A way to send to an open group without joining it: ``send`` and ``drain``, as ``pluribus.Bus.relay`` has."""
         return Face(self._thread.ask(self._real.relay, name), self._thread)

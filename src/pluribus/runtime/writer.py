@@ -112,6 +112,17 @@ class StoreWriter:
     def end(self, log: str) -> int:
         return self.bounds(log).end
 
+    def renew(self, changes: Sequence[Change]) -> str:
+        """The loop waits for it: it is rare, and takes some synchronisations."""
+        with self._drained():
+            if self._reader is not None:
+                self._reader.close()
+            try:
+                return self._backend.renew(changes)
+            finally:
+                self._committed = {}
+                self._reader = self._backend.reader()
+
     def close(self) -> None:
         """Everything that was submitted is written first."""
         if self._closed:

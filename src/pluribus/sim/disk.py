@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from random import Random
 
-from ..core.errors import PluribusError, Unavailable
+from ..core.errors import Damaged, PluribusError, Unavailable
 from ..core.ports import Append, Bounds, Change, Put
 from ..store.backend import value_sum
 from ..store.memory import MemoryBackend, Undo
@@ -46,11 +46,16 @@ class SimStore:
         self._idle_at = 0.0
         self.full = False
         """Set it to have every write answered with an error."""
+        self.broken = False
+        """The structure of its file is damaged: no write succeeds until it is set aside."""
 
     def write(self, changes: Sequence[Change], done: Done) -> None:
         if self.full:
             self._faults["disk_full"] += 1
             self._complete(done, Unavailable("no room on the disk: free some space"))
+            return
+        if self.broken:
+            self._complete(done, Damaged("the structure of the store is damaged: other keepers put it back"))
             return
         undo: list[Undo] = []
         try:
@@ -81,6 +86,23 @@ class SimStore:
 
     def end(self, log: str) -> int:
         return self._platter.bounds(log).end
+
+    def renew(self, changes: Sequence[Change]) -> str:
+        if self.full:
+            raise Unavailable("no room on the disk: free some space")
+        assert not self._cached, "writes are under way"
+        self._platter = MemoryBackend()
+        self._platter.write(changes)
+        self._platter.commit()
+        self.broken = False
+        return "another file"
+
+    def shatter(self) -> None:
+        """The file's structure goes bad: many rows are not found any more, and nothing can be written."""
+        for kept in self._platter.logs.values():
+            kept.rows[:] = [None if self._random.random() < 0.5 else row for row in kept.rows]
+        self.broken = True
+        self._faults["broken_store"] += 1
 
     def crash(self) -> None:
         """The machine's cache is gone: keep what was synced and the first part of the rest."""
@@ -127,7 +149,11 @@ class SimStore:
         """How many records are not what was written; for tests that must not damage too much."""
         platter = self._platter
         rows = sum(platter.read(log, kept.start, 1 << 60).count(None) for log, kept in platter.logs.items())
-        return rows + sum(value_sum(key, value) != checksum for key, (checksum, value) in platter.keys.items())
+        return (
+            self.broken
+            + rows
+            + sum(value_sum(key, value) != checksum for key, (checksum, value) in platter.keys.items())
+        )
 
     def _flipped(self, sealed: tuple[int, bytes]) -> tuple[int, bytes]:
         checksum, row = sealed

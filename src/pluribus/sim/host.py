@@ -67,7 +67,20 @@ class Host:
         self._held: deque[Callable[[], None]] = deque()
         self._engine: SimEngine | None = None
         self._ports: dict[int, SimEngine] = {}
-        self.disk = SimStore(kernel, Random(f"{seed}/{name}/disk"), network.faults, gate=self.gate)
+        self._disks = 0
+        self.disk = self._new_disk()
+
+    def _new_disk(self) -> SimStore:
+        self._disks += 1
+        seed = f"{self._seed}/{self.name}/disk" + (f"/{self._disks}" if self._disks > 1 else "")
+        return SimStore(self._kernel, Random(seed), self._network.faults, gate=self.gate)
+
+    def lose_disk(self) -> None:
+        """The machine, which is down, gets another disk: everything on the old one is gone."""
+        assert not self.up
+        latency_s, self.disk = self.disk.latency_s, self._new_disk()
+        self.disk.latency_s = latency_s
+        self._network.faults["disk_lost"] += 1
 
     def random(self, use: str = "") -> Random:
         """A source of chance of the present incarnation."""

@@ -35,8 +35,8 @@ class Backend(Protocol):
     """Whether the next commit has more to do than to write what it is given."""
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Raises ``BadInput`` for a change that does not fit the log, ``Unavailable`` for what the disk says. After
-        either, roll back."""
+        """Raises ``BadInput`` for a change that does not fit the log, ``Unavailable`` for what the disk says, and
+        ``Damaged`` if the store's structure is, so that no write will help. After each, roll back."""
 
     def commit(self) -> None: ...
 
@@ -48,6 +48,9 @@ class Backend(Protocol):
     def get(self, key: str) -> bytes | None: ...
 
     def bounds(self, log: str) -> Bounds: ...
+
+    def renew(self, changes: Sequence[Change]) -> str:
+        """Set everything aside and begin anew with these changes, committed; where the old store is."""
 
     def reader(self) -> Reader | None:
         """For another thread; None if the store cannot be read from two."""

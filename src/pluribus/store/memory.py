@@ -86,6 +86,13 @@ class MemoryBackend:
         found = self.logs.get(log)
         return Bounds() if found is None else Bounds(found.start, found.start + len(found.rows), found.sure)
 
+    def renew(self, changes: Sequence[Change]) -> str:
+        self._undo.clear()
+        self.logs, self.keys = {}, {}
+        self.write(changes)
+        self.commit()
+        return "memory"
+
     def reader(self) -> Reader | None:
         return None
 

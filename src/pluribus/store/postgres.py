@@ -97,6 +97,9 @@ class PostgresBackend(Tables):
         with self._told("be written"):
             super().commit()
 
+    def renew(self, changes: Sequence[Any]) -> str:
+        raise Unavailable(f"{self} is damaged, and a server's tables are not set aside: give this keeper a new schema")
+
     def reader(self) -> Reader | None:
         return None
 

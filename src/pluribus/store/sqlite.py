@@ -6,7 +6,12 @@ read as None, reported by the caller and repaired from elsewhere. Nothing is del
 SQLite itself drops the end of its write-ahead log in silence when a checksum in it is wrong. Beside the file there is
 therefore a *mark*: how many commits were acknowledged. It is written after each of them and not synchronised, so it may
 be old, but never ahead of the truth; a file with fewer commits than its mark has lost some, and says so in ``Bounds``.
-The mark is also the lock that keeps a second process out.
+The mark is also the lock that keeps a second process out. A file that is gone, or empty, although its mark counts
+commits is refused: only who says ``fresh`` begins anew, and what is there is set aside.
+
+A bit that flips in SQLite's own structure, as in the key of a row, hides rows that are there, and what is put back is
+not found either. A repair is therefore read again. It, and every write that SQLite refuses because the file is
+malformed, ends with ``Damaged``; ``renew`` then sets the file aside and begins another.
 
 A commit that only appends writes nothing but its rows, which carry the number of the commit above their checksum: the
 last row tells where its log ends and how many commits there were. Both are written down with every other commit, and
@@ -20,20 +25,24 @@ so is a database of another program.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from zlib import crc32
 
-from ..core.errors import Unavailable
+from ..core.errors import BadInput, Damaged, Unavailable
 from ..core.ports import Bounds, Change
+from . import aside
 from .ahead import AFTER_COMMITS, CHECKPOINT_BYTES, PAGE_BYTES, make_room
 from .backend import Reader, bounds_sum, row_sum, value_sum
 from .mark import Mark
 from .tables import MAJOR, MINOR, VERSION, Stored, Tables, checked
 
 APPLICATION_ID = int.from_bytes(b"Plrb", "big")
+BACKUP_ID = int.from_bytes(b"PlrB", "big")
+"""Of a copy, which must not be used as a store."""
 POSITION_BITS = 40
 """A row's key is the number of its log above so many bits of position: appending goes to the end of a table."""
 _MASK = (1 << POSITION_BITS) - 1
@@ -61,14 +70,17 @@ _Run = Callable[[str, tuple[int, int]], sqlite3.Cursor]
 
 
 class SqliteBackend(Tables):
-    """``path`` is a file, made if it is not there; ``:memory:`` keeps nothing."""
+    """``path`` is a file, made if it is not there; ``:memory:`` keeps nothing. ``fresh``: begin anew where a store was,
+    which is gone or cannot be read; whatever is left of it is set aside."""
 
     embedded = True
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, fresh: bool = False) -> None:
         super().__init__()
         self._path = path
         self._mark: Mark | None = None
+        if fresh:
+            self._give_up()
         self._room_at = -1
         self._unbegun: list[_Row] | None = None
         """While a transaction is open that SQLite has not been told of: the row that it will begin with, if any."""
@@ -80,6 +92,15 @@ class SqliteBackend(Tables):
         """What SQLite's log has in its pages, about."""
         self._full = False
         """Whether it had so much when the transaction began that it is copied into the database at the end."""
+        self._open_file()
+
+    def _open_file(self) -> None:
+        path = str(self._path)
+        if path != ":memory:" and self._mark is None:
+            aside.put_in_place(path)
+            marked = marked_commits(path)
+            if marked and not os.path.exists(path):
+                raise _gone(path, marked, "is gone")
         with self._told("be opened"):
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -88,6 +109,55 @@ class SqliteBackend(Tables):
         except Unavailable:
             self.close()
             raise
+
+    def renew(self, changes: Sequence[Change]) -> str:
+        """Set the file aside and begin another with these changes; where the old one is."""
+        path = str(self._path)
+        if path == ":memory:":
+            raise Unavailable("a store in memory cannot be set aside: name a file")
+        self.rollback()
+        with self._told("be built anew"):
+            try:
+                aside.remove_unfinished(path)
+                with closing(SqliteBackend(aside.building(path))) as made:
+                    made._commits = self._commits
+                    made.write(changes)
+                    made.commit()
+                aside.finished(path)
+                self._db.close()
+                where = aside.set_aside(path)
+                aside.put_in_place(path)
+            except OSError as error:
+                raise Unavailable(f"the store {path} cannot be built anew ({error}): look at its disk") from None
+        self._unsaved, self._ahead_bytes = set(), 0
+        self._full = self.laden = self.unsure = False
+        self._open_file()
+        self._note()
+        return where
+
+    def forget(self, log: str, at: int) -> None:
+        """For a copy of a damaged store: a row that is missing there is missing here."""
+        self._changed.add(log)
+        self._remove(self._log(log).id, at, at + 1)
+
+    def _give_up(self) -> None:
+        """What is in the place of a store that begins anew, unless that can be read."""
+        path = str(self._path)
+        if path == ":memory:":
+            return
+        if os.path.exists(path) or os.path.exists(f"{path}-wal"):
+            try:
+                SqliteBackend(path).close()
+            except Damaged:
+                pass  # broken, or gone
+            else:
+                raise BadInput(f"the store {path} can be read, so it is not given up: leave fresh out, or name another")
+        lock = Mark(f"{path}-mark")
+        try:
+            aside.set_aside(path)
+            lock.write(0)
+        finally:
+            lock.close()
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
         with self._told("be read"):
@@ -141,6 +211,10 @@ class SqliteBackend(Tables):
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         owner = self._db.execute("PRAGMA application_id").fetchone()[0]
         empty = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0
+        if owner == BACKUP_ID:
+            raise Unavailable(
+                f"{self._path} is a backup: `pluribus keepers restore` makes a store of it, for a new keeper"
+            )
         if owner != APPLICATION_ID and not (empty and owner == version == 0):
             raise Unavailable(f"{self._path} is a database of another program: name a file that is not there yet")
         if not empty and version // 1_000 > MAJOR:
@@ -148,8 +222,11 @@ class SqliteBackend(Tables):
                 f"{self._path} is a store of version {version // 1_000}.{version % 1_000}, this release writes "
                 f"{MAJOR}.{MINOR}: use a release of the same major version"
             )
-        if str(self._path) != ":memory:":
+        if str(self._path) != ":memory:" and self._mark is None:
             self._mark = Mark(f"{self._path}-mark")
+        marked = self._mark.read() if self._mark is not None else None
+        if empty and marked:
+            raise _gone(self._path, marked, "is empty")
         if empty:
             self._db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -158,8 +235,14 @@ class SqliteBackend(Tables):
         if empty or version // 1_000 < MAJOR:
             self._migrate(0 if empty else version // 1_000)
         self._page_bytes = int(self._db.execute("PRAGMA page_size").fetchone()[0])
-        self._commits = self._counted()
-        marked = self._mark.read() if self._mark is not None else None
+        try:
+            self._commits = self._counted()
+        except sqlite3.DatabaseError as error:
+            if not _is_broken(error):
+                raise
+            self._commits, self.unsure = marked or 0, True  # what can be read is; writing will say the rest
+        if marked and not self._commits:
+            raise _gone(self._path, marked, "is as new")
         if self._mark is not None and self._commits and (marked is None or marked > self._commits):
             self.unsure = True
             self._commits = max(self._commits, marked or 0)
@@ -301,6 +384,8 @@ class SqliteBackend(Tables):
             last, later = self._last(number)
             if later and last >= stop:
                 return number, start, last + 1, bounds_sum(log, start, last + 1)
+            if last >= stop and self._rows(number, log, stop, stop + 1) != [None]:
+                return number, start, stop, ~found[3]  # it was appended, and the count of commits says that nothing was
         return found
 
     def _span(self, number: int) -> tuple[int | None, int | None]:
@@ -341,7 +426,37 @@ class _Told:
             raise _complaint(self._path, self._what, error) from None
 
 
+def marked_commits(path: str | Path) -> int:
+    """What the mark beside a store counts; 0 if there is none."""
+    if not os.path.exists(f"{path}-mark"):
+        return 0
+    mark = Mark(f"{path}-mark")
+    try:
+        return mark.read() or 0
+    finally:
+        mark.close()
+
+
+def _gone(path: str | Path, marked: int, what: str) -> Damaged:
+    return Damaged(
+        f"the store {path} {what}, but {marked:,} commits were acknowledged in it: put the file back, or begin anew as"
+        f" a new keeper with fresh=True (`pluribus keep --fresh`)"
+    )
+
+
+def _is_broken(error: sqlite3.Error) -> bool:
+    """Whether SQLite says that the file is not what it wrote: malformed, no database, a key twice, a table gone."""
+    if isinstance(error, sqlite3.OperationalError):  # the disk, or who else uses the file
+        return "no such table" in str(error)
+    return isinstance(error, sqlite3.IntegrityError) or type(error) is sqlite3.DatabaseError
+
+
 def _complaint(path: str | Path, what: str, error: sqlite3.Error) -> Unavailable:
+    if _is_broken(error):
+        return Damaged(
+            f"the store {path} cannot {what}, its structure is damaged ({error}): other keepers put it back, or read"
+            f" what is left of it with `pluribus keepers restore`"
+        )
     return Unavailable(f"the store {path} cannot {what} ({error}): look at its disk and who else uses it")
 
 

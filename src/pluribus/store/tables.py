@@ -16,6 +16,8 @@ from .backend import bounds_after, bounds_sum, row_sum, value_sum
 
 MAJOR, MINOR = 2, 0
 VERSION = MAJOR * 1_000 + MINOR
+READ_AGAIN_ROWS = 16
+REPAIRED_MAX = 65_536
 
 Stored = tuple[int, int, object]
 """Position, checksum and row, as a table gives them: the row may be anything."""
@@ -38,6 +40,8 @@ class Tables(ABC):
         self._appended: set[str] = set()
         """Logs that got rows, and nothing else."""
         self._open = False
+        self._repaired: dict[tuple[str, int], None] = {}
+        """Rows that were put back: one that is missed again was not found by somebody."""
         self.unsure = False
         """Whether commits that this store once acknowledged are gone."""
         self.laden = False
@@ -69,9 +73,24 @@ class Tables(ABC):
             self._remove(known.id, now.start, min(change.start, now.end))
         elif isinstance(change, Restart):
             self._remove(known.id, now.start, now.end)
-        elif self._rows(known.id, log, change.at, change.at + 1) == [None]:
-            self._remove(known.id, change.at, change.at + 1)
-            self._insert(known.id, [(change.at, row_sum(log, change.at, change.row), change.row)])
+        else:
+            self._repair(known, change)
+
+    def _repair(self, known: _Known, change: Repair) -> None:
+        """And read it again, alone and among those before it: where the structure of a table is damaged, what was put
+        in is not found, or only by some."""
+        log, at = change.log, change.at
+        again = (log, at) in self._repaired
+        if self._rows(known.id, log, at, at + 1) == [None]:
+            self._remove(known.id, at, at + 1)
+            self._insert(known.id, [(at, row_sum(log, at, change.row), change.row)])
+        first = max(known.bounds.start, at - READ_AGAIN_ROWS)
+        found = [self._rows(known.id, log, start, at + 1)[-1:] for start in (at, first)]
+        if again or [None] in found:
+            raise Damaged(f"row {at} of {log!r} was put back and is not found: the structure of {self} is damaged")
+        self._repaired[(log, at)] = None
+        if len(self._repaired) > REPAIRED_MAX:
+            del self._repaired[next(iter(self._repaired))]
 
     def commit(self) -> None:
         if self._open:
@@ -92,6 +111,7 @@ class Tables(ABC):
         self._save(known.id, log, start, end, bounds_sum(log, start, end))
 
     def rollback(self) -> None:
+        self._repaired.clear()  # perhaps these were not
         self._known.clear()
         self._changed.clear()
         self._appended.clear()

@@ -90,6 +90,12 @@ class Cluster:
         self.crash(number)
         return self.start(number)
 
+    def restart_file(self, number):
+        """As ``restart``, of one whose disk is a file."""
+        self.crash(number)
+        self.disks[number].open()
+        return self.start(number)
+
     def carry(self, number, to, words):
         target = next((n for n, keeper in self.keepers.items() if keeper.id == to), None)
         self.heard[type(decode(words).word).__name__] += 1
@@ -141,6 +147,6 @@ class Cluster:
         return answers[0][0]
 
     def settled(self):
-        """Everybody has applied the same."""
-        self.until(lambda: len({tuple(state) for state in self.states.values()}) == 1)
-        return list(next(iter(self.states.values())))
+        """Everybody who is there has applied the same."""
+        self.until(lambda: len({tuple(self.states[number]) for number in self.keepers}) == 1)
+        return list(self.states[next(iter(self.keepers))])

@@ -5,7 +5,10 @@ import pytest
 from pluribus.core.errors import Damaged, Unavailable
 from pluribus.core.ports import Put
 from pluribus.group.keepers import Settings, ledger
+from pluribus.group.keepers.words import Piece, Rows, decode
 from tests.group.keepers.cluster import Cluster
+from tests.mutants.hunt import released
+from tests.mutants.keepers import Reborn
 
 SMALL = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=500, words_bytes=200, slack_rows=2)
 
@@ -133,3 +136,60 @@ def test_damage_that_is_found_on_a_full_disk_is_written_down_when_there_is_room(
     disk.full = False
     cluster.run(2.0)
     assert not cluster.restart(number).whole
+
+
+def lost_by_a_store_set_aside() -> list[bytes]:
+    """What there is in the end, after a voter that set its store aside was asked for its vote by one that is behind."""
+    cluster = Cluster(3).found(0, 1, 2)
+    cluster.write(b"first")
+    cluster.settled()
+    leading = cluster.number_of(cluster.leader())
+    behind, broken = (number for number in range(3) if number != leading)
+    cluster.isolate(behind)
+    cluster.write(b"acknowledged")
+    carry = cluster.carry
+
+    def nothing_is_put_back(number, to, words):
+        word = decode(words).word
+        if not (isinstance(word, Piece) or (isinstance(word, Rows) and word.rows)):
+            carry(number, to, words)
+
+    cluster.carry = nothing_is_put_back
+    cluster.disks[broken].shatter()
+    cluster.submit(broken, b"x")
+    cluster.submit(leading, b"x")
+    cluster.keepers[broken].ledger.damage_found(1)
+    cluster.until(lambda: any("set its store aside" in report for report in cluster.reports))
+    cluster.crash(leading)
+    cluster.carry = carry
+    cluster.cut.clear()
+    cluster.run(5.0)
+    if any(keeper.leads for keeper in cluster.keepers.values()):
+        cluster.write(b"another")
+    cluster.start(leading)
+    cluster.until(cluster.leader)
+    return cluster.settled()
+
+
+def test_a_voter_that_set_its_store_aside_does_not_vote_before_it_is_put_back():
+    assert lost_by_a_store_set_aside()[:2] == [b"first", b"acknowledged"]
+
+
+def test_that_finds_one_that_votes_at_once():
+    with released(Reborn):
+        assert b"acknowledged" not in lost_by_a_store_set_aside()
+
+
+def test_a_learner_whose_store_is_broken_is_put_back_too_and_a_full_disk_waits():
+    cluster = Cluster(4).found(0, 1, 2)
+    cluster.write(b"a")
+    cluster.settled()
+    cluster.disks[3].shatter()
+    cluster.disks[3].full = True
+    cluster.restart(3)
+    cluster.run(3.0)
+    assert not cluster.keepers[3].whole or cluster.keepers[3].ledger.failing or not cluster.states[3]
+    cluster.disks[3].full = False
+    cluster.write(b"b")
+    cluster.until(lambda: cluster.keepers[3].whole and cluster.states[3] == [b"a", b"b"])
+    assert not cluster.disks[3].broken

@@ -14,13 +14,15 @@ from ...core.errors import MalformedFrame
 from ...core.ports import Timer
 from .rows import head_of
 from .seat import Seat
-from .words import DAMAGED, LOST, Got, Held, Hello, Piece, Rows, base_of
+from .words import DAMAGED, LOST, Got, Held, Piece, Rows, base_of
 
 TIMER_S = 0.001
 """Timers may fire this much early; nothing is gained by waiting for the rest."""
 
 SNAPSHOT_BYTES_MAX = 1 << 30
 """It is put together in memory."""
+PROGRESS_ROWS_MIN = 1_000
+"""Of less nobody needs to be told."""
 
 log_ = logging.getLogger("pluribus")
 
@@ -40,6 +42,8 @@ class Follower:
         self._pieces = bytearray()
         self._pieces_of = (0, 0)
         self._told = False
+        self._tenths = 0
+        """Of what a damaged keeper is to have again."""
         self._due_at = 0.0
         self._overdue = False
         """It was time to stand, and only the disk made it wait."""
@@ -61,6 +65,7 @@ class Follower:
         seat, ledger = self._seat, self._seat.ledger
         self._serial = max(self._serial, word.serial)
         ledger.try_again()
+        ledger.set_aside()
         if ledger.failing:
             return
         if ledger.meta.health == LOST:
@@ -73,8 +78,10 @@ class Follower:
         if word.rows and not self._take(word):
             return
         self._matched = max(self._matched, word.at + len(word.rows))
-        if ledger.meta.health == DAMAGED and 0 < word.debt <= self._upto():
-            self._heal()
+        if ledger.meta.health == DAMAGED and word.debt:
+            self._progress(word.debt)
+            if word.debt <= self._upto():
+                self._heal()
         seat.advance(min(word.commit, self._matched, ledger.end))
         if not word.rows or self._upto() >= self._matched or ledger.damaged:
             self._report(min(ledger.damaged) if ledger.damaged else None)
@@ -85,6 +92,7 @@ class Follower:
         seat, ledger = self._seat, self._seat.ledger
         self._serial = max(self._serial, word.serial)
         ledger.try_again()
+        ledger.set_aside()
         if ledger.failing or not self._has_room(word):
             return
         if self._pieces_of != (word.row, word.size):
@@ -119,6 +127,13 @@ class Follower:
     def trouble(self) -> None:
         """The log failed or went bad: what was matched may be gone, and what is there instead may be older."""
         self._matched = 0
+
+    def _progress(self, debt: int) -> None:
+        """Tell people how far it is, ten times or less."""
+        tenths = 10 * self._upto() // debt
+        if tenths > self._tenths and debt >= PROGRESS_ROWS_MIN:
+            log_.info("the keeper of %r has %d of %d rows again", self._seat.ledger.name, self._upto(), debt)
+        self._tenths = tenths
 
     def _heal(self) -> None:
         """We have all that this leader ever counted on; damaged rows behind that are none of its."""
@@ -206,7 +221,7 @@ class Follower:
         ledger.try_again()
         seat.leader = 0
         for other in seat.carrier.others():  # also as a voter: perhaps we are none any more and did not hear of it
-            seat.send(other, Hello(ledger.epoch))
+            seat.hail(other)
         if self._may_stand:
             self._stand()
         else:

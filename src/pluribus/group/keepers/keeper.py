@@ -197,6 +197,38 @@ class Keeper:
         self._check_open()
         self.requests.add(None, (keeper, votes), done)
 
+    def force(self, cluster: int, epoch: int) -> None:
+        """Be the only voter of a log with these rows and another number: the last resort (see ``voting``)."""
+        self._check_open()
+        ledger = self.ledger
+        if self.role is None or self.role.hears_leader:
+            raise Refused(f"keeper {self.id:x} hears a leader, so most voters are there: use remove or replace")
+        if ledger.fresh or ledger.meta.health != words.WHOLE or ledger.failing or ledger.next_index() is None:
+            raise Refused(f"keeper {self.id:x} cannot go on alone: {ledger.complaint or 'it belongs to no log'}")
+        self._report(
+            f"is FORCED to go on as the only voter, from row {ledger.end}; the voters were "
+            f"{', '.join(f'{one:x}' for one in self.voters)}, and what only they had is given up"
+        )
+        ledger.force(cluster, max(epoch, ledger.epoch + 1))
+        self._follow(0)
+
+    def adopt(self, old: int, cluster: int, epoch: int, end: int) -> None:
+        """Follow a log that was forced, whose rows below ``end`` are of the log that this keeper belongs to."""
+        self._check_open()
+        meta = self.ledger.meta
+        if meta.cluster == cluster:
+            return
+        if meta.cluster != old:
+            raise Refused(f"keeper {self.id:x} belongs to another log: give it a new store")
+        if self.seat.commit > end:
+            raise Refused(
+                f"keeper {self.id:x} has done {self.seat.commit:,} rows, and the one that was forced has {end:,}: "
+                "give it a new store"
+            )
+        self._report("follows a log that was FORCED: what only voters that are gone had is given up")
+        self.ledger.adopt(cluster, epoch)
+        self._follow(0)
+
     @property
     def voters(self) -> tuple[int, ...]:
         return self.ledger.voters.keepers

@@ -20,6 +20,7 @@ from ...core.errors import Overflow, PluribusError, Refused, Uncertain
 from ...core.ports import Timer
 from .rows import Voters, encode_commands, encode_epoch, encode_voters
 from .seat import Seat
+from .voting import refusal
 from .words import LOST, WHOLE, Got, Held, Piece, Rows, stored
 
 ROW_BYTES = 256 << 10
@@ -104,6 +105,8 @@ class Leader:
         self._placed: deque[tuple[int, int, Placed]] = deque()
         self._reads: list[tuple[int, int, Placed]] = []
         self._admission: tuple[int, Placed, float] | None = None
+        self._admission_serial = 0
+        """The first of our words after that was asked: who answers it, or a later one, is there now."""
         self._asked_to_close = False
         self._asked_to_confirm = False
         self._serial = 0
@@ -163,6 +166,7 @@ class Leader:
             placed(-1, 0, Overflow("another keeper is being made a voter: wait for it"))
         else:
             self._admission = (keeper, placed, self._seat.clock.now() + self._seat.settings.submit_s)
+            self._admission_serial = self._serial + 1
             self._admit()
 
     def hello(self, sender: int) -> None:
@@ -343,8 +347,7 @@ class Leader:
         now = seat.clock.now()
         voters = self._ledger.voters
         silent_s = 2 * settings.election_s
-        near = sum(keeper == seat.me or now - self.peers[keeper].heard_at < silent_s for keeper in voters.keepers)
-        if near < voters.majority:
+        if sum(map(self._near, voters.keepers)) < voters.majority:
             self._step_down("most voters are out of reach")
             return
         for keeper in [k for k, peer in self.peers.items() if k not in voters and now - peer.heard_at > 10 * silent_s]:
@@ -360,6 +363,17 @@ class Leader:
                 self._send_rows(keeper, peer, [])
         self._admit()
         seat.advance(seat.commit)  # what could not be read is tried again
+
+    def _near(self, keeper: int) -> bool:
+        """Whether it answered lately."""
+        peer, seat = self.peers.get(keeper), self._seat
+        late_at = seat.clock.now() - 2 * seat.settings.election_s
+        return keeper == seat.me or (peer is not None and peer.heard_at > late_at)
+
+    def _answers(self, keeper: int) -> bool:
+        """Whether it has answered since a change of voters was asked for."""
+        peer = self.peers.get(keeper)
+        return keeper == self._seat.me or (peer is not None and peer.answered >= self._admission_serial)
 
     def _fresh(self, peer: Peer, run: int, serial: int) -> bool:
         """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more."""
@@ -415,15 +429,26 @@ class Leader:
         voters = ledger.voters
         if seat.clock.now() > until:
             self._admission = None
-            placed(-1, 0, Refused(f"keeper {keeper:x} did not catch up in {seat.settings.submit_s:g} s"))
+            placed(-1, 0, Refused(self._late(keeper)))
             return
         if seat.commit < max(ledger.voters_row, self._own + 1):
+            return
+        why = refusal(voters, keeper, self._answers)
+        if why:
+            asked_at = until - seat.settings.submit_s
+            if (
+                keeper in voters and seat.clock.now() > asked_at + 2 * seat.settings.election_s
+            ):  # nobody else will answer
+                self._admission = None
+                placed(-1, 0, Refused(f"keeper {keeper:x} keeps its vote: {why}"))
             return
         if keeper in voters:
             keepers = tuple(one for one in voters.keepers if one != keeper)
         else:
             peer = self.peers.get(keeper)
             if peer is None or peer.health != WHOLE or peer.match < ledger.end - ADMIT_LAG_ROWS:
+                return
+            if not self._answers(keeper):
                 return
             keepers = (*voters.keepers, keeper)
         first = ledger.next_index()
@@ -433,3 +458,14 @@ class Leader:
         ledger.append([encode_voters(ledger.epoch, first, Voters(voters.version + 1, keepers))])
         self._placed.append((ledger.end, first, placed))
         self._feed_all()
+
+    def _late(self, keeper: int) -> str:
+        """Why a change of voters did not come about."""
+        peer, ledger, seconds = self.peers.get(keeper), self._ledger, self._seat.settings.submit_s
+        why = "" if keeper in ledger.voters else refusal(ledger.voters, keeper, self._answers)
+        if peer is None or not self._answers(keeper):
+            return f"keeper {keeper:x} does not answer: start it, with this store or a new one"
+        if why:
+            return f"keeper {keeper:x} does not get a vote: {why}"
+        far = f"it has {peer.match:,} of {ledger.end:,} rows"
+        return f"keeper {keeper:x} did not catch up in {seconds:g} s: {far}, ask again"

@@ -13,6 +13,11 @@ A log goes bad in three ways, and each is noticed and remembered on disk before 
 A disk that refuses a write (it is full) leaves rows in memory that are not in the store. Then the ledger is ``failing``
 until everything that is under way has ended and the store can be read, and goes on from what that has.
 
+A store whose structure is broken refuses every write with ``Damaged``. The ledger is then ``broken``: it says nothing
+to anybody, until it hears a leader, who has everything that was ever committed. Then the store is set aside, and the
+log begins anew with who the keeper is and what it promised, as one that lost its state. A keeper that is the only voter
+hears no leader; it stays as it is, for people to look at.
+
 A store that cannot be read now, because its server is away, damages nothing: there are no rows until it can be.
 """
 
@@ -70,6 +75,8 @@ class Ledger:
         self.damaged: set[int] = set()
         self.failing = False
         self.failures = 0
+        self.broken = ""
+        """Why the store cannot be written any more, if its structure is damaged."""
         self._unreadable = False
         self.needed = 0
         """Rows from here on are not applied yet and stay in memory."""
@@ -140,8 +147,40 @@ class Ledger:
     def try_again(self) -> None:
         """To read a log that could not be read after it failed, and to write a promise that the disk refused."""
         self._recover()
-        if self.promised < self.epoch and not self._writing:
+        if self.promised < self.epoch and not self._writing and not self.broken:
             self._write_meta()
+
+    def set_aside(self) -> None:
+        """A leader is there, so whatever was committed is elsewhere: give up a store that is broken, and begin again
+        with who we are and what we promised. What was said of the old log counts no more, so it is another run."""
+        if not self.broken or self._writing or self.fresh:
+            return
+        meta = msgspec.structs.replace(self.meta, health=LOST, run=self.meta.run + 1, logged=True)
+        try:
+            where = self._store.renew(self._copies(meta))
+        except PluribusError as error:
+            if not self._unreadable:
+                self._report(f"cannot set its store aside: {error}")
+            self._unreadable = True
+            return
+        self._report(f"set its store aside as {where}; it gets everything from the others")
+        self.meta, self.promised = meta, meta.epoch
+        self.broken, self.failing, self._unreadable = "", False, False
+        self._load_log()
+        self.on_trouble()
+
+    @property
+    def complaint(self) -> str:
+        """Why this keeper cannot vote or lead, in words for those who wait for it; empty if it can."""
+        nobody = ", and it is the only voter: see `pluribus keepers restore`" if self.alone else ""
+        if self.broken:
+            return f"{self.broken}{nobody}"
+        if self.failing:
+            return "its disk refuses what it writes: look at it"
+        if self.may_vote:
+            return ""
+        rows = f" (rows {', '.join(map(str, sorted(self.damaged)[:5]))})" if self.damaged else ""
+        return f"its log is {'gone' if self.meta.health == LOST else 'damaged'}{rows}{nobody}"
 
     def belong(self, cluster: int) -> None:
         assert self.fresh
@@ -151,6 +190,19 @@ class Ledger:
         """The first row of a new log; what its voters agree on from then on is the truth."""
         assert self.fresh and not self.end
         self._write_meta(None, self._added([encode_voters(0, 0, voters)]), cluster=cluster, logged=True)
+
+    def force(self, cluster: int, epoch: int) -> None:
+        """Go on as the only voter of another log with the same rows."""
+        first = self.next_index()
+        assert first is not None and epoch > self.epoch and self.meta.health == WHOLE and not self.failing
+        row = encode_voters(epoch, first, Voters(self.voters.version + 1, (self.meta.keeper,)))
+        self._write_meta(None, self._added([row]), cluster=cluster, epoch=epoch, voted=self.meta.keeper, logged=True)
+
+    def adopt(self, cluster: int, epoch: int) -> None:
+        """Belong to the log that was forced. It does not vote before a leader of that has put it in order, and what was
+        said of it before counts no more."""
+        health, run = max(self.meta.health, DAMAGED), self.meta.run + 1
+        self._write_meta(cluster=cluster, epoch=max(epoch, self.epoch), voted=0, health=health, run=run)
 
     # Rows.
 
@@ -392,10 +444,12 @@ class Ledger:
 
     def _write_meta(self, then: Callable[[], None] | None = None, *also: Change, **changed: int) -> None:
         self.meta = msgspec.structs.replace(self.meta, **changed)
-        record = stored(self.meta)
-        copies = (Put(f"{self.name}/meta/a", record), Put(f"{self.name}/meta/b", record))
         self._writing.append(_Writing(self.end if also else None, self.epoch, then))
-        self._store.write([*copies, *also], self._written)
+        self._store.write([*self._copies(self.meta), *also], self._written)
+
+    def _copies(self, meta: Meta) -> list[Change]:
+        record = stored(meta)
+        return [Put(f"{self.name}/meta/a", record), Put(f"{self.name}/meta/b", record)]
 
     def _write(self, changes: Sequence[Change], then: Callable[[], None] | None = None) -> None:
         self._writing.append(_Writing(self.end, -1, then))
@@ -407,7 +461,9 @@ class Ledger:
             self._report(f"cannot write: {error}")
             if writing.epoch >= 0:
                 self.promised = -1
-            if writing.end is not None and not self.failing:
+            if isinstance(error, Damaged):
+                self.broken = str(error)
+            if (writing.end is not None or self.broken) and not self.failing:
                 self.failing = True
                 self.failures += 1
                 self.on_trouble()
@@ -423,7 +479,7 @@ class Ledger:
 
     def _recover(self) -> None:
         """Of a log that failed, when nothing is under way any more."""
-        if not self.failing or self._writing:
+        if not self.failing or self._writing or self.broken:
             return
         try:
             self._load_log()
@@ -453,7 +509,10 @@ class Ledger:
 
     def _load_log(self) -> None:
         """What the store has, checked from the snapshot on; older rows are checked when they are read."""
-        bounds: Bounds = self._store.bounds(self._log)
+        try:
+            bounds = self._store.bounds(self._log)
+        except Damaged as error:
+            bounds, self.broken, self.failing = Bounds(sure=False), str(error), True
         self.start, self.end, self.durable = bounds.start, bounds.end, bounds.end
         self._cache, self._cache_bytes = {}, 0
         self._runs = []
@@ -469,6 +528,8 @@ class Ledger:
         self._trimmable = self.snapshot.row
         self.base = self._load_base()
         if self.start > self.snapshot.row or (self.meta.logged and not self.end and not self.snapshot.row):
+            health = LOST
+        if self.broken:
             health = LOST
         self._voters = [(self.snapshot.row, self.snapshot.voters)]
         self._scan()

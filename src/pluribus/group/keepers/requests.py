@@ -194,6 +194,15 @@ class Requests:
             else:
                 self._end(request, -1, Uncertain(reason))
 
+    def _why(self, late_s: str) -> str:
+        """Nothing was done, and what this keeper knows of the reason."""
+        ledger = self._seat.ledger
+        complaint = ledger.complaint
+        if complaint and ledger.alone:
+            return f"the only keeper of {ledger.name!r} cannot go on: {complaint}"
+        own = f"; and this one cannot vote: {complaint}" if complaint else ""
+        return f"most keepers of {ledger.name!r} did not answer {late_s}{own}"
+
     def _look(self) -> None:
         """Whoever waits too long hears why."""
         self._timer = None
@@ -202,7 +211,7 @@ class Requests:
         late_s = f"in {seat.settings.submit_s:g} s"
         while self._waiting and self._waiting[0].until <= now:
             request = self._waiting.popleft()
-            self._end(request, -1, NotPrimary(f"most keepers of {seat.ledger.name!r} did not answer {late_s}"))
+            self._end(request, -1, NotPrimary(self._why(late_s)))
         for ticket in [ticket for ticket, request in self._away.items() if request.until <= now]:
             request = self._away.pop(ticket)
             self._end(request, -1, Uncertain(f"no answer {late_s}, it may have been written or not: ask again"))

@@ -15,7 +15,7 @@ from ...core.errors import MalformedFrame
 from ...core.ports import Clock, Random
 from .ledger import Ledger
 from .rows import COMMANDS, commands_of, head_of
-from .words import Carrier, Snapshot, Word, encode, snapshot_of
+from .words import Carrier, Hello, Snapshot, Word, encode, snapshot_of
 
 APPLY_BYTES = 1 << 20
 """Applied in one go; then others have a turn."""
@@ -92,6 +92,11 @@ class Seat:
         if self.may_speak:
             self.carrier.send(to, encode(self.ledger.meta.cluster, self.me, word))
 
+    def hail(self, to: int) -> None:
+        """Ask whoever leads to take us along. It promises nothing: also a keeper whose store is broken may say it."""
+        if self.may_speak or (self.ledger.broken and not self.stopped):
+            self.carrier.send(to, encode(self.ledger.meta.cluster, self.me, Hello(self.ledger.epoch)))
+
     def begin(self) -> None:
         """From the snapshot on disk."""
         if self.ledger.snapshot.row:
@@ -134,6 +139,7 @@ class Seat:
                     self._apply_row(row)
         finally:
             self._applying = False
+        self.commit = max(self.commit, self.applied_row)  # damage behind these rows may have cast doubt on the rest
         self.ledger.needed = self.applied_row
         self._since_snapshot_bytes += size
         if size:

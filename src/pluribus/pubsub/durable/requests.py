@@ -13,8 +13,10 @@ import msgspec
 from ...core import errors
 from ...core.errors import MalformedFrame, PluribusError, RemoteError, Uncertain
 from ...core.ids import MessageId
+from ...group.keepers.voting import Standing
 from .commands import Outcome, Text, Whole
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 FETCH_BYTES = 1 << 20
 WAIT_S_MAX = 30.0
 """How long a keeper holds a request for which there is nothing yet."""
@@ -101,7 +103,74 @@ class Read(msgspec.Struct, array_like=True, frozen=True, tag=11):
     count: int
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | Tell | Listen | Unlisten | Read
+class Stand(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """Of a member to a keeper: how do you stand? The answer is a ``Standing``."""
+
+
+class Roll(msgspec.Struct, array_like=True, frozen=True, tag=13):
+    """How all keepers stand, as one member finds out; the answer is a list of ``Standing``."""
+
+
+class Voting(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """Have a keeper counted from now on, or not any more; the answer, nothing, comes when that is committed."""
+
+    keeper: Number
+    votes: bool
+
+
+class Force(msgspec.Struct, array_like=True, frozen=True, tag=15):
+    """Most voters are gone for good: go on with this keeper, or (0) with the most recent log; the answer is a
+    ``Forced``."""
+
+    keeper: Number = 0
+
+
+class Lead(msgspec.Struct, array_like=True, frozen=True, tag=16):
+    """Of a member to the keeper that is forced to go on as the only voter."""
+
+    cluster: Number
+    epoch: Whole
+
+
+class Adopt(msgspec.Struct, array_like=True, frozen=True, tag=17):
+    """Of a member to another keeper: follow the log that was forced, which has the rows below ``end`` of the old
+    one."""
+
+    old: Number
+    cluster: Number
+    epoch: Whole
+    end: Whole
+
+
+Request = (
+    Put
+    | Do
+    | Fetch
+    | Follow
+    | Find
+    | At
+    | Last
+    | Tell
+    | Listen
+    | Unlisten
+    | Read
+    | Stand
+    | Roll
+    | Voting
+    | Force
+    | Lead
+    | Adopt
+)
+
+
+class Forced(msgspec.Struct, array_like=True, frozen=True):
+    """The keeper that goes on, from which row, and who follows it; the others must get new stores."""
+
+    keeper: str
+    row: int
+    follow: list[str]
+    refused: list[str]
+    """Those that were there and do not follow, and why."""
 
 
 class Fetched(msgspec.Struct, array_like=True, frozen=True):
@@ -187,6 +256,12 @@ _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
     Listen: msgspec.msgpack.Decoder(None),
     Unlisten: msgspec.msgpack.Decoder(None),
     Read: msgspec.msgpack.Decoder(None),
+    Stand: msgspec.msgpack.Decoder(Standing),
+    Roll: msgspec.msgpack.Decoder(list[Standing]),
+    Voting: msgspec.msgpack.Decoder(None),
+    Force: msgspec.msgpack.Decoder(Forced),
+    Lead: msgspec.msgpack.Decoder(None),
+    Adopt: msgspec.msgpack.Decoder(None),
 }
 
 

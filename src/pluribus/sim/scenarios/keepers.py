@@ -2,6 +2,10 @@
 
 Each host runs a keeper on its disk, without a bus: words travel as datagrams, so every fault of the network strikes
 them. The first hosts are voters, the others learners; now and then an operator makes a voter of one, or the reverse.
+
+Disks are lost as a whole: the host comes back with an empty one, as a new keeper, and the operator has it vote in the
+place of the old one. In some runs most voters are gone for good in the end, and the operator forces those who are left
+to go on; what is promised then is in ``sim/forced.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import msgspec
 from ...core.errors import PluribusError, Uncertain, Violation
 from ...core.ports import Datagram
 from ...group.keepers import Keeper, Settings
+from ...group.keepers.rows import Voters
+from ...group.keepers.voting import most_recent, named, standing_of
 from ...group.keepers.words import WHOLE, meta_of
 from ...group.once import DONE, OnceMachine, identified, outcome_of
 from ...runtime.bus import BEST_EFFORT, Bus
@@ -33,6 +39,7 @@ from ..chaos import (
     torment,
 )
 from ..disk import SimStore
+from ..forced import forced_too
 from ..history import Happening, History
 from ..logs import Final, Ok, agreement, finished, kept, linearizable, once, one_leader
 from ..network import Link
@@ -107,7 +114,9 @@ class Life:
         self.keeper.start()
 
     def send(self, to: int, words: bytes) -> None:
-        self.engine.send([words], self.play.addresses[to])
+        address = self.play.addresses.get(to)
+        if address is not None:
+            self.engine.send([words], address)
 
     def others(self) -> Sequence[int]:
         return [keeper for keeper in self.play.addresses if keeper != self.keeper.id]
@@ -153,6 +162,9 @@ class Play:
             host.disk.latency_s = world.random.choice((0.005, 0.02, 0.05))
         self.calm = False
         self.churns = world.random.random() < 0.4
+        self.ends_badly = world.random.random() < 0.55
+        self.lost: dict[int, int] = {}
+        """Keepers whose disk is gone, and the host of each: another keeper is to take its place."""
         self._reads = 0
 
     def add(self, member: int, what: str, number: tuple[int, int], body: bytes) -> None:
@@ -255,21 +267,84 @@ class Play:
     async def operator(self) -> None:
         """Makes voters of learners, and the reverse, and keeps three of them."""
         random = self.world.random
-        while not self.calm:
-            await asyncio.sleep(1 + random.random() * 4)
-            ledgers = [life.keeper.ledger for life in self.lives.values()]
-            voters = max((ledger.voters for ledger in ledgers), key=lambda voters: voters.version)
+        while not self.calm or self.lost:
+            await asyncio.sleep(0.5 + random.random() * (1 if self.lost else 4))
             keeper = random.choice(sorted(self.addresses))
-            votes = keeper not in voters
-            if votes or len(voters.keepers) > 3:
-                try:
-                    await self.ask(lambda life, done, k=keeper, v=votes: life.keeper.set_voter(k, v, done))  # type: ignore[misc]
-                except PluribusError:
-                    continue
+            votes = keeper not in self._voters().keepers
+            if (self.lost and random.random() < 0.5) or self.calm:
+                await self.replace()
+            elif votes or len(self._voters().keepers) > 3 or self.lost:
+                await self.set_voter(keeper, votes)
+
+    def _voters(self) -> Voters:
+        ledgers = [life.keeper.ledger for life in self.lives.values()]
+        return max((ledger.voters for ledger in ledgers), key=lambda voters: voters.version)
+
+    async def set_voter(self, keeper: int, votes: bool) -> bool:
+        try:
+            await self.ask(lambda life, done: life.keeper.set_voter(keeper, votes, done))
+        except PluribusError:
+            return False
+        return True
+
+    async def replace(self) -> None:
+        """What ``bus.keepers.replace`` does: the new one in, when it has caught up, then the old one out."""
+        for old, number in list(self.lost.items()):
+            life = self.lives[number]
+            if life.up and await self.set_voter(life.keeper.id, True) and await self.set_voter(old, False):
+                del self.lost[old]
+
+    async def replacing(self) -> None:
+        """An operator who does nothing else."""
+        while not self.calm or self.lost:
+            await asyncio.sleep(0.5 + self.world.random.random())
+            await self.replace()
+
+    async def end_badly(self) -> None:
+        """Most voters are gone for good, while clients write and one that is left is a little behind. The operator
+        forces those who are left to go on, as ``bus.keepers.force`` does."""
+        world, random = self.world, self.world.random
+        self.calm = False
+        sessions = range(CLIENTS + 10, 2 * CLIENTS + 10)
+        tasks = [asyncio.create_task(self.client(session)) for session in sessions]
+        voters = [number for number, life in self.lives.items() if life.keeper.id in self._voters().keepers]
+        dead = set(random.sample(voters, len(voters) // 2 + 1))
+        left = [number for number in self.lives if number not in dead]
+        await asyncio.sleep(0.5 + random.random())
+        behind = random.choice(left)
+        world.partition([behind], [number for number in self.lives if number != behind])
+        await asyncio.sleep(random.random() * 0.4)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for number in sorted(dead):
+            world.crash(number)
+            del self.lives[number]
+        world.heal()
+        while not self._force():  # noqa: ASYNC110 - roles change without telling
+            await asyncio.sleep(0.2)
+        self.calm = True
+
+    def _force(self) -> bool:
+        lives = {named(life.keeper.id): life for life in self.lives.values()}
+        roll = [standing_of(life.keeper) for life in lives.values()]
+        if any(one.leader or one.role == "candidate" for one in roll):
+            return False
+        best = most_recent(roll)
+        epoch, cluster = max(one.epoch for one in roll) + 1, self.world.random.getrandbits(62) + 1
+        self.history.add(Happening(self.world.now, 0, "forced", NAME, members=tuple(self.lives)))
+        self.world.faults["forced"] += 1
+        lives[best.keeper].keeper.force(cluster, epoch)
+        for one in roll:
+            if one.keeper != best.keeper:
+                lives[one.keeper].keeper.adopt(best.cluster, cluster, epoch, best.end)
+        return True
 
     # Faults of disks: one is bad at a time, because what most voters lost nobody can put back.
 
     def _may_strike(self) -> bool:
+        if self.lost or len(self._voters().keepers) < 3:
+            return False
         return all(host.disk.damage() == 0 and _whole_on(host.disk) for host in self.world.hosts)
 
     async def flip(self, world: World, restarted: Restarted) -> None:
@@ -279,6 +354,22 @@ class Play:
     async def lose_tail(self, world: World, restarted: Restarted) -> None:
         if self._may_strike():
             world.random.choice(world.hosts).disk.lose_tail()
+
+    async def shatter(self, world: World, restarted: Restarted) -> None:
+        if self._may_strike():
+            world.random.choice(world.hosts).disk.shatter()
+
+    async def lose_disk(self, world: World, restarted: Restarted) -> None:
+        """For good, with the keeper that was on it: the next one on this host is another."""
+        if not self._may_strike():
+            return
+        life = world.random.choice([*self.lives.values()])
+        if not life.keeper.ledger.fresh and life.keeper.seat.may_speak:
+            if life.host.up:
+                world.crash(life.number)
+            life.host.lose_disk()
+            del self.addresses[life.keeper.id]
+            self.lost[life.keeper.id] = life.number
 
     async def fill(self, world: World, restarted: Restarted) -> None:
         world.random.choice(world.hosts).disk.full = True
@@ -338,7 +429,15 @@ class Play:
 
     def faults(self) -> list[Fault]:
         usual: list[Fault] = [crash, crash, restart, restart, restart, pause, drift, partition, heal, heal]
-        disks: list[Fault] = [*[self.flip] * 4, *[self.lose_tail] * 3, self.fill, self.free, self.free]
+        disks: list[Fault] = [
+            *[self.flip] * 6,
+            *[self.lose_tail] * 6,
+            *[self.shatter] * 6,
+            *[self.lose_disk] * 6,
+            self.fill,
+            self.free,
+            self.free,
+        ]
         leaders: list[Fault] = [self.crash_all, self.crash_leader, self.pause_leader, self.isolate_leader]
         return [*usual, bad_links, good_links, *disks, *leaders]
 
@@ -369,6 +468,10 @@ async def play(world: World, history: History) -> None:
         task.result()
     await playing.write(CLIENTS + 1, range(1, 2))
     await settle(playing)
+    if playing.ends_badly:
+        await playing.end_badly()
+        await playing.write(CLIENTS + 3, range(1, 4))
+        await settle(playing)
     for number, life in playing.lives.items():
         life.keeper.validate()
         state = life.machine.machine.snapshot()
@@ -423,16 +526,16 @@ KEEPERS = Scenario(
     BEST_EFFORT,
     play,
     {
-        "agreement": agreement,
-        "kept": kept,
-        "once": once,
-        "one_leader": one_leader,
-        "linearizable": linearizable,
-        "finished": finished,
+        "agreement": forced_too(agreement),
+        "kept": forced_too(kept),
+        "once": forced_too(once),
+        "one_leader": forced_too(one_leader),
+        "linearizable": forced_too(linearizable),
+        "finished": forced_too(finished, before=False),
     },
     (
         *STRIKES,
-        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full"),
+        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full", "broken_store", "disk_lost", "forced"),
     ),
     members_min=3,
     members_max=7,

@@ -287,7 +287,7 @@ async def play(world: World, history: History) -> None:
     first.abandon()
     await settle(playing)
     acting: list[Coroutine[Any, Any, None]] = [playing.publisher(member) for member in range(1, PUBLISHERS + 1)]
-    tasks = [asyncio.create_task(one) for one in (*acting, playing.writer(), playing.tidy())]
+    tasks = [asyncio.create_task(one) for one in (*acting, playing.writer(), playing.tidy(), playing.replacing())]
     reading = asyncio.create_task(playing.subscriber())
     if playing.churns:
         await playing.churn()
@@ -350,7 +350,7 @@ TOPICS_SCENARIO = Scenario(
     },
     (
         *STRIKES,
-        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full"),
+        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full", "broken_store", "disk_lost"),
     ),
     members_min=3,
     members_max=6,
