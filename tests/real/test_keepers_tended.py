@@ -45,7 +45,7 @@ def voters(found: Processes, **options: bool) -> set[str]:
 def three(found: Processes) -> dict[str, str]:
     """Three voters and somebody who publishes; the keepers' numbers."""
     for name in "abc":
-        found.begin(name, "--founders", "3")
+        found.begin(name, "--voters", "3")
     found.wait(*"abc")
     found.start("publish", "writer", "acknowledged")
     found.more("acknowledged")
