@@ -63,7 +63,7 @@ ROWS_A_BATCH = 10_000
 EVERYTHING = 1 << 62
 OPTIONS = (
     *("url", "trace", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
-    *("poison", "writer", "lease"),
+    *("poison", "writer", "batch", "foreign", "lease"),
 )
 OF_SPARK = ("path", "checkpointlocation", "queryname")
 """Options that Spark adds by itself."""

@@ -107,7 +107,7 @@ class Desk:
             return self.reading.offset_at(request.topic, request.time_us)
         assert isinstance(request, Last)
         await self._barrier()
-        return self.topics.stages.last(request.writer)
+        return self.topics.stages.last(request.writer, request.query)
 
     async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
         for packed in batches:

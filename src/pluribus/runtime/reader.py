@@ -22,6 +22,7 @@ from ..pubsub.durable import commands, requests
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.commands import REFUSED, Outcome
 from ..pubsub.durable.requests import Answered, Asked, At, Do, Failed, Fetch, Fetched, Find, Known, Last, Put, Request
+from ..pubsub.durable.stages import KEEP_WRITER_S
 from ..wire import door
 from .secret import Given, secret_from
 
@@ -130,21 +131,47 @@ class LogReader:
         if asked is not None:
             _done(self._end(*asked))
 
-    def stage(self, writer: str, batch: int, attempt: str, part: int, packed: bytes, lease: float = LEASE_S) -> Outcome:
+    def stage(
+        self,
+        writer: str,
+        batch: int,
+        attempt: str,
+        part: int,
+        packed: bytes,
+        lease: float = LEASE_S,
+        *,
+        query: str = "",
+        anew: bool = False,
+    ) -> Outcome:
         """Write a part of a batch that is not visible before ``commit_batch``. Parts are numbered from 0."""
-        return self.do(commands.Stage(writer, batch, attempt, part, int(time() * 1e6), int(lease * 1e6), packed))
+        at = int(time() * 1e6)
+        return self.do(commands.Stage(writer, batch, attempt, part, at, int(lease * 1e6), packed, query, anew))
 
-    def commit_batch(self, writer: str, batch: int, attempts: Sequence[tuple[str, int]]) -> Outcome:
-        """Make what these attempts staged visible, all at once; each with the number of its parts. Once."""
-        return self.do(commands.Publish(writer, batch, list(attempts)))
+    def commit_batch(
+        self,
+        writer: str,
+        batch: int,
+        attempts: Sequence[tuple[str, int]],
+        *,
+        query: str = "",
+        anew: bool = False,
+        keep: float = KEEP_WRITER_S,
+    ) -> Outcome:
+        """Make what these attempts staged visible, all at once; each with the number of its parts. Once.
 
-    def abort_batch(self, writer: str, batch: int) -> None:
+        The number of the batch is remembered for ``keep`` seconds. It belongs to ``query``: under the name of a writer
+        that another query has used, ``Refused``, unless it begins ``anew``.
+        """
+        at, keep_us = int(time() * 1e6), int(keep * 1e6)
+        return self.do(commands.Publish(writer, batch, list(attempts), query, anew, at, keep_us))
+
+    def abort_batch(self, writer: str, batch: int, *, query: str = "") -> None:
         """Drop what was staged for a batch."""
-        self.do(commands.Drop(0, writer, batch))
+        self.do(commands.Drop(0, writer, batch, query))
 
-    def last_batch(self, writer: str) -> int:
+    def last_batch(self, writer: str, *, query: str = "") -> int:
         """The last batch that a writer committed; -1 if none."""
-        found: int = self.ask(Last(writer))
+        found: int = self.ask(Last(writer, query))
         return found
 
     # How it is asked.
