@@ -15,7 +15,7 @@ from time import monotonic, sleep, time
 from types import TracebackType
 from typing import Any
 
-from ..core.errors import BadUrl, Closed, Damaged, NotPrimary, Overflow, Refused, Uncertain, Unreachable
+from ..core.errors import BadUrl, Closed, Damaged, LogChanged, NotPrimary, Overflow, Refused, Uncertain, Unreachable
 from ..core.url import parse_url
 from ..engines.tls import tls_option
 from ..pubsub.durable import commands, requests
@@ -88,11 +88,14 @@ class LogReader:
         max_bytes: int = READ_BYTES,
         where: str = "",
         bodies: bool = True,
+        log: int = 0,
+        whole: bool = False,
     ) -> Iterator[Batch]:
         """Every event from ``start`` up to ``stop``, in packed batches, as far as they are there now.
 
         ``BadInput`` if retention removed ``start``. With ``where`` only events that match; ``bodies=False`` leaves
-        bodies out. See ``pubsub.durable.batch.Batch`` for the columns.
+        bodies out. See ``pubsub.durable.batch.Batch`` for the columns. ``LogChanged`` if the log is not number ``log``
+        (``Known.log``; 0 is any), or, with ``whole``, if not all of it is there.
         """
         at = start
         number = self._begin(Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)) if at < stop else 0
@@ -100,6 +103,11 @@ class LogReader:
             while at < stop:
                 asked = Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)
                 found: Fetched = self._end(number, asked)
+                if log and found.log and found.log != log:
+                    raise LogChanged(
+                        f"the keepers of {self._text} have another log ({found.log:x}) than the one to be read "
+                        f"({log:x}): name the keepers of that one"
+                    )
                 last, at = at, found.next
                 done = at >= stop or (at == last and not found.pieces)
                 if not done:
@@ -107,7 +115,12 @@ class LogReader:
                 for offset, packed in found.pieces:
                     yield Batch(packed, offset).cut(last, stop)
                 if done:
-                    return
+                    break
+            if whole and at < stop:
+                raise LogChanged(
+                    f"the topic {topic!r} ends at {at}, before the {stop} up to which it was to be read: its keepers "
+                    "lost events or hold an older copy; restore them, or read up to its end"
+                )
         finally:
             self._asked.pop(number, None)  # of one who reads no further
 

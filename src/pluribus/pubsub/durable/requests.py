@@ -112,6 +112,8 @@ class Fetched(msgspec.Struct, array_like=True, frozen=True):
     next: int
     first: int
     end: int
+    log: int = 0
+    """Which log: its number is given once, when it is begun. 0 if that is not told."""
 
 
 class Followed(msgspec.Struct, array_like=True, frozen=True):
@@ -130,6 +132,8 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     kept_bytes: int
     age_us: int = 0
     size_bytes: int = 0
+    log: int = 0
+    """Which log it is in, as ``Fetched.log``."""
 
 
 class Asked(msgspec.Struct, array_like=True, frozen=True, tag=1):
