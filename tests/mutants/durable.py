@@ -74,7 +74,7 @@ class Twice(Stages):
     def publish(self, command):
         before = {key: attempt for key, attempt in self._attempts.items() if key[0] == command.writer}
         outcome, parts = super().publish(command)
-        self._committed.pop(command.writer, None)
+        self._writers.pop(command.writer, None)
         self._attempts.update(before)
         return outcome, parts
 

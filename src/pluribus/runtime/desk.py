@@ -107,7 +107,7 @@ class Desk:
             return self.reading.offset_at(request.topic, request.time_us)
         assert isinstance(request, Last)
         await self._barrier()
-        return self.topics.stages.last(request.writer)
+        return self.topics.stages.last(request.writer, request.query)
 
     async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
         for packed in batches:
@@ -168,6 +168,11 @@ class Desk:
 
     # Reading.
 
+    @property
+    def _log(self) -> int:
+        """Which log this is: the number that its first keepers gave it."""
+        return self.keeper.ledger.meta.cluster
+
     async def _fetch(self, asked: Fetch) -> Fetched:
         start, stop, fresh = asked.start, asked.stop, False
         until = asyncio.get_running_loop().time() + asked.wait_s
@@ -183,14 +188,14 @@ class Desk:
             topic = self.topics.topic(asked.topic)
             first, end = topic.bounds if topic is not None else (0, 0)
             if pieces or start >= stop:
-                return Fetched(pieces, start, first, end)
+                return Fetched(pieces, start, first, end, self._log)
             if start < end:
                 await asyncio.sleep(0)
             elif not fresh:  # nothing: is that so, or is this keeper behind?
                 await self._barrier()
                 fresh = True
             elif not await self._changed(until):
-                return Fetched(pieces, start, first, end)
+                return Fetched(pieces, start, first, end, self._log)
 
     async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
         """As much as is asked for, a little at a time, so that others have their turns. They also have them when
@@ -283,7 +288,7 @@ class Desk:
             names = [asked.pattern]
         else:
             names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
-        return [_known(name, topic) for name in names if (topic := self.topics.topic(name)) is not None]
+        return [_known(name, topic, self._log) for name in names if (topic := self.topics.topic(name)) is not None]
 
     async def _changed(self, until: float) -> bool:
         """Whether something was committed before that time."""
@@ -316,5 +321,6 @@ def _end(piece: Piece) -> int:
     return offset + head_of(packed).events
 
 
-def _known(name: str, topic: Topic) -> Known:
-    return Known(name, topic.first, topic.end, topic.latest, topic.kept_bytes, topic.age_us, topic.size_bytes)
+def _known(name: str, topic: Topic, log: int) -> Known:
+    bounds = (topic.first, topic.end, topic.latest, topic.kept_bytes)
+    return Known(name, *bounds, topic.age_us, topic.size_bytes, log)

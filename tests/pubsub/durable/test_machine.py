@@ -22,6 +22,7 @@ from pluribus.pubsub.durable.commands import (
     Retain,
     Stage,
 )
+from pluribus.pubsub.durable.stages import Stages
 from tests.pubsub.durable.rows import MemoryRows, batch
 
 
@@ -149,6 +150,80 @@ def test_what_nobody_commits_goes_with_its_lease():
     log.do(Drop(105))
     assert len(log.machine.stages) == 0 and log.machine.first_row() is None
     assert log.do(Publish("q", 0, [("task", 1)]))[0].status == REFUSED
+
+
+def written(writer, query, number, *, anew=False, at=0, keep=0):
+    """Stage and commit one event as a writer; what came of the commit."""
+    packed = batch("t", 1_000 + number, 1, [b"%s %d" % (query.encode(), number)])
+    return (
+        Stage(writer, number, "task", 0, 5, 1 << 40, packed, query, anew),
+        Publish(writer, number, [("task", 1)], query, anew, at, keep),
+    )
+
+
+def test_a_writer_belongs_to_one_query():
+    """A new checkpoint counts its batches from 0 again: they are not those that were committed under the name."""
+    log = MemoryRows()
+    log.do(*written("w", "one", 0), *written("w", "one", 1))
+    assert [found.status for found in log.do(*written("w", "one", 1))] == [AGAIN, AGAIN]
+    staged, published = log.do(*written("w", "two", 0))
+    assert staged.status == published.status == REFUSED
+    for word in ("another query, which committed batch 1", "checkpoint of that query", "foreign='begin'"):
+        assert word in staged.reason and word in published.reason
+    assert log.do(Publish("w", 7, [], "two"))[0].status == REFUSED  # nothing to stage is no excuse
+    log.reopen()
+    assert [found.status for found in log.do(*written("w", "two", 0, anew=True))] == [DONE, DONE]
+    for query, last in (("one", 1), ("two", 0)):  # each has a memory of its own from now on
+        assert log.machine.stages.last("w", query) == last
+        assert [found.status for found in log.do(*written("w", query, last))] == [AGAIN, AGAIN]
+        assert [found.status for found in log.do(*written("w", query, last + 1))] == [DONE, DONE]
+    assert [body for _, body in log.events("t", 0, 9)] == [b"one 0", b"one 1", b"two 0", b"one 2", b"two 1"]
+
+
+def test_what_one_query_stages_another_neither_publishes_nor_drops():
+    log = MemoryRows()
+    stages = [written("w", query, 0)[0] for query in ("one", "two")]
+    other = Stage("w", 0, "other", 0, 5, 1 << 40, stages[1].packed, "two")
+    log.do(stages[0], other)
+    assert log.do(Publish("w", 0, [("other", 1)], "one"))[0].status == REFUSED
+    log.do(Drop(0, "w", 0, "two"))
+    assert len(log.machine.stages) == 1
+    log.do(other, Publish("w", 0, [("task", 1)], "one"))
+    assert len(log.machine.stages) == 1 and log.do(Publish("w", 0, [("other", 1)], "two", True))[0].status == DONE
+
+
+def test_idle_writers_are_forgotten():
+    """By the time that comes with commands; a writer that goes on is remembered on."""
+    log = MemoryRows()
+    log.do(*written("idle", "q", 0, at=10, keep=100), *written("busy", "q", 0, at=20, keep=100))
+    log.do(*written("api", "", 0), *written("busy", "q", 1, at=90, keep=100))
+    assert log.machine.due(109) == [] and log.machine.due(110) == [Drop(110)]
+    log.do(Drop(110))
+    assert [log.machine.stages.last(name, "q") for name in ("idle", "busy")] == [-1, 1]
+    log.reopen()
+    assert log.machine.due(189) == [] and log.machine.due(190) == [Drop(190)]
+    log.do(Drop(190))
+    assert log.machine.stages.last("api") == 0 and log.machine.stages.remembered == 1
+
+
+def test_one_writer_more_than_are_remembered_is_refused_until_some_are_forgotten(monkeypatch):
+    monkeypatch.setattr("pluribus.pubsub.durable.stages.WRITERS_MAX", 3)
+    log = MemoryRows()
+    for number in range(3):
+        log.do(*written(f"w{number}", "q", 0, at=10 + number, keep=100))
+    assert "3 writers are known" in log.do(*written("one more", "q", 0, at=20, keep=100))[1].reason
+    assert log.do(*written("w0", "q", 1, at=20, keep=100))[1].status == DONE
+    log.do(Drop(111))
+    assert log.do(*written("one more", "q", 0, at=120, keep=100))[1].status == DONE
+
+
+def test_a_snapshot_from_before_queries_had_identities():
+    stages = Stages()
+    stages.restore(([], [("w", 4)]))
+    assert stages.last("w") == 4
+    assert stages.publish(Publish("w", 4, [], "new checkpoint"))[0].status == REFUSED
+    assert stages.publish(Publish("w", 5, [], "the old one"))[0].status == DONE
+    assert stages.publish(Publish("w", 6, [], "another one"))[0].status == REFUSED
 
 
 def test_a_command_that_cannot_be_read_is_refused_and_changes_nothing():

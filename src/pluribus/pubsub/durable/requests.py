@@ -13,7 +13,7 @@ import msgspec
 from ...core import errors
 from ...core.errors import MalformedFrame, PluribusError, RemoteError, Uncertain
 from ...core.ids import MessageId
-from .commands import Outcome, Text, Whole
+from .commands import Outcome, Query, Text, Whole
 
 FETCH_BYTES = 1 << 20
 WAIT_S_MAX = 30.0
@@ -69,9 +69,10 @@ class At(msgspec.Struct, array_like=True, frozen=True, tag=6):
 
 
 class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
-    """The last batch that a writer committed, -1 if none."""
+    """The last batch that a query committed as this writer, -1 if none."""
 
     writer: Text
+    query: Query = ""
 
 
 class Tell(msgspec.Struct, array_like=True, frozen=True, tag=8):
@@ -111,6 +112,8 @@ class Fetched(msgspec.Struct, array_like=True, frozen=True):
     next: int
     first: int
     end: int
+    log: int = 0
+    """Which log: its number is given once, when it is begun. 0 if that is not told."""
 
 
 class Followed(msgspec.Struct, array_like=True, frozen=True):
@@ -129,6 +132,8 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     kept_bytes: int
     age_us: int = 0
     size_bytes: int = 0
+    log: int = 0
+    """Which log it is in, as ``Fetched.log``."""
 
 
 class Asked(msgspec.Struct, array_like=True, frozen=True, tag=1):
