@@ -8,13 +8,17 @@ Only where it finds nothing it asks the leader whether that is all: what was ack
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any
 
 from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError
 from ..filters import parse
+from ..group.host.host import HOST, Host
+from ..group.host.machine import Machine
+from ..group.host.tending import Tending, machines_of
 from ..group.keepers import Keeper
+from ..group.keepers.leader import Leader
 from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, checked, head_of, is_batch
 from ..pubsub.durable.commands import Outcome
@@ -24,8 +28,8 @@ from ..pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Foll
 from ..pubsub.topics import matches
 from .publisher import Ended
 
-OUTCOMES_MAX = 1 << 17
-"""Outcomes that wait for who submitted the commands."""
+TOPICS = 1
+"""The number of the machine that durable topics are: every log begins with it."""
 WAITERS_MAX = 65_536
 FILTERS_MAX = 256
 TURN_BYTES = 512 << 10
@@ -35,52 +39,74 @@ LONG_AGO_BYTES = 8 << 20
 
 
 class Desk:
-    """The state machine on its keeper. Hand it what was committed; ask it anything."""
+    """The machines on their keeper, and what is asked of durable topics, which are one of them."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, codes: Mapping[str, type[Machine]] | None = None) -> None:
         self.keeper = keeper
-        self.topics = Topics()
-        self.reading = Reading(self.topics, keeper.read_rows)
-        self._outcomes: dict[int, Outcome] = {}
+        self.host = Host(keeper, {Topics.kind: Topics, **(codes or {})}, builtin=(Topics.kind,))
+        self.host.on_applied = self._applied
+        self.tending = Tending(self.host, keeper)
+        keeper.seat.state = self.host
+        keeper.keep_rows(0)
+        self._reading: Reading | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._filters: dict[str, Callable[[Any], Any]] = {}
         self._read_bytes = 0
         """Since others had a turn."""
         self._turns = 0
         self._closed = False
-        keeper.on_commit = self._commit
-        keeper.on_snapshot = self._snapshot
-        keeper.on_restore = self._restore
-        keeper.keep_rows(0)
 
-    # The log.
+    @property
+    def topics(self) -> Topics:
+        """The state of durable topics; another object after a snapshot was taken over."""
+        hosted = self.host.named(Topics.kind)
+        if hosted is None:
+            raise Closed(f"this keeper {self.keeper.seat.halted or 'has no durable topics'}: ask another one")
+        machine = hosted.machine
+        assert isinstance(machine, Topics)
+        return machine
 
-    def _commit(self, first: int, held: Sequence[bytes]) -> None:
-        apply, outcomes, row = self.topics.apply, self._outcomes, self.keeper.row
-        for place, command in enumerate(held):
-            outcomes[first + place] = apply(row, place, command)
-        while len(outcomes) > OUTCOMES_MAX:
-            del outcomes[next(iter(outcomes))]
+    @property
+    def reading(self) -> Reading:
+        topics = self.topics
+        if self._reading is None or self._reading.topics is not topics:
+            self._reading = Reading(topics, self._rows, self._row)
+        return self._reading
+
+    def _rows(self, start: int, bytes_max: int) -> list[tuple[int, list[bytes]]]:
+        return self.keeper.read_rows(start, bytes_max, TOPICS)
+
+    def _row(self, at: int) -> tuple[bool, Sequence[bytes]]:
+        machine, held = self.keeper.read_row(at)
+        return machine == HOST, held
+
+    def _applied(self) -> None:
+        self.tending.applied()
         self._wake()
-
-    def _snapshot(self) -> bytes:
-        self._keep()
-        return self.topics.snapshot()
-
-    def _restore(self, index: int, state: bytes) -> None:
-        self.topics.restore(state)
-        self.reading.clear()
-        self._keep()
-        self._wake()
-
-    def _keep(self) -> None:
-        """Say which rows are read again; what is before them is forgotten with the next snapshot."""
-        first = self.topics.first_row()
-        self.keeper.keep_rows(self.keeper.row + 1 if first is None else first)
 
     def close(self) -> None:
         self._closed = True
+        self.tending.stop()
         self._wake()
+
+    def stats(self) -> dict[str, Any]:
+        """What is on this keeper, for people."""
+        host, leader = self.host, self.keeper.role
+        turns = leader.turns if isinstance(leader, Leader) else {}
+        told: dict[str, Any] = {
+            "machines": machines_of(host, turns),
+            "live_bytes": host.space.live,
+            "dead_bytes": host.space.total - host.space.live,
+        }
+        if host.named(Topics.kind) is not None:
+            topics = self.topics
+            told |= {
+                "topics": len(topics.topics),
+                "subscriptions": len(topics.subscriptions.known),
+                "sessions": len(host.streams),
+                "staged": len(topics.stages),
+            }
+        return told
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -118,7 +144,7 @@ class Desk:
 
     async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
         """Have commands ordered, and what became of each."""
-        first = await self._placed(lambda done: self.keeper.submit_many(held, done))
+        first = await self._placed(lambda done: self.keeper.submit_many(held, done, TOPICS))
         return self._outcomes_of(first, len(held))
 
     def submit_now(self, held: Sequence[bytes], answered: Ended) -> None:
@@ -134,15 +160,15 @@ class Desk:
             answered(outcomes, error)
 
         try:
-            self.keeper.submit_many(held, done)
+            self.keeper.submit_many(held, done, TOPICS)
         except PluribusError as error:
             answered([], error)
 
     def _outcomes_of(self, first: int, count: int) -> list[Outcome]:
-        try:
-            return [self._outcomes.pop(place) for place in range(first, first + count)]
-        except KeyError:
-            raise Overflow("too much was done at once to remember what became of it: ask again") from None
+        outcomes = self.host.take_outcomes(first, count)
+        if outcomes is None:
+            raise Overflow("too much was done at once to remember what became of it: ask again")
+        return outcomes
 
     async def _do(self, command: bytes) -> Outcome:
         found = commands.command_of(command)

@@ -16,8 +16,8 @@ keeper in the same way: it is never an outcome, because another keeper may not h
 *All or nothing.* ``Together`` carries commands of several machines. The host has each machine prepare its part; if one
 refuses, nothing is done anywhere; else all of them commit.
 
-*Once.* Calls and transactions carry (session, sequence); there is one table of them for all machines, and one of ordered
-streams. Both are part of the state.
+*Once.* Calls and transactions carry (session, sequence); there is one table of them for all machines, and one of
+ordered streams. Both are part of the state.
 
 *Time* is that of the row. ``due_us`` says when a machine wants a tick; the leader, who has a clock, submits it.
 
@@ -135,6 +135,8 @@ class Host(StateInParts):
         self.on_applied: Callable[[], None] = lambda: None
         """After the commands of a row were applied, or the state was replaced."""
         self._parts = Parts(self._encode_part)
+        self._frozen: dict[int, Machine] = {}
+        """The machines of the snapshot that is being taken."""
         self._clear()
         log.on_commit = self._commit
 
@@ -311,9 +313,9 @@ class Host(StateInParts):
         if isinstance(word, Create):
             return self._create(word)
         assert isinstance(word, Remove)
-        number = self._names.pop(word.name, None)
-        if number is None:
+        if word.name not in self._names:
             return Outcome(AGAIN)
+        number = self._names.pop(word.name)
         del self.machines[number]
         return Outcome(DONE, number)
 
@@ -367,11 +369,14 @@ class Host(StateInParts):
         if code is None or self.version_of(kind) < version:
             have = f"version {self.version_of(kind)}" if code is not None else "no version"
             self._log.halt(
-                f"has {have} of the machine {kind!r}, and version {version} is in use: it stores and votes, and neither "
-                f"serves nor leads until it is started with that code"
+                f"has {have} of the machine {kind!r}, and version {version} is in use: it stores and votes, and "
+                f"neither serves nor leads until it is started with that code"
             )
             return None
-        return code(Ground(number, self._release, self.streams))
+        return code(Ground(number, self._release, self._extent, self.streams))
+
+    def _extent(self) -> int:
+        return self.space.last_extent
 
     def _release(self, row: int, size: int) -> None:
         self._parts.touch("space")
@@ -459,8 +464,6 @@ class Host(StateInParts):
         for machine in self._frozen.values():
             machine.parts.thaw(kept)
         self._frozen = {}
-
-    _frozen: dict[int, Machine] = {}
 
     def restore(self, index: int, parts: Iterable[tuple[str, bytes]]) -> None:
         self._outcomes.clear()

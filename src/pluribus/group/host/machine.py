@@ -3,13 +3,15 @@
 **Pure.** No clock, no chance, no ports. The time is ``ground.now_us``, which comes with the commands. Every table of a
 machine has a named limit; at the limit a command is refused, with the remedy.
 
-**All or nothing.** A machine that can take part in transactions has ``prepare``: it sees all commands of one transaction
-that are for it, in order, and says why they cannot be done, or what they will do (``Effects``), without changing
-anything. ``commit`` does that, and cannot fail. The host prepares in every machine first, then commits in every one.
+**All or nothing.** A machine that can take part in transactions has ``prepare``: it sees all commands of one
+transaction that are for it, in order, and says why they cannot be done, or what they will do (``Effects``), without
+changing anything. ``commit`` does that, and cannot fail. The host prepares in every machine first, then commits in
+every one.
 
-**Space.** A machine that reads its commands again (``retains``) names them by row and place, which are the same at every
-keeper. It says with ``ground.release`` when it needs some no more; when none of a row is needed, the row becomes hollow.
-Of rows with little left the host has the rest written once more: ``forward`` makes the commands that do it.
+**Space.** A machine that reads its commands again (``retains``) names them by row and place, which are the same at
+every keeper. It says with ``ground.release`` when it needs some no more; when none of an extent of rows is needed, the
+rows become hollow. Of extents with little left the host has the rest written once more: ``forward`` makes the commands
+that do it.
 
 **Snapshots.** The state is a set of named parts of at most about 1 MiB. Before a machine changes something it calls
 ``self.parts.touch(name)``. Equal states must have equal parts: keepers are compared by them.
@@ -17,7 +19,7 @@ Of rows with little left the host has the rest written once more: ``forward`` ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -45,9 +47,17 @@ class Effects(msgspec.Struct):
 class Ground:
     """What the host gives a machine to stand on."""
 
-    __slots__ = ("now_us", "number", "release", "streams")
+    __slots__ = ("extent", "now_us", "number", "release", "streams")
 
-    def __init__(self, number: int, release: Callable[[int, int], None], streams: OrderedSessions) -> None:
+    def __init__(
+        self,
+        number: int,
+        release: Callable[[int, int], None],
+        extent: Callable[[], int],
+        streams: OrderedSessions,
+    ) -> None:
+        self.extent = extent
+        """In which extent of the log the row is that is being applied: a number that is the same for its rows."""
         self.number = number
         self.now_us = 0
         """The replicated time of the command that is being applied, in microseconds since 1970. It never falls."""
@@ -111,8 +121,9 @@ class Machine:
 
     # Space.
 
-    def forward(self, row: int, places: Sequence[tuple[int, bytes]]) -> list[bytes]:
-        """Commands of this machine that write what is still needed of a row once more, and then release it there."""
+    def forward(self, rows: Mapping[int, Sequence[bytes]], loose: Mapping[tuple[int, int], bytes]) -> list[bytes]:
+        """Commands of this machine that write once more what it still needs of some rows, and then release it there.
+        ``rows`` are its own; ``loose`` are commands of transactions, by row and place."""
         return []
 
     # Snapshots.

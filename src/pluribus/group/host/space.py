@@ -126,8 +126,8 @@ class Space:
         return sum(self._totals[at] - self._lives[at] for at in range(len(self._starts)) if self._lives[at])
 
     def saved(self) -> bytes:
-        columns = [_little(column) for column in (self._starts, self._totals, self._lives)]
-        return msgspec.msgpack.encode(Saved(*columns, self._stretch, self.end))
+        starts, totals, lives = (_little(column) for column in (self._starts, self._totals, self._lives))
+        return msgspec.msgpack.encode(Saved(starts, totals, lives, self._stretch, self.end))
 
     def restore(self, data: bytes) -> None:
         self._clear()

@@ -204,15 +204,24 @@ class Keeper:
         """As ``keep_from``, for owners who remember rows: do not forget any from this one on."""
         self.seat.keep_row = start
 
-    def read_rows(self, start: int, bytes_max: int) -> list[tuple[int, list[bytes]]]:
+    def read_row(self, at: int) -> tuple[int, list[bytes]]:
+        """The machine and the commands of one row. Raises as ``read_rows`` does."""
+        if at < self.ledger.start:
+            raise Damaged(f"row {at} of {self.name!r} is not kept here: the first is {self.ledger.start}")
+        rows = self.ledger.read(at, min(at + 1, self.seat.applied_row), 1)
+        if not rows:
+            raise Damaged(f"row {at} of {self.name!r} cannot be read here now: ask another keeper")
+        return head_of(rows[0]).machine, _commands_of(rows[0])
+
+    def read_rows(self, start: int, bytes_max: int, machine: int | None = None) -> list[tuple[int, list[bytes]]]:
         """Rows of commands from a position on, each with its own, about ``bytes_max`` and at least one; none at the end
-        of what is applied here. Raises as ``read`` does."""
+        of what is applied here. Rows of other machines than this one have none. Raises as ``read`` does."""
         if start < self.ledger.start:
             raise Damaged(f"row {start} of {self.name!r} is not kept here: the first is {self.ledger.start}")
         rows = self.ledger.read(start, self.seat.applied_row, bytes_max)
         if not rows and start < self.seat.applied_row:
             raise Damaged(f"row {start} of {self.name!r} cannot be read here now: ask another keeper")
-        return [(at, _commands_of(row)) for at, row in enumerate(rows, start)]
+        return [(at, _commands_of(row, machine)) for at, row in enumerate(rows, start)]
 
     # Life.
 
@@ -492,6 +501,7 @@ class Keeper:
             raise Closed(f"the keeper of {self.name!r} was stopped: start another")
 
 
-def _commands_of(row: bytes) -> list[bytes]:
+def _commands_of(row: bytes, machine: int | None = None) -> list[bytes]:
     head = head_of(row)
-    return commands_of(row) if head.kind == COMMANDS and not head.hollow else []
+    wanted = head.kind == COMMANDS and not head.hollow and (machine is None or head.machine == machine)
+    return commands_of(row) if wanted else []

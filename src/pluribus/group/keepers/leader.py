@@ -16,7 +16,7 @@ lead already. What it had written for others is then uncertain.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...core.errors import Overflow, PluribusError, Refused, Uncertain
 from ...core.ports import Timer
@@ -307,6 +307,11 @@ class Leader:
     def _wants_mark(self) -> bool:
         """Whether it is time for all to take a snapshot, and the last mark is applied."""
         return self._seat.wants_mark and self._seat.applied_row >= self._marked
+
+    @property
+    def turns(self) -> Mapping[int, int]:
+        """Bytes that were written for each machine."""
+        return self._turns.turns
 
     @property
     def time_us(self) -> int:

@@ -115,7 +115,29 @@ class Drop(msgspec.Struct, frozen=True, array_like=True, tag=8):
     query: Query = ""
 
 
-Command = Attach | Commit | Detach | Retain | Forget | Stage | Publish | Drop
+class Move(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """The batches of one span of a topic once more, so that the rows where they stood can be freed."""
+
+    topic: bytes
+    end: Whole
+    """Of the span: the offset behind its last event."""
+    row: Whole
+    """Where its first batch stood."""
+    batches: list[bytes]
+
+
+class Restage(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A staged part once more, so that the row where it stood can be freed."""
+
+    writer: Text
+    batch: Whole
+    attempt: Text
+    part: Whole
+    row: Whole
+    packed: bytes
+
+
+Command = Attach | Commit | Detach | Retain | Forget | Stage | Publish | Drop | Move | Restage
 
 encode = msgspec.msgpack.Encoder().encode
 _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Container
 from typing import NamedTuple
 
 ALONE = -1
@@ -77,7 +78,7 @@ class Spans:
         at = bisect_left(self._ends, end)
         return at if at < len(self._ends) and self._ends[at] == end and self._rows[at] == row else -1
 
-    def within(self, rows: range) -> list[Span]:
+    def within(self, rows: Container[int]) -> list[Span]:
         """The spans that stand in these rows."""
         return [self[at] for at, row in enumerate(self._rows) if row in rows]
 

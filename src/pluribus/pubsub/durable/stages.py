@@ -15,6 +15,7 @@ Writers that committed nothing for so long as they asked to be remembered are fo
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import Any
 
 import msgspec
@@ -38,6 +39,8 @@ class Part(msgspec.Struct, array_like=True):
     size: int
     latest: int
     topic: bytes
+    held: int = 0
+    """Bytes of the command that staged it, which stay in the log as long as it is needed."""
 
 
 class Attempt(msgspec.Struct, array_like=True):
@@ -104,37 +107,38 @@ class Stages:
         self._count += 1
         return Outcome(DONE, len(attempt.parts))
 
-    def publish(self, command: Publish) -> tuple[Outcome, list[Part]]:
-        """The parts to become visible, in order."""
+    def publish(self, command: Publish) -> tuple[Outcome, list[Part], list[Part]]:
+        """The parts to become visible, in order; and those that nobody needs any more."""
         writer, batch, query = command.writer, command.batch, command.query
         last = self.last(writer, query)
         if batch <= last:
-            return Outcome(AGAIN, last), []
+            return Outcome(AGAIN, last), [], []
         foreign = self._foreign(command)
         if foreign:
-            return Outcome(REFUSED, last, foreign), []
+            return Outcome(REFUSED, last, foreign), [], []
         for name, parts in command.attempts:
             attempt = self._attempts.get((writer, batch, name))
             have = 0 if attempt is None or attempt.query != query else len(attempt.parts)
             if have != parts:
                 why = f"attempt {name!r} of batch {batch} has {have} parts and not {parts}: stage it again"
-                return Outcome(REFUSED, last, why), []
+                return Outcome(REFUSED, last, why), [], []
         if self._remembered >= WRITERS_MAX and last < 0:
             why = f"{WRITERS_MAX:,} writers are known: use one of their names, or wait until idle ones are forgotten"
-            return Outcome(REFUSED, last, why), []
+            return Outcome(REFUSED, last, why), [], []
         visible = [
             part for name, parts in command.attempts if parts for part in self._attempts[(writer, batch, name)].parts
         ]
         until = command.at + command.keep_us if command.at and command.keep_us else FOR_EVER_US
         self._remember(writer, query, Memory(batch, until))
-        self._remove(
+        gone = self._remove(
             [
                 key
                 for key, attempt in self._attempts.items()
                 if key[0] == writer and key[1] <= batch and attempt.query == query
             ]
         )
-        return Outcome(DONE, batch), visible
+        seen = {(part.row, part.place) for part in visible}
+        return Outcome(DONE, batch), visible, [part for part in gone if (part.row, part.place) not in seen]
 
     def _foreign(self, command: Stage | Publish) -> str:
         """Why a query may not write under this name; empty if it may."""
@@ -155,8 +159,8 @@ class Stages:
         queries[query] = memory
         self._next_end = min(self._next_end, memory.until)
 
-    def drop(self, command: Drop) -> Outcome:
-        """The number is that of the attempts that went."""
+    def drop(self, command: Drop) -> tuple[Outcome, list[Part]]:
+        """The number is that of the attempts that went; and their parts."""
         wanted = (command.writer, command.batch)
 
         def over(key: tuple[str, int, str], attempt: Attempt) -> bool:
@@ -164,10 +168,10 @@ class Stages:
             return named or attempt.until <= command.at
 
         gone = [key for key, attempt in self._attempts.items() if over(key, attempt)]
-        self._remove(gone)
+        parts = self._remove(gone)
         if self._next_end <= command.at:
             self._forget_idle(command.at)
-        return Outcome(DONE, len(gone))
+        return Outcome(DONE, len(gone)), parts
 
     def _forget_idle(self, at: int) -> None:
         writers, self._writers, self._remembered, self._next_end = self._writers, {}, 0, FOR_EVER_US
@@ -176,17 +180,30 @@ class Stages:
                 if memory.until > at:
                     self._remember(writer, query, memory)
 
-    def overdue(self, at: int) -> bool:
-        return self._next_end <= at or any(attempt.until <= at for attempt in self._attempts.values())
+    def due_us(self) -> int:
+        """When a lease ends, or a writer is to be forgotten, at the earliest; ``FOR_EVER_US`` if never."""
+        return min(self._next_end, *(attempt.until for attempt in self._attempts.values()), FOR_EVER_US)
 
-    def first_row(self) -> int | None:
-        """What was staged must stay in the log."""
-        rows = [part.row for attempt in self._attempts.values() for part in attempt.parts]
-        return min(rows, default=None)
+    def parts_within(self, rows: Container[int]) -> Iterator[tuple[tuple[str, int, str], int, Part]]:
+        """What is staged and stands in these rows: whose it is, which part, and where."""
+        for key, attempt in self._attempts.items():
+            for number, part in enumerate(attempt.parts):
+                if part.row in rows:
+                    yield key, number, part
 
-    def _remove(self, keys: list[tuple[str, int, str]]) -> None:
+    def move(self, writer: str, batch: int, attempt: str, number: int, old_row: int) -> Part | None:
+        """The part that is to stand elsewhere from now on, if it is still staged and stands where it was."""
+        found = self._attempts.get((writer, batch, attempt))
+        if found is None or number >= len(found.parts) or found.parts[number].row != old_row:
+            return None
+        return found.parts[number]
+
+    def _remove(self, keys: list[tuple[str, int, str]]) -> list[Part]:
+        gone: list[Part] = []
         for key in keys:
-            self._count -= len(self._attempts.pop(key).parts)
+            gone += self._attempts.pop(key).parts
+        self._count -= len(gone)
+        return gone
 
     def saved(self) -> Any:
         known = [(writer, query, memory) for writer, each in self._writers.items() for query, memory in each.items()]
