@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from time import time
 from types import TracebackType
@@ -18,6 +18,7 @@ from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
+from ..group.log import StateMachine
 from ..group.notices import Notices
 from ..layers.reliable import Reliable
 from ..layers.transport import Transport
@@ -330,6 +331,8 @@ class connect:
     ``store`` is a file, or the URL of a PostgreSQL server, that keeps durable topics: this member is a keeper then. The
     first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true. With
     ``founders=3`` (say it to each of the three) the log begins when three that vote are there, all of them its voters.
+    ``machines`` are state machines of your own, by kind, that this keeper has the code of: ``{"counter": Counter}``;
+    use them with ``bus.replica(name, kind, durable=True)``.
     ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
     connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
     """
@@ -346,6 +349,7 @@ class connect:
         store: str | os.PathLike[str] | None = None,
         votes: bool = False,
         founders: int = 1,
+        machines: Mapping[str, Callable[[], StateMachine]] | None = None,
         serve: str | None = None,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
@@ -356,6 +360,7 @@ class connect:
         self._store = store
         self._votes = votes
         self._founders = founders
+        self._machines = machines
         self._serve = serve
         self._bus: Bus | None = None
 
@@ -388,7 +393,7 @@ class connect:
         bus._stop_watch = watch_loop(loop)
         try:
             if self._store is not None:
-                await bus.keeping.keep(self._store, votes=self._votes, founders=self._founders)
+                await bus.keeping.keep(self._store, votes=self._votes, founders=self._founders, machines=self._machines)
             if self._serve is not None:
                 await bus.serve(self._serve, self._secret)
         except BaseException:

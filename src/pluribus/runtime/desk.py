@@ -12,19 +12,39 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any
 
-from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError
+from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError, Refused
 from ..filters import parse
-from ..group.host.host import HOST, Host
+from ..group.host import words
+from ..group.host.host import HOST, Host, Hosted
 from ..group.host.machine import Machine
 from ..group.host.tending import Tending, machines_of
+from ..group.host.user import UserMachine
+from ..group.host.words import Announce, Create
 from ..group.keepers import Keeper
 from ..group.keepers.leader import Leader
+from ..group.log import StateMachine
+from ..group.sessions import Command, Entry
 from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, checked, head_of, is_batch
 from ..pubsub.durable.commands import Outcome
 from ..pubsub.durable.machine import Topic, Topics
 from ..pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
-from ..pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Request
+from ..pubsub.durable.requests import (
+    At,
+    Call,
+    Do,
+    Fetch,
+    Fetched,
+    Find,
+    Follow,
+    Followed,
+    Inspect,
+    Known,
+    Last,
+    Open,
+    Put,
+    Request,
+)
 from ..pubsub.topics import matches
 from .publisher import Ended
 
@@ -131,9 +151,77 @@ class Desk:
         if isinstance(request, At):
             await self._barrier()
             return self.reading.offset_at(request.topic, request.time_us)
+        if isinstance(request, Call):
+            return await self._call(request)
+        if isinstance(request, Inspect):
+            return await self._query(request)
+        if isinstance(request, Open):
+            return await self._open(request)
         assert isinstance(request, Last)
         await self._barrier()
         return self.topics.stages.last(request.writer, request.query)
+
+    # Users' machines.
+
+    async def _open(self, asked: Open) -> int:
+        """Only what is not there in that version costs a command."""
+        found = self.host.named(asked.name)
+        if found is not None and found.kind == asked.kind and found.version >= asked.version:
+            return found.number
+        await self.announced()
+        (outcome,) = await self.ordered(HOST, [words.encode(Create(asked.name, asked.kind, asked.version))])
+        if outcome.status == words.REFUSED:
+            raise Refused(outcome.reason)
+        return int(outcome.number)
+
+    async def announced(self) -> None:
+        """What this process has the code of is known to all keepers."""
+        if dict(self.host.announced(self.keeper.id)) != self.host.versions():
+            await self.ordered(HOST, [words.encode(Announce(self.keeper.id, self.host.versions()))])
+
+    async def _call(self, asked: Call) -> Entry:
+        if Command.decoded(asked.command) is None:
+            raise MalformedFrame("what was called is no command with an identity")
+        (entry,) = await self.ordered((await self._hosted(asked.name)).number, [asked.command])
+        if not isinstance(entry, Entry):
+            raise Refused(f"the machine {asked.name!r} was removed: open it again")
+        return entry
+
+    async def _query(self, asked: Inspect) -> bytes:
+        if not asked.stale:
+            await self._barrier()
+        hosted = await self._hosted(asked.name)
+        if not asked.question:
+            return b""
+        query = getattr(getattr(hosted.machine, "machine", None), "query", None)
+        if query is None:
+            raise BadInput(f"the machine {asked.name!r} has no method query(bytes) -> bytes: add one, or use call")
+        try:
+            answer = query(asked.question)
+        except Exception as error:  # noqa: BLE001 - it is the asker's
+            raise Refused(f"{asked.name!r} refused the question: {type(error).__name__}: {error}") from None
+        return bytes(answer)
+
+    async def _hosted(self, name: str) -> Hosted:
+        found = self.host.named(name)
+        if found is None:  # or perhaps this keeper is behind
+            await self._barrier()
+            found = self.host.named(name)
+        if found is None or not isinstance(found.machine, UserMachine):
+            raise BadInput(f"there is no replica {name!r} on the keepers: open it with bus.replica(..., durable=True)")
+        return found
+
+    def machine_of(self, name: str) -> StateMachine | None:
+        """A user's machine as this keeper has it."""
+        found = self.host.named(name)
+        return found.machine.machine if found is not None and isinstance(found.machine, UserMachine) else None
+
+    async def ordered(self, machine: int, held: Sequence[bytes]) -> list[Any]:
+        """Have commands of one machine ordered, and what became of each."""
+        first = await self._placed(lambda done: self.keeper.submit_many(held, done, machine))
+        return self._outcomes_of(first, len(held))
+
+    # Durable topics.
 
     async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
         for packed in batches:
@@ -144,8 +232,7 @@ class Desk:
 
     async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
         """Have commands ordered, and what became of each."""
-        first = await self._placed(lambda done: self.keeper.submit_many(held, done, TOPICS))
-        return self._outcomes_of(first, len(held))
+        return await self.ordered(TOPICS, held)
 
     def submit_now(self, held: Sequence[bytes], answered: Ended) -> None:
         """The same for one who is called back, perhaps before this returns."""
@@ -164,7 +251,7 @@ class Desk:
         except PluribusError as error:
             answered([], error)
 
-    def _outcomes_of(self, first: int, count: int) -> list[Outcome]:
+    def _outcomes_of(self, first: int, count: int) -> list[Any]:
         outcomes = self.host.take_outcomes(first, count)
         if outcomes is None:
             raise Overflow("too much was done at once to remember what became of it: ask again")

@@ -23,10 +23,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..core.errors import BadInput, Closed, Excluded, MalformedFrame, Overflow, PluribusError, Unavailable
+from ..core.ids import checked_name
 from ..core.limits import STORE_SUBMISSIONS_MAX
 from ..core.ports import Store
+from ..group.host.user import hosted
 from ..group.keepers import Keeper, Settings
 from ..group.keepers.words import LOST
+from ..group.log import StateMachine
 from ..pubsub.durable import requests
 from ..pubsub.durable.requests import Answered, Asked, Failed, Request
 from ..store.backend import Backend
@@ -53,6 +56,7 @@ ADMIT_S = 0.2
 FOUNDERS_MAX = 7
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
+RESERVED_KINDS = ("topics", "queues", "spaces", "memory", "slots", "objects", "conversations", "access")
 
 log = logging.getLogger("pluribus")
 
@@ -297,6 +301,7 @@ class BusKeeper:
         votes: bool = False,
         founders: int = 1,
         settings: Settings = SETTINGS,
+        machines: Mapping[str, Callable[[], StateMachine]] | None = None,
     ) -> None:
         if not 1 <= founders <= FOUNDERS_MAX:
             raise BadInput(
@@ -306,8 +311,10 @@ class BusKeeper:
         self._meeting = meeting
         self._votes = votes
         self._founders = founders
+        refuse_older(store)
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings, wall=bus._wall)
-        self.desk = Desk(self.keeper)
+        codes = {kind: hosted(checked_kind(kind), code) for kind, code in (machines or {}).items()}
+        self.desk = Desk(self.keeper, codes)
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive
         meeting.serve = self.desk.ask
@@ -393,6 +400,22 @@ class BusKeeper:
             task.cancel()
         self.desk.close()
         self.keeper.stop()
+
+
+def refuse_older(store: Store) -> None:
+    """A store of before the log had machines cannot be read, and must not be taken for a new one."""
+    if store.get("topics/meta/a") is not None or store.get("topics/meta/b") is not None:
+        raise BadInput(
+            "this store was written by an older, unreleased version of Pluribus, which this one cannot read: keep it "
+            "as it is, and name a new file"
+        )
+
+
+def checked_kind(kind: str) -> str:
+    """A name for a user's kind of machine."""
+    if kind in RESERVED_KINDS:
+        raise BadInput(f"{kind!r} is a kind of machine of Pluribus itself: give yours another name")
+    return checked_name(kind, "the machine")
 
 
 def opened_store(path: str) -> StoreWriter:

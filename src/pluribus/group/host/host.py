@@ -231,6 +231,7 @@ class Host(StateInParts):
         hosted.commands += len(commands)
         if machine.identified:
             for place, command in enumerate(commands):
+                machine.ground.index = first + place
                 outcomes[first + place] = self._call(machine, row, place, command)
         else:
             apply = machine.apply
@@ -250,6 +251,7 @@ class Host(StateInParts):
         entry = sessions.known(command, 0)
         if entry is None:
             entry = machine.apply(row, place, command.command)
+            assert isinstance(entry, Entry)
             sessions.keep(command, entry)
         return entry
 

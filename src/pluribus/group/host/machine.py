@@ -47,7 +47,7 @@ class Effects(msgspec.Struct):
 class Ground:
     """What the host gives a machine to stand on."""
 
-    __slots__ = ("extent", "now_us", "number", "release", "streams")
+    __slots__ = ("extent", "index", "now_us", "number", "release", "streams")
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class Ground:
         self.extent = extent
         """In which extent of the log the row is that is being applied: a number that is the same for its rows."""
         self.number = number
+        self.index = 0
+        """Of the command that is being applied; told to machines whose commands are ``identified``."""
         self.now_us = 0
         """The replicated time of the command that is being applied, in microseconds since 1970. It never falls."""
         self.release = release

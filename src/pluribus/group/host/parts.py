@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 class Parts:
     """``encode`` gives a part as it is now."""
 
-    __slots__ = ("_changed", "_encode", "_frozen", "_taken", "_waiting", "touched")
+    __slots__ = ("_encode", "_frozen", "_taken", "_waiting", "touched")
 
     def __init__(self, encode: Callable[[str], bytes]) -> None:
         self._encode = encode

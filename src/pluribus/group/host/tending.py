@@ -176,7 +176,7 @@ class Tending:
                 machine, held = keeper.read_row(row)
                 size += sum(map(len, held))
                 if machine == HOST:
-                    _unpack(row, held, loose)
+                    unpack(row, held, loose)
                 else:
                     own.setdefault(machine, {})[row] = held
         except Damaged:
@@ -201,7 +201,7 @@ class Tending:
             self._forwarding = False
 
 
-def _unpack(row: int, held: Sequence[bytes], loose: dict[int, dict[tuple[int, int], bytes]]) -> None:
+def unpack(row: int, held: Sequence[bytes], loose: dict[int, dict[tuple[int, int], bytes]]) -> None:
     """The commands of the transactions of a row, by machine."""
     for place, command in enumerate(held):
         word = word_of(command)

@@ -100,10 +100,14 @@ class Index:
         last = bisect_left(self.offsets, end)
         before = max(first - 1, 0) if first == len(self.offsets) or self.offsets[first] != start else first
         latest, size = self.times[before], self.sizes[before]
+        later = last < len(self.offsets)
+        latest_max, size_max = (self.times[last], self.sizes[last]) if later else (1 << 62, 1 << 62)
         entries: list[tuple[int, int, int, int, int]] = []
-        for batch in moved:
+        for (
+            batch
+        ) in moved:  # if some of them are removed already, their sizes count twice: never more than what follows
             entries.append((batch.offset, batch.row, batch.place, latest, size))
-            latest, size = max(latest, batch.latest), size + batch.size
+            latest, size = min(max(latest, batch.latest), latest_max), min(size + batch.size, size_max)
         follows = last < len(self.offsets) and self.offsets[last] == end
         if behind is not None and not follows:
             entries.append((end, behind[0], -1 - behind[1], latest, size))

@@ -13,6 +13,7 @@ import msgspec
 from ...core import errors
 from ...core.errors import MalformedFrame, PluribusError, RemoteError, Uncertain
 from ...core.ids import MessageId
+from ...group.sessions import Entry
 from .commands import Outcome, Query, Text, Whole
 
 FETCH_BYTES = 1 << 20
@@ -102,7 +103,30 @@ class Read(msgspec.Struct, array_like=True, frozen=True, tag=11):
     count: int
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | Tell | Listen | Unlisten | Read
+class Open(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """A machine of this kind, in this version at least; made if it is not there. The answer is its number."""
+
+    name: Text
+    kind: Text
+    version: Whole
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, tag=13):
+    """A command of a machine, with its identity (``group.sessions.Command``); the answer is an ``Entry``."""
+
+    name: Text
+    command: bytes
+
+
+class Inspect(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """A question to a machine, which changes nothing; the answer is bytes. Empty: only see that all is applied."""
+
+    name: Text
+    question: bytes
+    stale: bool = False
+
+
+Request = Put | Do | Fetch | Follow | Find | At | Last | Tell | Listen | Unlisten | Read | Open | Call | Inspect
 
 
 class Fetched(msgspec.Struct, array_like=True, frozen=True):
@@ -191,6 +215,9 @@ _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
     Listen: msgspec.msgpack.Decoder(None),
     Unlisten: msgspec.msgpack.Decoder(None),
     Read: msgspec.msgpack.Decoder(None),
+    Open: msgspec.msgpack.Decoder(int),
+    Call: msgspec.msgpack.Decoder(Entry),
+    Inspect: msgspec.msgpack.Decoder(bytes),
 }
 
 
