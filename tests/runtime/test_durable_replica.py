@@ -96,12 +96,14 @@ async def test_a_machine_is_made_when_every_voter_has_its_code(tmp_path):
         with pytest.raises(Refused, match="has no code of 'ledger' in version 1: every voter needs it"):
             await first.replica("shop", "ledger", durable=True)
         await second.close()
-    async with pluribus.connect(url, store=tmp_path / "b.db", votes=True, machines={"ledger": Asked}) as second:
-        async with pluribus.connect(url, store=tmp_path / "a.db", machines={"ledger": Asked}) as first:
-            other = second.keeping.keeper.desk.host
-            await eventually(lambda: "ledger" in other.announced(second.keeping.keeper.keeper.id))
-            ledger = await first.replica("shop", "ledger", durable=True)
-            assert await ledger.call(b"anna 1") == b"1"
+    async with (
+        pluribus.connect(url, store=tmp_path / "b.db", votes=True, machines={"ledger": Asked}) as second,
+        pluribus.connect(url, store=tmp_path / "a.db", machines={"ledger": Asked}) as first,
+    ):
+        other = second.keeping.keeper.desk.host
+        await eventually(lambda: "ledger" in other.announced(second.keeping.keeper.keeper.id))
+        ledger = await first.replica("shop", "ledger", durable=True)
+        assert await ledger.call(b"anna 1") == b"1"
 
 
 @on_a_loop

@@ -98,11 +98,7 @@ class MemoryRows:
     def state(self):
         names, _ = self.host.freeze()
         host = self.host
-        parts = []
-        for name in names:
-            number, _, rest = name.partition("/")
-            encode = host._encode_part if number == "0" else host.machines[int(number)].machine.encode_part
-            parts.append((name, encode(rest)))
+        parts = [(name, host.whole_part(name)) for name in names]
         host.thaw(False)
         return parts
 

@@ -455,6 +455,11 @@ class Host(StateInParts):
         self._frozen = {number: hosted.machine for number, hosted in self.machines.items()}
         return names, changed
 
+    def whole_part(self, name: str) -> bytes:
+        """A part as it is now, changed or not."""
+        number, _, rest = name.partition("/")
+        return self._encode_part(rest) if int(number) == HOST else self.machines[int(number)].machine.encode_part(rest)
+
     def part(self, name: str) -> bytes:
         number, _, rest = name.partition("/")
         if int(number) == HOST:

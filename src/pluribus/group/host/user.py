@@ -77,6 +77,8 @@ class UserMachine(Machine):
         return [f"{number:06d}" for number in range(self._count)]
 
     def encode_part(self, name: str) -> bytes:
+        if not self._piece:
+            self._piece = self.machine.snapshot()
         return self._piece[int(name) * PART_BYTES : (int(name) + 1) * PART_BYTES]
 
     def forget_piece(self) -> None:
