@@ -12,10 +12,11 @@ ROWS = st.lists(st.tuples(st.integers(1, 400), st.booleans(), st.floats(0, 1)), 
 @settings(max_examples=80)
 @given(ROWS, st.sampled_from([100, 1_000]), st.sampled_from([4, 1_000]))
 def test_every_byte_is_counted_once(rows, extent_bytes, extents_max):
-    before = module.EXTENT_BYTES, module.EXTENTS_MAX
-    module.EXTENT_BYTES, module.EXTENTS_MAX = extent_bytes, extents_max
+    before = module.EXTENTS_MAX
+    module.EXTENTS_MAX = extents_max
+    sized = type("Sized", (Space,), {"extent_bytes": extent_bytes})
     try:
-        space, live = Space(), {}
+        space, live = sized(), {}
         for row, (size, retained, release) in enumerate(rows):
             space.add(row, size, size if retained else 0)
             live[row] = size if retained else 0
@@ -29,16 +30,16 @@ def test_every_byte_is_counted_once(rows, extent_bytes, extents_max):
             assert not any(live[gone] for gone in range(space.first_row)), "what is needed is not forgotten"
             for dead in space.dead_rows(0, row + 1):
                 assert not any(live[one] for one in dead)
-        again = Space()
+        again = sized()
         again.restore(space.saved())
         assert again.saved() == space.saved() and (again.live, again.total) == (space.live, space.total)
     finally:
-        module.EXTENT_BYTES, module.EXTENTS_MAX = before
+        module.EXTENTS_MAX = before
 
 
 def test_the_deadest_extent_is_written_forward_when_more_is_dead_than_alive(monkeypatch):
-    monkeypatch.setattr(module, "EXTENT_BYTES", 100)
-    monkeypatch.setattr(module, "DEAD_BYTES_MAX", 150)
+    monkeypatch.setattr(Space, "extent_bytes", 100)
+    monkeypatch.setattr(Space, "dead_bytes_max", 150)
     space = Space()
     for row in range(6):
         space.add(row, 100, 100)

@@ -266,7 +266,7 @@ class AgainstAList(RuleBasedStateMachine):
     def choose_spans(self, spans, extent):
         for name, value in zip(("SPAN_EVENTS", "SPAN_BYTES", "ENTRIES_MAX"), spans, strict=True):
             self.patched.setattr(index, name, value)
-        self.patched.setattr(space, "EXTENT_BYTES", extent)
+        self.patched.setattr(space.Space, "extent_bytes", extent)
 
     def bodies(self, count):
         self.number += count

@@ -127,8 +127,15 @@ class Host(StateInParts):
     """``codes`` are the kinds of machines that this process has, by name; ``builtin`` those that every log begins with,
     by their numbers."""
 
-    def __init__(self, log: HostLog, codes: Mapping[str, type[Machine] | Code], builtin: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        log: HostLog,
+        codes: Mapping[str, type[Machine] | Code],
+        builtin: Sequence[str] = (),
+        space: type[Space] = Space,
+    ) -> None:
         self._log = log
+        self._space = space
         self._codes = dict(codes)
         self._builtin = tuple(builtin)
         self._outcomes: dict[int, Any] = {}
@@ -141,7 +148,7 @@ class Host(StateInParts):
         log.on_commit = self._commit
 
     def _clear(self) -> None:
-        self.space = Space()
+        self.space = self._space()
         self.streams = OrderedSessions(STREAMS_MAX, STREAM_RESULTS_MAX, self._touch_stream, SHARDS)
         self.calls = [Sessions(SESSIONS_MAX_A_SHARD) for _ in range(SHARDS)]
         self.machines: dict[int, Hosted] = {}

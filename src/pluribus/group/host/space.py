@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
+from typing import ClassVar
 
 import msgspec
 
@@ -38,6 +39,9 @@ class Saved(msgspec.Struct, array_like=True):
 class Space:
     """Extents in the order of the log. ``end`` is the row behind the last one that was counted."""
 
+    extent_bytes: ClassVar[int] = EXTENT_BYTES
+    dead_bytes_max: ClassVar[int] = DEAD_BYTES_MAX
+
     def __init__(self) -> None:
         self._clear()
 
@@ -51,7 +55,7 @@ class Space:
 
     def add(self, row: int, total: int, live: int) -> None:
         """A row was applied."""
-        if not self._starts or self._totals[-1] >= EXTENT_BYTES * self._stretch:
+        if not self._starts or self._totals[-1] >= self.extent_bytes * self._stretch:
             self._forget_front()
             self._starts.append(row)
             self._totals.append(0)
@@ -108,7 +112,7 @@ class Space:
     def poorest(self, before: int) -> range | None:
         """The extent with the smallest live share that is to be forwarded, wholly below ``before``; None if the log
         is within its bound."""
-        if self.dead <= max(self.live, DEAD_BYTES_MAX):
+        if self.dead <= max(self.live, self.dead_bytes_max):
             return None
         best, best_share = -1, 0.5
         for at in range(len(self._starts) - 1):

@@ -152,7 +152,7 @@ class Follower:
                 self._matched, self._lacks = 0, False
                 seat.installed(snapshot)
             self._incoming = None
-        seat.send(seat.leader, Got(ledger.epoch, snapshot.row, part, offset, serial, ledger.meta.run))
+        seat.send(seat.leader, Got(ledger.epoch, snapshot.row, part, offset, serial, ledger.meta.run, seat.installs))
 
     def _missing_parts(self, snapshot: Snapshot) -> list[int]:
         """The numbers of parts that are not on this disk, or damaged there; the first comes last."""
@@ -253,7 +253,10 @@ class Follower:
     def _report(self, want: int | None = None) -> None:
         seat, ledger = self._seat, self._seat.ledger
         meta = ledger.meta
-        seat.send(seat.leader, Held(ledger.epoch, self._upto(), want, self._serial, meta.run, meta.health, self._lacks))
+        seat.send(
+            seat.leader,
+            Held(ledger.epoch, self._upto(), want, self._serial, meta.run, meta.health, self._lacks, seat.installs),
+        )
 
     def _heard(self) -> None:
         self._heard_at = self._seat.clock.now()

@@ -49,6 +49,7 @@ class Peer:
         "flight_bytes",
         "health",
         "heard_at",
+        "installs",
         "match",
         "next",
         "rewound",
@@ -64,6 +65,7 @@ class Peer:
         self.health = WHOLE
         self.debt = 0
         self.run = -1
+        self.installs = 0
         self.answered = 0
         """The last of our words that it answered."""
         self.asked = -1
@@ -187,7 +189,7 @@ class Leader:
 
     def held(self, sender: int, word: Held) -> None:
         peer = self.peers.get(sender)
-        if peer is None or not self._fresh(peer, word.run, word.serial):
+        if peer is None or not self._fresh(peer, word.run, word.serial, word.installs):
             return
         ledger = self._ledger
         if word.health != WHOLE and (peer.health == WHOLE or not peer.debt):
@@ -215,7 +217,7 @@ class Leader:
 
     def got(self, sender: int, word: Got) -> None:
         peer = self.peers.get(sender)
-        if peer is None or not self._fresh(peer, word.run, word.serial):
+        if peer is None or not self._fresh(peer, word.run, word.serial, word.installs):
             return
         sending = peer.sending
         if sending is None or sending.snapshot.row != word.row:
@@ -431,12 +433,16 @@ class Leader:
         if self._wants_mark():
             self._close_rows()
 
-    def _fresh(self, peer: Peer, run: int, serial: int) -> bool:
-        """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more."""
-        if run < peer.run:
+    def _fresh(self, peer: Peer, run: int, serial: int, installs: int) -> bool:
+        """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more. Nor does what
+        it said of its log before it took over a snapshot: rows that the snapshot stands for may be gone."""
+        if (run, installs) < (peer.run, peer.installs):
             return False
+        if run == peer.run and installs > peer.installs:
+            peer.installs = installs
+            peer.match = 0
         if run > peer.run:
-            peer.run = run
+            peer.run, peer.installs = run, installs
             peer.match = 0
             peer.health, peer.debt = WHOLE, 0
             peer.sending = None

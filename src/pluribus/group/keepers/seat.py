@@ -114,6 +114,8 @@ class Seat:
         """The replicated time: the latest of all rows that were applied."""
         self.halted = ""
         """Why nothing more is applied: the code of a machine is missing here. It then neither leads nor serves."""
+        self.installs = 0
+        """Snapshots of leaders that were taken over in this run."""
         self.astray = False
         """The own state is not that of most keepers: it is replaced, however far it is."""
         self.encoded: dict[int, tuple[bytes, Sequence[bytes]]] = {}
@@ -302,6 +304,7 @@ class Seat:
 
     def installed(self, snapshot: Snapshot) -> None:
         """A leader's snapshot is in the place of the own one: take its state, unless this keeper is further already."""
+        self.installs += 1
         if snapshot.row > self.applied_row or self.astray:
             self.restore(snapshot)
         else:

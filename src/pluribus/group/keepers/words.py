@@ -75,6 +75,8 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag=5):
     health: int
     lacks: bool = False
     """Rows that it has not applied are hollow at the leader: it needs the snapshot."""
+    installs: int = 0
+    """How many snapshots it took over in this run: its log may begin and end elsewhere since the last one."""
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -109,6 +111,7 @@ class Got(msgspec.Struct, frozen=True, array_like=True, tag=7):
     offset: int
     serial: int
     run: int
+    installs: int = 0
 
 
 class Submit(msgspec.Struct, frozen=True, array_like=True, tag=8):
