@@ -15,7 +15,7 @@ TOPICS = 1
 class MemoryRows:
     """Rows of commands with a host on them. Rows of which nothing is needed become hollow, or are gone."""
 
-    voters = (1,)
+    applied_voters = (1,)
 
     def __init__(self):
         self.rows = []

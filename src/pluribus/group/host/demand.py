@@ -137,10 +137,11 @@ class Demands:
         return found.held
 
     def expire(self, owners: Iterable[int]) -> dict[int, dict[int, Held]]:
-        """All consumers of these owners are gone; what each held."""
+        """All consumers of these owners are gone; what each held, in the order of their numbers: in which order they
+        came is not part of the state."""
         gone = set(owners)
         numbers = [number for number, consumer in self.consumers.items() if consumer.owner in gone]
-        return {number: self.detach(number) for number in numbers}
+        return {number: self.detach(number) for number in sorted(numbers)}
 
     def owners(self) -> dict[int, int]:
         """All owners, with the shortest of their leases."""

@@ -95,7 +95,8 @@ class HostLog(Protocol):
     def time_us(self) -> int: ...
 
     @property
-    def voters(self) -> Sequence[int]: ...
+    def applied_voters(self) -> Sequence[int]:
+        """Who votes as of the row that is being applied: the same at every keeper."""
 
     def halt(self, why: str) -> None: ...
 
@@ -334,7 +335,9 @@ class Host(StateInParts):
             return Outcome(REFUSED, 0, f"{word.name!r} is a machine of kind {found.kind!r}, not {word.kind!r}")
         if found is not None and found.version >= word.version:
             return Outcome(AGAIN, found.number)
-        lacking = [keeper for keeper in self._log.voters if self.announced(keeper).get(word.kind, 0) < word.version]
+        lacking = [
+            keeper for keeper in self._log.applied_voters if self.announced(keeper).get(word.kind, 0) < word.version
+        ]
         if lacking:
             who = ", ".join(f"{keeper:x}" for keeper in lacking)
             return Outcome(

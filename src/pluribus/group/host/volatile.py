@@ -51,7 +51,7 @@ _saved = msgspec.msgpack.Decoder(Saved)
 class VolatileLog:
     """``HostLog`` over a ``SafeLog``. ``start`` the safe log when the host is made."""
 
-    voters: Sequence[int] = ()
+    applied_voters: Sequence[int] = ()
     """Nobody votes: whoever is in the group has the code, or could not have joined it."""
 
     def __init__(self, log: SafeLog) -> None:

@@ -257,6 +257,11 @@ class Keeper:
         return self.ledger.voters.keepers
 
     @property
+    def applied_voters(self) -> tuple[int, ...]:
+        """As of what is applied here: the same at every keeper that has applied as much."""
+        return self.ledger.voters_at(self.seat.applied_row).keepers
+
+    @property
     def leads(self) -> bool:
         return isinstance(self.role, Leader)
 

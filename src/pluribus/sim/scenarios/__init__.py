@@ -48,6 +48,7 @@ def scenario(name: str) -> Scenario:
         crowd,
         deaf,
         disk,
+        durable_replica,
         flood,
         groups,
         hosts,
@@ -63,7 +64,7 @@ def scenario(name: str) -> Scenario:
     )
 
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE)
-    blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
+    blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}
