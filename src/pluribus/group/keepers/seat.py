@@ -23,7 +23,7 @@ APPLY_BYTES = 1 << 20
 """Applied in one go; then others have a turn."""
 
 REPLAY_BYTES_MAX = 48 << 20
-REPLAY_COMMANDS_MAX = 400_000
+REPLAY_COMMANDS_MAX = 200_000
 """What a keeper that is opened may have to apply again: a snapshot is taken before it is more."""
 
 log_ = logging.getLogger("pluribus")
