@@ -3,7 +3,8 @@
 They read ``put`` (a job was acknowledged), ``moved`` and ``stayed`` (a transaction was done or refused; the number is
 the job and the transaction), ``handled``, ``settled`` and ``ended`` of consumers (job and epoch), ``added`` (a call was
 answered; the body names the counter), ``time`` of keepers (the replicated time, and their life), and at the end
-``final`` (the state in parts, the jobs of both machines, the counters), ``stored`` and ``differed`` of each keeper.
+``final`` (the state in parts, the jobs of both machines, the counters), ``body`` of each job, ``stored`` and
+``differed`` of each keeper.
 """
 
 from __future__ import annotations
@@ -82,6 +83,16 @@ def same_states(history: History) -> int:
         checks += 1
         if h.id[0]:
             raise Violation(f"keeper {h.member} had another state than most, {h.id[0]} times")
+    return checks
+
+
+def with_bodies(history: History) -> int:
+    """The body of every job that is not done is in the row that its machine names, at every keeper."""
+    checks = 0
+    for h in history.of("body"):
+        checks += 1
+        if b"body of job %d " % h.id[0] not in h.body:
+            raise Violation(f"job {h.id[0]} has the body {h.body[:20]!r} in row {h.id[1]} of keeper {h.member}")
     return checks
 
 

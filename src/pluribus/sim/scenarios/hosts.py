@@ -14,20 +14,20 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ...core.errors import PluribusError, Violation
+from ...core.errors import MalformedFrame, PluribusError, Violation
 from ...group.host.demand import UNLIMITED, Demands
 from ...group.host.host import HOST, Host
 from ...group.host.machine import Effects, Ground, Machine, Refusal
 from ...group.host.space import Space
 from ...group.host.tending import Tending
 from ...group.host.user import hosted
-from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode
+from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode, word_of
 from ...group.keepers import Keeper
 from ...group.sessions import FIRST_TIME, Command, Entry
 from ...runtime.bus import BEST_EFFORT
 from ..chaos import STRIKES, torment
 from ..history import Happening, History
-from ..hosts import all_or_nothing, assigned_once, bounded, counted, same_states, time_never_falls
+from ..hosts import all_or_nothing, assigned_once, bounded, counted, same_states, time_never_falls, with_bodies
 from ..logs import agreement, one_leader
 from ..world import World
 from . import Scenario
@@ -258,9 +258,13 @@ class Jobs(Machine):
             command = _command.decode(one)
             if isinstance(command, Put):
                 bodies[(row, command.job)] = command.body
-        wanted = [(job, row) for job, (row, _, _) in [*self.jobs.items(), *self.held.items()] if row in places]
-        wanted += [(job, row) for job, (_, row, _) in self.hidden.items() if row in places]
+        wanted = [(job, row) for job, row in self.rows() if row in places]
         return [_encode(Moved(job, row, bodies[(row, job)])) for job, row in wanted if (row, job) in bodies]
+
+    def rows(self) -> list[tuple[int, int]]:
+        """Every job that is not done, and the row that has its body."""
+        found = [(job, row) for job, (row, _, _) in [*self.jobs.items(), *self.held.items()]]
+        return found + [(job, row) for job, (_, row, _) in self.hidden.items()]
 
     def part_names(self) -> list[str]:
         return ["jobs", *self.demands.part_names()]
@@ -286,6 +290,25 @@ class Jobs(Machine):
         self.demands.validate()
         held = {job for consumer in self.demands.consumers.values() for job in consumer.held}
         assert held == set(self.held), f"held {held} and {set(self.held)}"
+
+
+def bodies_of(held: Sequence[bytes]) -> dict[int, bytes]:
+    """The bodies of jobs in a row, by job, also those inside transactions."""
+    found: dict[int, bytes] = {}
+    for one in held:
+        try:
+            word = word_of(one)
+        except MalformedFrame:
+            word = None
+        inner = [data for _, part in word.parts for data in part] if isinstance(word, Together) else [one]
+        for data in inner:
+            try:
+                command = _command.decode(data)
+            except msgspec.MsgspecError:
+                continue
+            if isinstance(command, (Put, Moved, Wait)):
+                found[command.job] = command.body
+    return found
 
 
 _Row = tuple[int, tuple[int, int, int]]
@@ -586,6 +609,10 @@ async def play(world: World, history: History) -> None:
         jobs[1] += right.done
         values = counters.machine.machine.values  # type: ignore[attr-defined]
         playing.add(number, "final", (life.keeper.applied, life.life), _encode((state, jobs, values)))
+        for one in (left, right):
+            for job, row in one.rows():
+                bodies = bodies_of(life.keeper.read_row(row)[1])
+                playing.add(number, "body", (job, row), bodies.get(job, b""))
         ledger, space = life.keeper.ledger, life.hosting.space
         stored = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.snapshot.row, 1 << 60))
         whole = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.start, 1 << 60))
@@ -609,6 +636,7 @@ HOSTS = Scenario(
         "same_states": same_states,
         "time_never_falls": time_never_falls,
         "bounded": bounded,
+        "with_bodies": with_bodies,
     },
     (
         *STRIKES,
