@@ -39,9 +39,8 @@ def test_nothing_is_applied_twice_and_what_is_asked_for_is_answered(asked, hando
                 assert table.known(Command(of, number, 0, 5, b""), 5) == entry
 
 
-def test_a_session_that_had_to_make_room_is_uncertain_and_not_new(monkeypatch):
-    monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
-    table = Sessions()
+def test_a_session_that_had_to_make_room_is_uncertain_and_not_new():
+    table = Sessions(2)
     for session in (1, 2, 3):
         table.keep(Command(session, 1, 1, FIRST_TIME, b""), Entry(True, b""))
     assert table.known(Command(1, 1, 1, 5, b""), 5) == LOST

@@ -3,13 +3,12 @@
 import pluribus.pubsub.durable.machine as machine
 import pluribus.runtime.desk as desk
 import pluribus.runtime.durable as durable
-import pluribus.sim.scenarios.topics as scenario
+from pluribus.group.host.tending import Tending
 from pluribus.pubsub.durable.batch import outline_of
 from pluribus.pubsub.durable.commands import DONE, Outcome
 from pluribus.pubsub.durable.machine import Topics
 from pluribus.pubsub.durable.reading import Reading
 from pluribus.pubsub.durable.stages import Stages
-from pluribus.runtime.desk import Desk
 from pluribus.runtime.follower import DurableSubscription
 from pluribus.runtime.publisher import Publisher
 
@@ -20,13 +19,12 @@ class Doubling(Topics):
     replaces = (desk, "Topics")
 
     def _not_next(self, session, first, last, due):
-        self.sessions._table.pop(session, None)
-        self.sessions.record(session, first - 1)
+        self.streams.record(session, first - 1)
         return Outcome(DONE, -1)
 
     def _append(self, row, place, command):
         session, first, last, *_ = outline_of(command)
-        if first != self.sessions.next(session):
+        if first != self.streams.next(session):
             self._not_next(session, first, last, 0)
         return super()._append(row, place, command)
 
@@ -37,11 +35,11 @@ class Overlooking(Reading):
     replaces = (desk, "Reading")
 
     def _scan(self, *asked):
-        passed, self._topics.passed_over = self._topics.passed_over, set()
+        passed, self.topics.passed_over = self.topics.passed_over, set()
         try:
             return super()._scan(*asked)
         finally:
-            self._topics.passed_over = passed
+            self.topics.passed_over = passed
 
 
 class Confident(Publisher):
@@ -57,13 +55,13 @@ class Confident(Publisher):
         super()._go_on()
 
 
-class Wasteful(Desk):
+class Wasteful(Tending):
     """Forgets rows as soon as a snapshot holds what they did."""
 
-    replaces = (scenario, "Desk")
+    replaces = (desk, "Tending")
 
-    def _keep(self):
-        self.keeper.keep_rows(self.keeper.row + 1)
+    def _free(self):
+        self._keeper.keep_rows(self._keeper.row + 1)
 
 
 class Twice(Stages):
@@ -73,10 +71,10 @@ class Twice(Stages):
 
     def publish(self, command):
         before = {key: attempt for key, attempt in self._attempts.items() if key[0] == command.writer}
-        outcome, parts = super().publish(command)
-        self._committed.pop(command.writer, None)
+        outcome, parts, _ = super().publish(command)
+        self._writers.pop(command.writer, None)
         self._attempts.update(before)
-        return outcome, parts
+        return outcome, parts, []
 
 
 class Eager(DurableSubscription):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 import pluribus
+from pluribus.cli.app import run
 from pluribus.pipeline.jobs import Job
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.reader import LogReader
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.ti
 NOON_S = 1_789_473_600
 
 
-def test_the_dealing_room_answers_with_averages_and_alerts(spark, tmp_path):
+def test_the_dealing_room_answers_with_averages_and_alerts(spark, tmp_path, capsys):
     ticks = [("calm", second, 100.0 + second / 10) for second in range(40)]
     ticks += [("wild", second, 100.0 + 20 * (second == 12)) for second in range(40)]
     ticks.sort(key=lambda tick: tick[1])
@@ -24,11 +25,14 @@ def test_the_dealing_room_answers_with_averages_and_alerts(spark, tmp_path):
             times = [(NOON_S + second) * 1_000_000 for _, second, _ in ticks]
             bodies = [msgspec.msgpack.encode({"symbol": symbol, "price": price}) for symbol, _, price in ticks]
             keepers.put([pack("stocks/all", 5, 1, 0, DATA, times, bodies)])
-        Job(spark, ROOT / "examples" / "dealing_averages.py", tmp_path / "checkpoint", {"url": url_of(bus)}).run(
-            once=True
-        )
+        example = str(ROOT / "examples" / "dealing_averages.py")
+        Job(spark, example, tmp_path / "checkpoint", {"url": url_of(bus)}).run(once=True)
         averages = [event.body for event in bus.log("averages").read().events()]
         alerts = [event.body for event in bus.log("alerts").read().events()]
+        # Again, as one who forgot the checkpoint would do it: nothing is swallowed, and nothing is there twice.
+        assert run(["pipeline", "run", example, "--set", f"url={url_of(bus)}", "--once"]) == 2
+        assert "belongs to another query" in capsys.readouterr().err
+        assert len(bus.log("averages").read().events()) == len(averages)
     assert {body["symbol"] for body in averages} == {"calm", "wild"}
     assert {(body["symbol"], body["start"].timestamp() - NOON_S) for body in alerts} == {("wild", 5.0), ("wild", 10.0)}
 

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark.sql")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from pluribus.core.errors import BadInput
+from pluribus.core.errors import BadInput, LogChanged
 from pluribus.pipeline import source
 from pluribus.pipeline.columns import spark_fields
 from pluribus.pipeline.source import Settings, TopicReader, TopicStreamReader
@@ -27,8 +27,16 @@ class Log:
         return list(self.known)
 
 
-def known(topic, first, end, size=0):
-    return Known(topic, first, end, 0, size)
+LOG = 0x5EED
+
+
+def known(topic, first, end, size=0, log=LOG):
+    return Known(topic, first, end, 0, size, log=log)
+
+
+def at(log=LOG, **offsets):
+    """A place of a stream in a log."""
+    return {f"{log:x}": offsets}
 
 
 def reader(kind, log, monkeypatch, **options):
@@ -56,23 +64,61 @@ def test_a_stream_takes_so_many_rows_of_each_topic_its_share(monkeypatch):
     stream = reader(TopicStreamReader, Log(known("a", 0, 90), known("b", 0, 10)), monkeypatch, rows="50")
     limit = stream.getDefaultReadLimit()
     assert limit == ReadMaxRows(50)
-    at = {"a": 0, "b": 0}
+    here = at(a=0, b=0)
     seen = []
     for _ in range(3):
-        at = stream.latestOffset(at, limit)
-        seen.append((at["a"], at["b"]))
-    assert seen == [(45, 5), (90, 10), (90, 10)]
+        here = stream.latestOffset(here, limit)
+        seen.append(here)
+    assert seen == [at(a=45, b=5), at(a=90, b=10), at(a=90, b=10)]
 
 
 def test_a_stream_takes_so_many_bytes(monkeypatch):
     log = Log(known("a", 0, 100, 10_000))
     stream = reader(TopicStreamReader, log, monkeypatch, bytes="2000")
-    assert stream.latestOffset({"a": 0}, stream.getDefaultReadLimit()) == {"a": 20}
+    assert stream.latestOffset(at(a=0), stream.getDefaultReadLimit()) == at(a=20)
     both = reader(TopicStreamReader, log, monkeypatch, bytes="2000", rows="7")
-    assert both.latestOffset({"a": 0}, both.getDefaultReadLimit()) == {"a": 7}
+    assert both.latestOffset(at(a=0), both.getDefaultReadLimit()) == at(a=7)
     free = reader(TopicStreamReader, log, monkeypatch)
     assert free.getDefaultReadLimit() == ReadAllAvailable()
-    assert free.latestOffset({}, ReadAllAvailable()) == {"a": 100}
+    assert free.latestOffset({}, ReadAllAvailable()) == at(a=100)
+
+
+def test_a_place_in_another_log_is_no_place_in_this_one(monkeypatch):
+    old, new = at(0xA, a=1_000), Log(known("a", 0, 1_200, log=0xB))
+    stream = reader(TopicStreamReader, new, monkeypatch)
+    with pytest.raises(LogChanged, match=r"another log \(b\) than the one that was read so far \(a\).*gaps='skip'"):
+        stream.latestOffset(old, ReadAllAvailable())
+    skipping = reader(TopicStreamReader, new, monkeypatch, gaps="skip")
+    end = skipping.latestOffset(old, ReadAllAvailable())
+    assert end == at(0xB, a=1_200)
+    (task,) = skipping.partitions(old, end)
+    assert (task.ranges, task.log) == ((("a", 0, 1_200),), 0xB)
+
+
+def test_an_end_that_went_backwards_is_told(monkeypatch):
+    log = Log(known("a/x", 0, 900), known("a/y", 0, 5))
+    before = at(**{"a/x": 1_000, "a/y": 5})
+    for options, said in (({"topic": "a/+"}, "'a/x' ends at 900, and was read up to 1000"), ({"topic": "#"}, "900")):
+        with pytest.raises(LogChanged, match=said):
+            reader(TopicStreamReader, log, monkeypatch, **options).latestOffset(before, ReadAllAvailable())
+    skipping = reader(TopicStreamReader, log, monkeypatch, gaps="skip")
+    end = skipping.latestOffset(before, ReadAllAvailable())
+    assert end == at(**{"a/x": 900, "a/y": 5}) and skipping.partitions(before, end) == []
+    with pytest.raises(LogChanged, match="'a/x' ends at 0"):
+        reader(TopicStreamReader, Log(), monkeypatch).latestOffset(before, ReadAllAvailable())
+
+
+def test_a_query_may_want_fewer_topics_than_before(monkeypatch):
+    stream = reader(TopicStreamReader, Log(known("b", 0, 3)), monkeypatch, topic="b")
+    assert stream.latestOffset(at(a=10, b=1), ReadAllAvailable()) == at(a=10, b=3)
+
+
+def test_a_checkpoint_from_before_logs_had_names_goes_on(monkeypatch):
+    stream = reader(TopicStreamReader, Log(known("a", 0, 30)), monkeypatch)
+    end = stream.latestOffset({"a": 10}, ReadAllAvailable())
+    assert end == at(a=30)
+    (task,) = stream.partitions({"a": 10}, end)
+    assert (task.ranges, task.log) == ((("a", 10, 30),), LOG)
 
 
 class Odd(msgspec.Struct):

@@ -81,6 +81,15 @@ def test_what_cannot_be_written_is_said(spark, bus):
         write(spark.range(1).select(F.lit("t").alias("topic")))
     with pytest.raises(PySparkException, match="make it binary or string"):
         write(spark.range(1).select(F.col("id").alias("body")), topic="t")
+    one = spark.range(1).select(F.lit(1).alias("n"))
+    with pytest.raises(PySparkException, match="option batch='last' is no number"):
+        write(one, topic="t", writer="w", batch="last")
+    with pytest.raises(PySparkException, match="is a number of no writer"):
+        write(one, topic="t", batch="1")
+    with pytest.raises(PySparkException, match="option foreign='mine' is none of fail, begin"):
+        write(one, topic="t", foreign="mine")
+    with pytest.raises(PySparkException, match="option lease='long' is no time"):
+        write(one, topic="t", lease="long")
 
 
 def test_a_task_that_dies_in_the_middle_leaves_nothing_behind(spark, bus, tmp_path):
@@ -115,6 +124,35 @@ def test_a_batch_that_is_done_again_changes_nothing(spark, bus, tmp_path):
     run_to_the_end(query(spark, url_of(bus), checkpoint, "resumed"))
     found = numbers_in(url_of(bus), "resumed")
     assert (len(found), sum(found)) == (COUNT + 100, sum(range(COUNT + 100)))
+
+
+def test_a_writer_goes_on_with_its_own_checkpoint_alone(spark, bus, tmp_path):
+    """Another checkpoint counts its batches from 0 again, which keepers must not take for those they know."""
+    url = url_of(bus)
+    run_to_the_end(query(spark, url, tmp_path / "one", "owned"))
+    with pytest.raises(PySparkException, match=r"the writer 'writer of owned' belongs to another query.*begin"):
+        run_to_the_end(query(spark, url, tmp_path / "other", "owned"))
+    before = numbers_in(url, "owned")
+    run_to_the_end(query(spark, url, tmp_path / "anew", "owned", foreign="begin"))
+    run_to_the_end(query(spark, url, tmp_path / "anew", "owned"))  # it is known by now
+    assert sorted(numbers_in(url, "owned")) == sorted(before * 2)
+
+
+def test_a_batch_of_foreach_batch_that_is_done_again_changes_nothing(spark, bus, tmp_path):
+    """As after a crash between the write and Spark's commit."""
+    written = []
+
+    def write(table, number):
+        for _ in range(2):
+            options = {"url": url_of(bus), "topic": "each", "writer": "each", "batch": number}
+            table.write.format("pluribus").options(**options).mode("append").save()
+        written.append(number)
+
+    stream = spark.readStream.format("pluribus").options(url=url_of(bus), topic="numbers", start="earliest", rows="900")
+    writer = stream.options(fields="n bigint", columns="n").load().writeStream.foreachBatch(write)
+    run_to_the_end(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True))
+    found = numbers_in(url_of(bus), "each")
+    assert written == [0, 1, 2] and sorted(found) == sorted(numbers_in(url_of(bus), "numbers"))
 
 
 def test_a_stream_without_a_name_is_refused(spark, bus, tmp_path):

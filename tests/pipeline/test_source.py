@@ -148,3 +148,24 @@ def test_what_retention_removed_fails_or_is_skipped(spark, read, bus):
     assert read("short", start="0", gaps="skip", columns="offset").count() == end - first
     with pytest.raises(PySparkException, match=r"removed by retention.*gaps='skip'"):
         read("short", start="0", columns="offset").collect()
+
+
+def test_a_log_that_was_replaced_is_not_read_on(spark, tmp_path):
+    """A checkpoint stands at 1,000; the new log has 1,200 events, of which none was read."""
+
+    def run(bus, **options):
+        stream = spark.readStream.format("pluribus").options(url=url_of(bus), topic="t", start="earliest", **options)
+        writer = stream.option("columns", "offset").load().writeStream.format("parquet")
+        folders = {"path": str(tmp_path / "out"), "checkpointLocation": str(tmp_path / "checkpoint")}
+        writer.options(**folders).trigger(availableNow=True).start().awaitTermination(100)
+        return spark.read.parquet(str(tmp_path / "out")).count()
+
+    register(spark)
+    with pluribus.sync.connect("inproc://replaced", store=":memory:", serve="127.0.0.1:0") as bus:
+        bus.durable.publish_many([("t", b"old") for _ in range(1_000)])
+        assert run(bus) == 1_000
+    with pluribus.sync.connect("inproc://replaced", store=":memory:", serve="127.0.0.1:0") as bus:
+        bus.durable.publish_many([("t", b"new") for _ in range(1_200)])
+        with pytest.raises(PySparkException, match=r"the keepers have another log .*begin with a new checkpoint"):
+            run(bus)
+        assert run(bus, gaps="skip") == 2_200

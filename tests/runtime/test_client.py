@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, BadUrl, Closed, Gap, Overflow, Refused, Uncertain, Unreachable
+from pluribus.core.errors import BadInput, BadUrl, Closed, Gap, LogChanged, Overflow, Refused, Uncertain, Unreachable
 from pluribus.core.url import parse_url
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.client import ClientBus
@@ -244,7 +244,12 @@ def test_the_blocking_reader_reads_stages_and_survives_pickling_and_forks(tmp_pa
                 ] == []
                 with pytest.raises(BadInput, match="beyond its end 1000"):
                     list(reader.read("t", 1_001, 2_000))
-                assert [known.topic for known in reader.topics("+")] == ["t"]
+                (known,) = reader.topics("+")
+                assert known.topic == "t" and known.log
+                with pytest.raises(LogChanged, match="have another log"):
+                    list(reader.read("t", 0, 1_000, log=known.log + 1))
+                with pytest.raises(LogChanged, match="ends at 1000, before the 2000"):
+                    list(reader.read("t", 0, 2_000, log=known.log, whole=True, where="body > 5"))
                 context = multiprocessing.get_context("fork")
                 for other in (reader, pickle.loads(pickle.dumps(reader))):
                     ours, theirs = context.Pipe()

@@ -269,7 +269,7 @@ def test_what_the_own_keeper_refuses_is_said_and_the_next_session_goes_on(store,
             await bus.durable.publish("t", 0)
             keeper = bus.keeping.keeper.keeper
 
-            def refuse(commands, done):
+            def refuse(commands, done, machine=0):
                 raise BadInput("not these")
 
             with monkeypatch.context() as patch:
@@ -278,7 +278,7 @@ def test_what_the_own_keeper_refuses_is_said_and_the_next_session_goes_on(store,
                     await bus.durable.publish("t", 1)
             attempts = []
 
-            def fail_twice(commands, done, submit=keeper.submit_many):
+            def fail_twice(commands, done, machine=0, submit=keeper.submit_many):
                 attempts.append(commands)
                 if len(attempts) <= 2:
                     done(-1, Uncertain("perhaps, perhaps not"))

@@ -13,6 +13,7 @@ BENCHES = {
     "group": "agreed views, every order, encryption, beside limits and peers",
     "views": "what joins, leaves and crashes cost, many starts at once, members at rest",
     "tree": "the doubling tree and the pipelined one against one by one, on network namespaces",
+    "host": "machines on the keepers' log: opening, holds of the loop, and space under churn",
     "log": "durable publishing beside others that keep events, and what a long log costs",
     "pubsub": "topics beside the group that carries them, and beside other systems",
     "match": "events against the filters of very many subscriptions, beside a linear scan",

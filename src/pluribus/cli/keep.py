@@ -2,7 +2,10 @@
 
 import asyncio
 import signal
+import sys
+from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +13,7 @@ import typer
 
 from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import BadInput
+from pluribus.group.log import StateMachine
 from pluribus.runtime.bus import Bus, connect
 from pluribus.runtime.running import run
 
@@ -25,6 +29,10 @@ def command(
     learn: Annotated[bool, typer.Option("--learn", help="Keep a copy, but do not vote.")] = False,
     voters: Annotated[int, typer.Option(help="Begin a new log when so many that vote are there.", min=1)] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="The store is gone: begin another, as a new keeper.")] = False,
+    machine: Annotated[
+        list[str] | None,
+        typer.Option(help="Code of a machine of your own, as KIND=MODULE:CLASS; may be given several times."),
+    ] = None,
     seconds: Annotated[float, typer.Option(help="Stop after so long; 0: when interrupted.", min=0)] = 0.0,
     json: JsonFlag = False,
 ) -> None:
@@ -33,12 +41,30 @@ def command(
     if "://" not in store and not parent.is_dir():
         raise BadInput(f"the store {store} cannot be made, because {parent} is no folder: make it first")
     options: dict[str, Any] = {"store": store, "votes": not learn, "voters": voters, "serve": serve, "name": name}
-    options["fresh"] = fresh
+    options |= {"fresh": fresh, "machines": dict(_machine(given) for given in machine or [])}
     told = run(_keep(url, options, seconds, json))
     if json:
         print_json(told)
     else:
         typer.echo(f"stopped; {told['topics']} topics, {told['applied']} commands, epoch {told['epoch']}")
+
+
+def _machine(given: str) -> tuple[str, Callable[[], StateMachine]]:
+    """KIND=MODULE:CLASS, looked up. The module is searched for as Python does, and in the current folder."""
+    kind, equals, where = given.partition("=")
+    module, colon, name = where.partition(":")
+    if not (kind and equals and module and colon and name):
+        raise BadInput(f"--machine {given} is not KIND=MODULE:CLASS: write for instance counter=shop.machines:Counter")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(import_module(module), name, None)
+    except ImportError as error:
+        raise BadInput(f"--machine {given}: {module} cannot be imported: {error}") from None
+    missing = [method for method in ("apply", "snapshot", "restore") if not callable(getattr(found, method, None))]
+    if missing or not callable(found):
+        raise BadInput(f"--machine {given}: {where} is no machine, it lacks {', '.join(missing) or 'a constructor'}")
+    return kind, found
 
 
 async def _keep(url: str | None, options: dict[str, Any], seconds: float, json: bool) -> dict[str, Any]:

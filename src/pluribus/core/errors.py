@@ -33,6 +33,7 @@
     ├── Uncertain                 it may have happened or not: ask again with the same id
     ├── Undelivered               the bus was closed before everybody had what was sent
     ├── Refused                   another member, or this one, said no, and why
+    ├── LogChanged                the durable log is another one than was read before, or lacks what was in it
     ├── JobFailed                 a standing query on Spark ended with an error
     ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
     └── SimulationError           a world was misused, or a promise was broken in it
@@ -223,6 +224,10 @@ class Undelivered(PluribusError):
 
 
 class Refused(PluribusError):
+    pass
+
+
+class LogChanged(PluribusError):
     pass
 
 

@@ -168,6 +168,14 @@ class Repair(msgspec.Struct, frozen=True):
     row: bytes
 
 
+class Replace(msgspec.Struct, frozen=True):
+    """Put another row in the place of one between a log's start and end, to free the space of the old one."""
+
+    log: str
+    at: int
+    row: bytes
+
+
 class Put(msgspec.Struct, frozen=True):
     key: str
     value: bytes
@@ -177,7 +185,7 @@ class Delete(msgspec.Struct, frozen=True):
     key: str
 
 
-Change = Append | Cut | Trim | Restart | Repair | Put | Delete
+Change = Append | Cut | Trim | Restart | Repair | Replace | Put | Delete
 
 
 class Bounds(msgspec.Struct, frozen=True):

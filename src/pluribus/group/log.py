@@ -9,7 +9,7 @@ once, in order, and hands over whole batches, because a call for every command w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ..core.errors import PluribusError
@@ -59,3 +59,51 @@ class StateMachine(Protocol):
 
     def restore(self, state: bytes) -> None:
         """Become what ``snapshot`` gave; empty bytes are the state before the first command."""
+
+
+class StateInParts(Protocol):
+    """A state that is kept and handed over in named parts, so that nothing of the size of the whole is built at once.
+
+    Between ``freeze`` and ``thaw`` commands go on to be applied; ``part`` still gives what was there at ``freeze``.
+    Parts with the same content must have the same bytes at every replica: states are compared by them.
+    """
+
+    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The names of all parts there are now, and of those that changed since the last snapshot that was kept."""
+
+    def part(self, name: str) -> bytes:
+        """One of the changed parts, as it was at ``freeze``; each is asked for once, in the order of the names."""
+
+    def thaw(self, kept: bool) -> None:
+        """The snapshot is on disk, or came to nothing: then what had changed still has to be kept."""
+
+    def restore(self, index: int, parts: Iterable[tuple[str, bytes]]) -> None:
+        """Forget everything and take this state, which holds all commands below the index. No parts are the state
+        before the first command. ``parts`` may raise ``Damaged``; then the state is restored once more, from none."""
+
+
+PART_BYTES = 1 << 20
+"""What one part of a state holds at most, about."""
+
+
+class PlainState:
+    """A state that is one piece of bytes, cut into parts. Making the piece takes one turn, however long it is."""
+
+    def __init__(self, snapshot: Callable[[], bytes], restore: Callable[[int, bytes], None]) -> None:
+        self._snapshot = snapshot
+        self._restore = restore
+        self._frozen = b""
+
+    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
+        self._frozen = self._snapshot()
+        names = [f"{number:08d}" for number in range((len(self._frozen) + PART_BYTES - 1) // PART_BYTES)]
+        return names, names
+
+    def part(self, name: str) -> bytes:
+        return self._frozen[int(name) * PART_BYTES : (int(name) + 1) * PART_BYTES]
+
+    def thaw(self, kept: bool) -> None:
+        self._frozen = b""
+
+    def restore(self, index: int, parts: Iterable[tuple[str, bytes]]) -> None:
+        self._restore(index, b"".join(data for _, data in parts))

@@ -17,6 +17,8 @@ its publisher does not know what became of its last commands, and must be told s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ..core.errors import MalformedFrame
@@ -70,22 +72,38 @@ class _Session(msgspec.Struct, array_like=True):
     results: dict[int, bytes] = {}
 
 
-class OrderedSessions:
-    """The table. Deterministic: what it forgets depends on nothing but the commands that it saw."""
+def _nobody(shard: int) -> None:
+    """The owner keeps the table in one piece and need not know what changes."""
 
-    def __init__(self, sessions_max: int = SESSIONS_MAX, results_max: int = RESULTS_MAX) -> None:
-        self._sessions_max = sessions_max
+
+class OrderedSessions:
+    """The table. Deterministic: what it forgets depends on nothing but the commands that it saw.
+
+    It is kept in ``shards``, by session, so that a snapshot writes only what changed: ``touch`` is called with the
+    number of a shard before that changes.
+    """
+
+    def __init__(
+        self,
+        sessions_max: int = SESSIONS_MAX,
+        results_max: int = RESULTS_MAX,
+        touch: Callable[[int], None] = _nobody,
+        shards: int = 1,
+    ) -> None:
+        self._sessions_max = -(-sessions_max // shards)
         self._results_max = results_max
-        self._table: dict[int, _Session] = {}
+        self._touch = touch
+        self._shards: list[dict[int, _Session]] = [{} for _ in range(shards)]
+        self._count = shards
 
     def next(self, session: int) -> int:
         """The number of the command that may be done now."""
-        found = self._table.get(session)
+        found = self._shards[session % self._count].get(session)
         return 1 if found is None else found.last + 1
 
     def earlier(self, session: int, sequence: int) -> Outcome | None:
         """What became of a command before; None if it is to be done now."""
-        found = self._table.get(session)
+        found = self._shards[session % self._count].get(session)
         last = 0 if found is None else found.last
         if sequence == last + 1:
             return None
@@ -95,25 +113,37 @@ class OrderedSessions:
 
     def record(self, session: int, sequence: int, result: bytes = b"") -> None:
         """A command was done; of several at once the last is enough, if nobody asks for results."""
-        found = self._table.pop(session, None) or _Session(0, {})
-        self._table[session] = found
+        shard = session % self._count
+        self._touch(shard)
+        table = self._shards[shard]
+        found = table.pop(session, None) or _Session(0, {})
+        table[session] = found
         found.last = sequence
         if result:
             found.results[sequence] = result
             while len(found.results) > self._results_max:
                 del found.results[next(iter(found.results))]
-        if len(self._table) > self._sessions_max:
-            del self._table[next(iter(self._table))]
+        if len(table) > self._sessions_max:
+            del table[next(iter(table))]
 
     def __len__(self) -> int:
-        return len(self._table)
+        return sum(map(len, self._shards))
+
+    def count(self, shard: int) -> int:
+        return len(self._shards[shard])
+
+    def saved(self, shard: int) -> bytes:
+        return _encode(list(self._shards[shard].items()))
+
+    def restore_shard(self, shard: int, state: bytes) -> None:
+        self._shards[shard] = dict(msgspec.msgpack.decode(state, type=list[tuple[int, _Session]]) if state else [])
 
     def snapshot(self) -> bytes:
-        return _encode(list(self._table.items()))
+        """Of a table that is in one shard."""
+        return self.saved(0)
 
     def restore(self, state: bytes) -> None:
-        pairs = msgspec.msgpack.decode(state, type=list[tuple[int, _Session]]) if state else []
-        self._table = dict(pairs)
+        self.restore_shard(0, state)
 
 
 class OnceMachine:

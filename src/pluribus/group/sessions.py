@@ -71,7 +71,8 @@ _decode_table = msgspec.msgpack.Decoder(Table).decode
 
 
 class Sessions:
-    def __init__(self) -> None:
+    def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
+        self._sessions_max = sessions_max
         self._sessions: OrderedDict[int, Session] = OrderedDict()
         self._forgotten = False
         """Whether a session ever had to make room: then one that is not here may have been."""
@@ -94,7 +95,7 @@ class Sessions:
         session = self._sessions.get(command.session)
         if session is None:
             session = self._sessions[command.session] = Session(command.settled, {})
-            if len(self._sessions) > SESSIONS_MAX:
+            if len(self._sessions) > self._sessions_max:
                 self._sessions.popitem(last=False)
                 self._forgotten = True
         self._sessions.move_to_end(command.session)
@@ -107,13 +108,16 @@ class Sessions:
             for sequence in [old for old in session.results if old < settled]:
                 del session.results[sequence]
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
     def saved(self, machine: bytes) -> bytes:
         return _encode(Table(self._forgotten, list(self._sessions.items()), machine))
 
     @staticmethod
-    def restored(state: bytes) -> tuple[Sessions, bytes]:
+    def restored(state: bytes, sessions_max: int = SESSIONS_MAX) -> tuple[Sessions, bytes]:
         """The table, and the machine's own state; of no bytes at all, both as they are before the first command."""
-        sessions = Sessions()
+        sessions = Sessions(sessions_max)
         if not state:
             return sessions, b""
         table = _decode_table(state)
@@ -122,7 +126,7 @@ class Sessions:
         return sessions, table.machine
 
     def validate(self) -> None:
-        assert len(self._sessions) <= SESSIONS_MAX
+        assert len(self._sessions) <= self._sessions_max
         for session in self._sessions.values():
             assert len(session.results) <= RESULTS_MAX
             assert all(sequence >= session.settled for sequence in session.results)

@@ -9,8 +9,14 @@ counted; the keepers make them visible at once and remember the number of the la
 is committed again, because the driver died between the keepers' commit and Spark's, is known and changes nothing.
 What nobody commits (a task that lost a race, an executor that died) goes when its lease is over.
 
-``writer`` is the name under which keepers remember: the same for a query and its restarts, another for every query. A
-batch write without one is given a name of its own, and is then once, but not across calls.
+``writer`` is the name under which keepers remember: the same for a query and its restarts, another for every query.
+Numbers of micro-batches mean something only within one checkpoint, whose identity is Spark's id of the query. Tasks
+learn it from their local properties and hand it on with their messages; a batch always has a task, and so a message.
+Keepers refuse a second query under a writer's name, unless the option ``foreign`` is ``begin``.
+
+A write of a table is numbered by the option ``batch``, which makes it once across calls: ``foreachBatch`` that is done
+again writes nothing. Without it, a named writer counts its writes itself. A write without a name is given one of its
+own, and is then once, but not across calls.
 
 Rows: ``topic`` (or the option of that name), and the body: a column ``body`` of bytes or text, or all other columns as
 the fields of a dictionary. ``headers`` is a map.
@@ -33,6 +39,7 @@ from pyspark.sql.types import StructType
 from ..core.errors import BadInput, Unavailable
 from ..pubsub.durable.batch import pack, pack_columns
 from ..pubsub.durable.commands import Stage
+from ..pubsub.durable.stages import KEEP_WRITER_S
 from ..runtime.reader import LogReader
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
 
@@ -41,17 +48,21 @@ PART_ROWS = 16_384
 PART_BYTES = 2 << 20
 BATCH_ID = "streaming.sql.batchId"
 """Where Spark tells a task which micro-batch it is part of."""
+QUERY_ID = "sql.streaming.queryId"
+"""Where Spark tells a task of which query: the same as long as the checkpoint is."""
+FOREIGN = ("fail", "begin")
 _ENVELOPE = ("topic", "headers", "kind", "body", "offset", "id", "sender", "time", "parent", "reason")
 _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task staged: its attempt, and how many parts it has."""
+    """What a task staged: its attempt, and how many parts it has; and the query that it is a task of."""
 
     attempt: str
     parts: int
     rows: int
+    query: str = ""
 
 
 class _Writing:
@@ -60,8 +71,13 @@ class _Writing:
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._url = options.get("url", "")
         self._topic = options.get("topic", "")
-        self._lease_s = float(options.get("lease", LEASE_S))
+        self._lease_s = _seconds(options.get("lease", str(LEASE_S)))
         self.writer_name = options.get("writer", "")
+        foreign = options.get("foreign", FOREIGN[0])
+        if foreign not in FOREIGN:
+            raise BadInput(f"option foreign={foreign!r} is none of {', '.join(FOREIGN)}: choose one of them")
+        self._anew = foreign == "begin"
+        self._keep_s = KEEP_WRITER_S
         names = schema.names
         if not self._topic and "topic" not in names:
             raise BadInput("rows go to no topic: add a column 'topic', or .option('topic', ...)")
@@ -70,11 +86,11 @@ class _Writing:
             raise BadInput("rows have no body: add a column 'body', or columns that are its fields")
         self._whole = "body" in names
 
-    def stage(self, batches: Iterator[Any], batch_id: int) -> Staged:
-        staged = Staged(uuid.uuid4().hex, 0, 0)
+    def stage(self, batches: Iterator[Any], batch_id: int, query: str) -> Staged:
+        staged = Staged(uuid.uuid4().hex, 0, 0, query)
         with LogReader(self._url) as keepers:
-            if keepers.last_batch(self.writer_name) >= batch_id:
-                return Staged("", 0, 0)  # committed before: Spark did not hear of it and asks again
+            if keepers.last_batch(self.writer_name, query=query) >= batch_id:
+                return Staged("", 0, 0, query)  # committed before: Spark did not hear of it and asks again
             keepers.do_in_turn(self._stages(batches, batch_id, staged))
         return staged
 
@@ -84,7 +100,8 @@ class _Writing:
         for some in (one for batch in batches for topic_rows in self._by_topic(batch) for one in _cut(topic_rows)):
             at = _now_us()
             packed = some.packed(session, staged.rows + 1, at)
-            yield Stage(self.writer_name, batch_id, staged.attempt, staged.parts, at, lease_us, packed)
+            where = (self.writer_name, batch_id, staged.attempt, staged.parts)
+            yield Stage(*where, at, lease_us, packed, staged.query, self._anew)
             staged.parts += 1
             staged.rows += some.count
 
@@ -125,14 +142,18 @@ class _Writing:
 
     def publish(self, messages: Sequence[Any], batch_id: int) -> None:
         """Beside the driver: everything that the tasks of a batch staged becomes visible."""
-        staged = [message for message in messages if isinstance(message, Staged) and message.parts]
+        staged = [message for message in messages if isinstance(message, Staged)]
+        attempts = [(one.attempt, one.parts) for one in staged if one.parts]
         with LogReader(self._url) as keepers:
-            keepers.commit_batch(self.writer_name, batch_id, [(one.attempt, one.parts) for one in staged])
+            keepers.commit_batch(
+                self.writer_name, batch_id, attempts, query=_query(staged), anew=self._anew, keep=self._keep_s
+            )
 
-    def drop(self, batch_id: int) -> None:
+    def drop(self, messages: Sequence[Any], batch_id: int) -> None:
+        staged = [message for message in messages if isinstance(message, Staged)]
         try:
             with LogReader(self._url) as keepers:
-                keepers.abort_batch(self.writer_name, batch_id)
+                keepers.abort_batch(self.writer_name, batch_id, query=_query(staged))
         except Unavailable:
             pass  # the lease will see to it
 
@@ -144,13 +165,10 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
             raise BadInput("a stream needs a name under which keepers remember it: .option('writer', NAME)")
 
     def write(self, iterator: Iterator[Any]) -> Staged:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        number = context.getLocalProperty(BATCH_ID) if context is not None else None
-        if number is None:
+        number = _told(BATCH_ID)
+        if not number:
             raise BadInput("this task is of no micro-batch: write with df.writeStream.format('pluribus')")
-        return self.stage(iterator, int(number))
+        return self.stage(iterator, int(number), _told(QUERY_ID))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.publish(messages, batchId)
@@ -162,21 +180,28 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
-        named = bool(self.writer_name)
-        self.writer_name = self.writer_name or f"batch-{uuid.uuid4().hex}"
-        self._batch = 0
-        if named:
+        number = options.get("batch", "")
+        if number and not number.isdigit():
+            raise BadInput(f"option batch={number!r} is no number: give that of the batch, 0 or more")
+        if number and not self.writer_name:
+            raise BadInput(f"option batch={number} is a number of no writer: name it with .option('writer', NAME)")
+        self._numbered = bool(number)
+        self._batch = int(number or 0)
+        if not self.writer_name:
+            self.writer_name, self._keep_s = f"batch-{uuid.uuid4().hex}", self._lease_s  # nobody comes back to it
+        elif not number:
             with LogReader(self._url) as keepers:
                 self._batch = keepers.last_batch(self.writer_name) + 1
 
     def write(self, iterator: Iterator[Any]) -> Staged:
-        return self.stage(iterator, self._batch)
+        # Who counts its writes itself has one count for all queries.
+        return self.stage(iterator, self._batch, _told(QUERY_ID) if self._numbered else "")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self.publish(messages, self._batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self.drop(self._batch)
+        self.drop(messages, self._batch)
 
 
 class Bodies(Protocol):
@@ -266,6 +291,29 @@ def _row(names: tuple[str, ...]) -> Callable[..., Any]:
     renamed = {field: name for (field, _), name in zip(fields, names, strict=True)}
     row: Callable[..., Any] = msgspec.defstruct("Row", fields, rename=renamed, gc=False)
     return row
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise BadInput(f"option lease={text!r} is no time: give seconds, more than 0")
+    return seconds
+
+
+def _told(property: str) -> str:
+    """What Spark tells a task of the query that it is part of; empty if it is part of none."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return (context.getLocalProperty(property) or "") if context is not None else ""
+
+
+def _query(staged: Sequence[Staged]) -> str:
+    """All tasks of a batch are of one query."""
+    return next((message.query for message in staged), "")
 
 
 def _now_us() -> int:

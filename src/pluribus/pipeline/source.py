@@ -23,6 +23,7 @@ reading it again gives the same rows.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -43,17 +44,20 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from ..core.errors import BadInput
+from ..core.errors import BadInput, LogChanged
 from ..filters import parse
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
 from ..runtime.reader import LogReader
 from .columns import ENVELOPE_NAMES, POISON, envelope_fields, import_type, named_fields, spark_fields
+from .offsets import UNKNOWN, log_of, parted, place, resumed
 from .pushdown import condition
 from .sink import BatchWriter, StreamWriter
 from .tables import Shape
 from .trace_source import TraceReader, trace_fields
 from .trace_stream import TraceStreamReader
+
+logger = logging.getLogger(__name__)
 
 FETCH_BYTES = 1 << 20
 ROWS_A_TASK_MIN = 20_000
@@ -63,7 +67,7 @@ ROWS_A_BATCH = 10_000
 EVERYTHING = 1 << 62
 OPTIONS = (
     *("url", "trace", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
-    *("poison", "writer", "lease"),
+    *("poison", "writer", "batch", "foreign", "lease"),
 )
 OF_SPARK = ("path", "checkpointlocation", "queryname")
 """Options that Spark adds by itself."""
@@ -180,10 +184,11 @@ class Range(NamedTuple):
 
 
 class Ranges(InputPartition):
-    """What a task reads: a part of a large topic, or all that is new of many small ones."""
+    """What a task reads: a part of a large topic, or all that is new of many small ones; and of which log."""
 
-    def __init__(self, ranges: Sequence[Range]) -> None:
+    def __init__(self, ranges: Sequence[Range], log: int = 0) -> None:
         self.ranges = tuple(ranges)
+        self.log = log
 
 
 class _Reading:
@@ -216,10 +221,11 @@ class _Reading:
         with self._settings.keepers() as keepers:
             return {one.topic: keepers.offset_at(one.topic, time_s) for one in known}
 
-    def _tasks(self, starts: Mapping[str, int], stops: Mapping[str, int]) -> list[Ranges]:
+    def _tasks(self, starts: Mapping[str, int], stops: Mapping[str, int], log: str) -> list[Ranges]:
         parts = self._settings.number("parts") or 2 * (os.cpu_count() or 1)
         total = sum(max(stops[topic] - starts.get(topic, 0), 0) for topic in stops)
         size = max(-(-total // parts), ROWS_A_TASK_MIN)
+        number = int(log, 16)
         tasks: list[Ranges] = []
         held: list[Range] = []
         room = size
@@ -230,18 +236,19 @@ class _Reading:
                 held.append(Range(topic, at, at + some))
                 at, room = at + some, room - some
                 if not room:
-                    tasks.append(Ranges(held))
+                    tasks.append(Ranges(held, number))
                     held, room = [], size
-        return [*tasks, Ranges(held)] if held else tasks
+        return [*tasks, Ranges(held, number)] if held else tasks
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor: the range as Arrow record batches."""
-        ranges = partition.ranges if isinstance(partition, Ranges) else ()  # none: there is nothing to read
+        if not isinstance(partition, Ranges):
+            return  # there is nothing to read
         with self._settings.keepers() as keepers:
-            for wanted in ranges:
+            for wanted in partition.ranges:
                 held: list[Batch] = []
                 rows = 0
-                for batch in self._batches(keepers, wanted):
+                for batch in self._batches(keepers, wanted, partition.log):
                     held.append(batch)
                     rows += len(batch)
                     if rows >= ROWS_A_BATCH:
@@ -254,14 +261,28 @@ class _Reading:
         if table is not None:
             yield table
 
-    def _batches(self, keepers: LogReader, wanted: Range) -> Iterator[Batch]:
+    def _batches(self, keepers: LogReader, wanted: Range, log: int) -> Iterator[Batch]:
         at, bodies = wanted.start, self._shape.needs_bodies
         while at < wanted.stop:
-            found = keepers.read(wanted.topic, at, wanted.stop, max_bytes=FETCH_BYTES, where=self._where, bodies=bodies)
+            found = keepers.read(
+                wanted.topic,
+                at,
+                wanted.stop,
+                max_bytes=FETCH_BYTES,
+                where=self._where,
+                bodies=bodies,
+                log=log,
+                whole=True,
+            )
             try:
                 for batch in found:
                     at = batch.end
                     yield batch
+                return
+            except LogChanged as error:
+                if self._settings.gaps == "fail":
+                    raise LogChanged(f"{error}; or leave out what is gone with option gaps='skip'") from None
+                logger.warning("%s; left out", error)
                 return
             except BadInput as error:
                 at = self._over_the_gap(keepers, wanted, at, error)
@@ -296,29 +317,31 @@ class TopicReader(_Reading, DataSourceReader):
             if max(starts[one.topic], stops[one.topic]) > one.end:
                 at = max(starts[one.topic], stops[one.topic])
                 raise BadInput(f"offset {at} of {one.topic!r} is beyond its end {one.end}: use 'latest'")
-        return self._tasks(starts, stops)
+        return self._tasks(starts, stops, log_of(known))
 
 
 class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Beside the driver: offsets are a dictionary of topics."""
+    """Beside the driver: offsets are those of topics, below the name of their log (``offsets.py``)."""
 
     _target: dict[str, int] | None = None
 
-    def initialOffset(self) -> dict[str, int]:
-        return self._places("start", self._known(), "latest")
+    def initialOffset(self) -> dict[str, Any]:
+        known = self._known()
+        return place(known, self._places("start", known, "latest"))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows, size = self._settings.number("rows"), self._settings.number("bytes")
         return ReadMaxRows(rows or EVERYTHING) if rows or size else ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         known = self._known()
+        starts = resumed(start, known, self._settings.topic, self._settings.gaps == "skip")
         ends = {one.topic: one.end for one in known}
         if self._target is not None:
             ends = {topic: min(end, self._target.get(topic, 0)) for topic, end in ends.items()}
         if isinstance(limit, ReadMaxRows):
-            ends = self._admitted(start, ends, known, limit.max_rows)
-        return {**start, **{topic: max(end, start.get(topic, 0)) for topic, end in ends.items()}}
+            ends = self._admitted(starts, ends, known, limit.max_rows)
+        return place(known, {**starts, **{topic: max(end, starts.get(topic, 0)) for topic, end in ends.items()}})
 
     def _admitted(
         self, start: Mapping[str, int], ends: Mapping[str, int], known: Sequence[Known], rows: int
@@ -341,13 +364,15 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = {one.topic: one.end for one in self._known()}
 
-    def reportLatestOffset(self) -> dict[str, int] | None:
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         return None
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return self._tasks(start, end)
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Tasks find out whether the log is still the one of these offsets, and all of it there."""
+        (before, starts), (log, stops) = parted(start), parted(end)
+        return self._tasks(starts if UNKNOWN in (before, log) or before == log else {}, stops, log)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the log keeps events by its own retention, whoever read them."""
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ import msgspec
 from ..core.errors import BadInput, Damaged, MalformedFrame, Unavailable
 from ..group.keepers.rows import Head, head_of
 from ..group.keepers.voting import named
-from ..group.keepers.words import Base, Meta, Snapshot, base_of, meta_of, snapshot_of, stored
+from ..group.keepers.words import Base, Meta, Snapshot, base_of, digest_of, meta_of, snapshot_of, stored
 from ..store.salvage import Salvage, build_store, copy_store
 from .keeper import LOG
 
@@ -81,8 +81,7 @@ def restore(backup: str, to: str) -> Restored:
 def _built(copy: Salvage, backup: str, made: str) -> Restored:
     log = f"{LOG}/log"
     start, end = copy.bounds(log)
-    whole = copy.get(f"{LOG}/snapshot")
-    snapshot = snapshot_of(whole) if whole is not None else Snapshot()
+    snapshot, parts = _snapshot(copy)
     if start > snapshot.row:
         raise Damaged(
             f"the snapshot of {backup} cannot be read, and the rows before {start} are gone: try another copy"
@@ -94,17 +93,31 @@ def _built(copy: Salvage, backup: str, made: str) -> Restored:
     epoch = max(epoch, base.epoch, meta.epoch if meta is not None else 0)
     record = Meta(secrets.randbits(62) + 1, cluster, epoch, logged=True)
     values = {f"{LOG}/base": stored(base), f"{LOG}/meta/a": stored(record), f"{LOG}/meta/b": stored(record)}
-    if whole is not None:
-        values[f"{LOG}/snapshot"] = whole
+    if snapshot.row:
+        values |= {f"{LOG}/snapshot": stored(snapshot), **parts}
     missing = build_store(made, values, log, start, copy.rows(log, start, stop))
     return Restored(made, named(record.keeper), start, stop, missing, max(end - stop, 0))
+
+
+def _snapshot(copy: Salvage) -> tuple[Snapshot, dict[str, bytes]]:
+    """The snapshot and its parts, by their keys; none at all if one of them cannot be read."""
+    whole = copy.get(f"{LOG}/snapshot")
+    snapshot = snapshot_of(whole) if whole is not None else Snapshot()
+    parts: dict[str, bytes] = {}
+    for part in snapshot.parts:
+        key = f"{LOG}/part/{part.digest.hex()}"
+        data = copy.get(key)
+        if data is None or digest_of(data) != part.digest:
+            return Snapshot(), {}
+        parts[key] = data
+    return snapshot, parts
 
 
 def _readable(copy: Salvage, log: str, start: int, end: int, epoch: int) -> tuple[int, int]:
     """Where the rows end that can be taken over, and the epoch of the last."""
     for at, row in enumerate(copy.rows(log, start, end), start):
         head = _head(row)
-        if head is None:
+        if head is None or head.hollow:  # a hollow one cannot be applied
             return at, epoch
         epoch = head.epoch
     return max(start, end), epoch

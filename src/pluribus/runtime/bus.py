@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from time import time
 from types import TracebackType
@@ -20,6 +20,7 @@ from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
 from ..group.dispatch import Dispatch
+from ..group.log import StateMachine
 from ..group.notices import Notices
 from ..layers.reliable import Reliable
 from ..layers.transport import Transport
@@ -363,6 +364,8 @@ class connect:
     first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true. With
     ``voters=3`` (say it to each of the three) the log begins when three that vote are there, all of them its voters.
     A store that is gone although something was kept in it is refused; ``fresh=True`` begins another, as a new keeper.
+    ``machines`` are state machines of your own, by kind, that this keeper has the code of: ``{"counter": Counter}``;
+    use them with ``bus.replica(name, kind, durable=True)``.
     ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
     connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
     """
@@ -380,6 +383,7 @@ class connect:
         votes: bool = False,
         voters: int = 1,
         fresh: bool = False,
+        machines: Mapping[str, Callable[[], StateMachine]] | None = None,
         founders: int | None = None,
         serve: str | None = None,
     ) -> None:
@@ -393,6 +397,7 @@ class connect:
         self._voters = voters
         self._founders = founders
         self._fresh = fresh
+        self._machines = machines
         self._serve = serve
         self._bus: Bus | None = None
 
@@ -430,7 +435,9 @@ class connect:
         try:
             if self._store is not None:
                 await loaded("pluribus.runtime.keeping")
-                await bus.keeping.keep(self._store, votes=self._votes, voters=self._voters, fresh=self._fresh)
+                await bus.keeping.keep(
+                    self._store, votes=self._votes, voters=self._voters, fresh=self._fresh, machines=self._machines
+                )
             if self._serve is not None:
                 await loaded("pluribus.runtime.doorman")
                 await bus.serve(self._serve, self._secret)

@@ -8,14 +8,23 @@ Only where it finds nothing it asks the leader whether that is all: what was ack
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any
 
-from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError
+from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError, Refused
 from ..filters import parse
+from ..group.host import words
+from ..group.host.host import HOST, Host, Hosted
+from ..group.host.machine import Machine
+from ..group.host.tending import Tending, machines_of
+from ..group.host.user import UserMachine
+from ..group.host.words import Announce, Create
 from ..group.keepers import Keeper
+from ..group.keepers.leader import Leader
 from ..group.keepers.voting import standing_of
+from ..group.log import StateMachine
+from ..group.sessions import Command, Entry
 from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, checked, head_of, is_batch
 from ..pubsub.durable.commands import Outcome
@@ -24,15 +33,18 @@ from ..pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
 from ..pubsub.durable.requests import (
     Adopt,
     At,
+    Call,
     Do,
     Fetch,
     Fetched,
     Find,
     Follow,
     Followed,
+    Inspect,
     Known,
     Last,
     Lead,
+    Open,
     Put,
     Request,
     Stand,
@@ -41,8 +53,8 @@ from ..pubsub.durable.requests import (
 from ..pubsub.topics import matches
 from .publisher import Ended
 
-OUTCOMES_MAX = 1 << 17
-"""Outcomes that wait for who submitted the commands."""
+TOPICS = 1
+"""The number of the machine that durable topics are: every log begins with it."""
 WAITERS_MAX = 65_536
 FILTERS_MAX = 256
 TURN_BYTES = 512 << 10
@@ -52,13 +64,16 @@ LONG_AGO_BYTES = 8 << 20
 
 
 class Desk:
-    """The state machine on its keeper. Hand it what was committed; ask it anything."""
+    """The machines on their keeper, and what is asked of durable topics, which are one of them."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, codes: Mapping[str, type[Machine]] | None = None) -> None:
         self.keeper = keeper
-        self.topics = Topics()
-        self.reading = Reading(self.topics, keeper.read_rows)
-        self._outcomes: dict[int, Outcome] = {}
+        self.host = Host(keeper, {Topics.kind: Topics, **(codes or {})}, builtin=(Topics.kind,))
+        self.host.on_applied = self._applied
+        self.tending = Tending(self.host, keeper)
+        keeper.seat.state = self.host
+        keeper.keep_rows(0)
+        self._reading: Reading | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._filters: dict[str, Callable[[Any], Any]] = {}
         self._read_bytes = 0
@@ -67,39 +82,58 @@ class Desk:
         self._closed = False
         self.member = ""
         """The name of the member whose keeper it is."""
-        keeper.on_commit = self._commit
-        keeper.on_snapshot = self._snapshot
-        keeper.on_restore = self._restore
-        keeper.keep_rows(0)
 
-    # The log.
+    @property
+    def topics(self) -> Topics:
+        """The state of durable topics; another object after a snapshot was taken over."""
+        hosted = self.host.named(Topics.kind)
+        if hosted is None:
+            raise Closed(f"this keeper {self.keeper.seat.halted or 'has no durable topics'}: ask another one")
+        machine = hosted.machine
+        assert isinstance(machine, Topics)
+        return machine
 
-    def _commit(self, first: int, held: Sequence[bytes]) -> None:
-        apply, outcomes, row = self.topics.apply, self._outcomes, self.keeper.row
-        for place, command in enumerate(held):
-            outcomes[first + place] = apply(row, place, command)
-        while len(outcomes) > OUTCOMES_MAX:
-            del outcomes[next(iter(outcomes))]
+    @property
+    def reading(self) -> Reading:
+        topics = self.topics
+        if self._reading is None or self._reading.topics is not topics:
+            self._reading = Reading(topics, self._rows, self._row)
+        return self._reading
+
+    def _rows(self, start: int, bytes_max: int) -> list[tuple[int, list[bytes]]]:
+        return self.keeper.read_rows(start, bytes_max, TOPICS)
+
+    def _row(self, at: int) -> tuple[bool, Sequence[bytes]]:
+        machine, held = self.keeper.read_row(at)
+        return machine == HOST, held
+
+    def _applied(self) -> None:
+        self.tending.applied()
         self._wake()
-
-    def _snapshot(self) -> bytes:
-        self._keep()
-        return self.topics.snapshot()
-
-    def _restore(self, index: int, state: bytes) -> None:
-        self.topics.restore(state)
-        self.reading.clear()
-        self._keep()
-        self._wake()
-
-    def _keep(self) -> None:
-        """Say which rows are read again; what is before them is forgotten with the next snapshot."""
-        first = self.topics.first_row()
-        self.keeper.keep_rows(self.keeper.row + 1 if first is None else first)
 
     def close(self) -> None:
         self._closed = True
+        self.tending.stop()
         self._wake()
+
+    def stats(self) -> dict[str, Any]:
+        """What is on this keeper, for people."""
+        host, leader = self.host, self.keeper.role
+        turns = leader.turns if isinstance(leader, Leader) else {}
+        told: dict[str, Any] = {
+            "machines": machines_of(host, turns),
+            "live_bytes": host.space.live,
+            "dead_bytes": host.space.total - host.space.live,
+        }
+        if host.named(Topics.kind) is not None:
+            topics = self.topics
+            told |= {
+                "topics": len(topics.topics),
+                "subscriptions": len(topics.subscriptions.known),
+                "sessions": len(host.streams),
+                "staged": len(topics.stages),
+            }
+        return told
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
@@ -124,9 +158,15 @@ class Desk:
         if isinstance(request, At):
             await self._barrier()
             return self.reading.offset_at(request.topic, request.time_us)
+        if isinstance(request, Call):
+            return await self._call(request)
+        if isinstance(request, Inspect):
+            return await self._query(request)
+        if isinstance(request, Open):
+            return await self._open(request)
         if isinstance(request, Last):
             await self._barrier()
-            return self.topics.stages.last(request.writer)
+            return self.topics.stages.last(request.writer, request.query)
         return await self._tended(request)
 
     async def _tended(self, request: Request) -> Any:
@@ -144,6 +184,68 @@ class Desk:
             raise BadInput(f"a keeper is not asked for {type(request).__name__}: ask a member")
         return None
 
+    # Users' machines.
+
+    async def _open(self, asked: Open) -> int:
+        """Only what is not there in that version costs a command."""
+        found = self.host.named(asked.name)
+        if found is not None and found.kind == asked.kind and found.version >= asked.version:
+            return found.number
+        await self.announced()
+        (outcome,) = await self.ordered(HOST, [words.encode(Create(asked.name, asked.kind, asked.version))])
+        if outcome.status == words.REFUSED:
+            raise Refused(outcome.reason)
+        return int(outcome.number)
+
+    async def announced(self) -> None:
+        """What this process has the code of is known to all keepers."""
+        if dict(self.host.announced(self.keeper.id)) != self.host.versions():
+            await self.ordered(HOST, [words.encode(Announce(self.keeper.id, self.host.versions()))])
+
+    async def _call(self, asked: Call) -> Entry:
+        if Command.decoded(asked.command) is None:
+            raise MalformedFrame("what was called is no command with an identity")
+        (entry,) = await self.ordered((await self._hosted(asked.name)).number, [asked.command])
+        if not isinstance(entry, Entry):
+            raise Refused(f"the machine {asked.name!r} was removed: open it again")
+        return entry
+
+    async def _query(self, asked: Inspect) -> bytes:
+        if not asked.stale:
+            await self._barrier()
+        hosted = await self._hosted(asked.name)
+        if not asked.question:
+            return b""
+        query = getattr(getattr(hosted.machine, "machine", None), "query", None)
+        if query is None:
+            raise BadInput(f"the machine {asked.name!r} has no method query(bytes) -> bytes: add one, or use call")
+        try:
+            answer = query(asked.question)
+        except Exception as error:  # noqa: BLE001 - it is the asker's
+            raise Refused(f"{asked.name!r} refused the question: {type(error).__name__}: {error}") from None
+        return bytes(answer)
+
+    async def _hosted(self, name: str) -> Hosted:
+        found = self.host.named(name)
+        if found is None:  # or perhaps this keeper is behind
+            await self._barrier()
+            found = self.host.named(name)
+        if found is None or not isinstance(found.machine, UserMachine):
+            raise BadInput(f"there is no replica {name!r} on the keepers: open it with bus.replica(..., durable=True)")
+        return found
+
+    def machine_of(self, name: str) -> StateMachine | None:
+        """A user's machine as this keeper has it."""
+        found = self.host.named(name)
+        return found.machine.machine if found is not None and isinstance(found.machine, UserMachine) else None
+
+    async def ordered(self, machine: int, held: Sequence[bytes]) -> list[Any]:
+        """Have commands of one machine ordered, and what became of each."""
+        first = await self._placed(lambda done: self.keeper.submit_many(held, done, machine))
+        return self._outcomes_of(first, len(held))
+
+    # Durable topics.
+
     async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
         for packed in batches:
             if not is_batch(packed):
@@ -153,8 +255,7 @@ class Desk:
 
     async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
         """Have commands ordered, and what became of each."""
-        first = await self._placed(lambda done: self.keeper.submit_many(held, done))
-        return self._outcomes_of(first, len(held))
+        return await self.ordered(TOPICS, held)
 
     def submit_now(self, held: Sequence[bytes], answered: Ended) -> None:
         """The same for one who is called back, perhaps before this returns."""
@@ -169,15 +270,15 @@ class Desk:
             answered(outcomes, error)
 
         try:
-            self.keeper.submit_many(held, done)
+            self.keeper.submit_many(held, done, TOPICS)
         except PluribusError as error:
             answered([], error)
 
-    def _outcomes_of(self, first: int, count: int) -> list[Outcome]:
-        try:
-            return [self._outcomes.pop(place) for place in range(first, first + count)]
-        except KeyError:
-            raise Overflow("too much was done at once to remember what became of it: ask again") from None
+    def _outcomes_of(self, first: int, count: int) -> list[Any]:
+        outcomes = self.host.take_outcomes(first, count)
+        if outcomes is None:
+            raise Overflow("too much was done at once to remember what became of it: ask again")
+        return outcomes
 
     async def _do(self, command: bytes) -> Outcome:
         found = commands.command_of(command)
@@ -203,6 +304,11 @@ class Desk:
 
     # Reading.
 
+    @property
+    def _log(self) -> int:
+        """Which log this is: the number that its first keepers gave it."""
+        return self.keeper.ledger.meta.cluster
+
     async def _fetch(self, asked: Fetch) -> Fetched:
         start, stop, fresh = asked.start, asked.stop, False
         until = asyncio.get_running_loop().time() + asked.wait_s
@@ -218,14 +324,14 @@ class Desk:
             topic = self.topics.topic(asked.topic)
             first, end = topic.bounds if topic is not None else (0, 0)
             if pieces or start >= stop:
-                return Fetched(pieces, start, first, end)
+                return Fetched(pieces, start, first, end, self._log)
             if start < end:
                 await asyncio.sleep(0)
             elif not fresh:  # nothing: is that so, or is this keeper behind?
                 await self._barrier()
                 fresh = True
             elif not await self._changed(until):
-                return Fetched(pieces, start, first, end)
+                return Fetched(pieces, start, first, end, self._log)
 
     async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
         """As much as is asked for, a little at a time, so that others have their turns. They also have them when
@@ -318,7 +424,7 @@ class Desk:
             names = [asked.pattern]
         else:
             names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
-        return [_known(name, topic) for name in names if (topic := self.topics.topic(name)) is not None]
+        return [_known(name, topic, self._log) for name in names if (topic := self.topics.topic(name)) is not None]
 
     async def _changed(self, until: float) -> bool:
         """Whether something was committed before that time."""
@@ -351,5 +457,6 @@ def _end(piece: Piece) -> int:
     return offset + head_of(packed).events
 
 
-def _known(name: str, topic: Topic) -> Known:
-    return Known(name, topic.first, topic.end, topic.latest, topic.kept_bytes, topic.age_us, topic.size_bytes)
+def _known(name: str, topic: Topic, log: int) -> Known:
+    bounds = (topic.first, topic.end, topic.latest, topic.kept_bytes)
+    return Known(name, *bounds, topic.age_us, topic.size_bytes, log)

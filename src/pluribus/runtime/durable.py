@@ -30,6 +30,7 @@ from ..pubsub.durable import commands
 from ..pubsub.durable.batch import Batch, pack
 from ..pubsub.durable.commands import REFUSED, Outcome
 from ..pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put, Request
+from ..pubsub.durable.stages import KEEP_WRITER_S
 from ..pubsub.topics import checked_topic, levels_of
 from ..wire.bodies import BYTES, encode_body
 from .follower import DurableSubscription, Mailbox, unpacked, without_live
@@ -344,23 +345,46 @@ class Durable:
     # Writers that commit batches (for Spark's sink).
 
     async def stage(
-        self, writer: str, batch: int, attempt: str, part: int, packed: bytes, lease: float = LEASE_S
+        self,
+        writer: str,
+        batch: int,
+        attempt: str,
+        part: int,
+        packed: bytes,
+        lease: float = LEASE_S,
+        *,
+        query: str = "",
+        anew: bool = False,
     ) -> Outcome:
         """Write a part of a batch that is not visible before ``commit_batch``."""
         at = int(self.wall() * 1e6)
-        return await self.do(commands.Stage(writer, batch, attempt, part, at, int(lease * 1e6), packed))
+        return await self.do(commands.Stage(writer, batch, attempt, part, at, int(lease * 1e6), packed, query, anew))
 
-    async def commit_batch(self, writer: str, batch: int, attempts: Sequence[tuple[str, int]]) -> Outcome:
-        """Make what these attempts staged visible, all at once; each with the number of its parts. Once."""
-        return await self.do(commands.Publish(writer, batch, list(attempts)))
+    async def commit_batch(
+        self,
+        writer: str,
+        batch: int,
+        attempts: Sequence[tuple[str, int]],
+        *,
+        query: str = "",
+        anew: bool = False,
+        keep: float = KEEP_WRITER_S,
+    ) -> Outcome:
+        """Make what these attempts staged visible, all at once; each with the number of its parts. Once.
 
-    async def abort_batch(self, writer: str, batch: int) -> None:
+        The number of the batch is remembered for ``keep`` seconds. It belongs to ``query``: under the name of a writer
+        that another query has used, ``Refused``, unless it begins ``anew``.
+        """
+        at, keep_us = int(self.wall() * 1e6), int(keep * 1e6)
+        return await self.do(commands.Publish(writer, batch, list(attempts), query, anew, at, keep_us))
+
+    async def abort_batch(self, writer: str, batch: int, *, query: str = "") -> None:
         """Drop what was staged for a batch."""
-        await self.do(commands.Drop(0, writer, batch))
+        await self.do(commands.Drop(0, writer, batch, query))
 
-    async def last_batch(self, writer: str) -> int:
+    async def last_batch(self, writer: str, *, query: str = "") -> int:
         """The last batch that a writer committed; -1 if none."""
-        found: int = await self.ask(Last(writer))
+        found: int = await self.ask(Last(writer, query))
         return found
 
     # The end.

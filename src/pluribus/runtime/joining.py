@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ..core.errors import BadInput, GroupMismatch, Unreachable
 from ..core.ids import MemberId, MessageId, checked_name
@@ -29,6 +29,8 @@ from .waiting import Line
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from .cache import Cache
+    from .durablereplica import DurableReplica
+    from .keeping import Keeping
     from .notifications import Notifications
 
 JOIN_S = 30.0
@@ -52,6 +54,14 @@ class Joining:
     @cached_property
     def _relays(self) -> dict[str, Relayed]:
         return {}
+
+    @cached_property
+    def _durable_replicas(self) -> dict[str, DurableReplica[Any]]:
+        return {}
+
+    @property
+    def keeping(self) -> Keeping:
+        raise NotImplementedError
 
     @cached_property
     def _nonces(self) -> Iterator[int]:
@@ -186,13 +196,44 @@ class Joining:
             group.serve(serve, one_by_one=one_by_one)
         return group.proxy(interface, timeout=timeout)
 
-    async def replica(self, name: str, machine: M) -> Replica[M]:
+    @overload
+    async def replica(self, name: str, machine: M) -> Replica[M]: ...
+
+    @overload
+    async def replica(
+        self,
+        name: str,
+        machine: str | type[M],
+        *,
+        durable: Literal[True],
+        version: int = 1,
+        timeout: float | None = 15.0,
+    ) -> DurableReplica[M]: ...
+
+    async def replica(
+        self,
+        name: str,
+        machine: Any,
+        *,
+        durable: bool = False,
+        version: int = 1,
+        timeout: float | None = 15.0,
+    ) -> Any:
         """Open a replicated state machine: every member that opens the name applies the same commands alike.
 
         ``machine`` has ``apply(index, command) -> bytes``, ``snapshot() -> bytes`` and ``restore(bytes)``. Returns when
         this member has the state; the first one's is empty. It lives in memory, in the primary, as long as one member
         with the state does. Asking again with the same machine gives the same replica.
+
+        With ``durable=True`` it lives on the disks of the keepers, which must have its code: ``machine`` is the kind
+        under which they have it (``connect(store=, machines={kind: Class})``, ``pluribus keep --machine
+        kind=module:Class``), or the class, if its name is the kind. ``Refused`` says which voter has no code of it in
+        this ``version``.
         """
+        if durable:
+            return await self._durable_replica(name, machine, version, timeout)
+        if isinstance(machine, (str, type)):
+            raise BadInput(f"{machine!r} is the name of a machine, or a class: give an object, or durable=True")
         self._check_open()
         if "total" not in self.orders:
             raise BadInput("a replica needs total order: connect with stack='views'")
@@ -231,6 +272,25 @@ class Joining:
 
         consumer = Consumer(self.me, entries_max)
         return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
+
+    async def _durable_replica(
+        self, name: str, machine: str | type[StateMachine], version: int, timeout: float | None
+    ) -> DurableReplica[Any]:
+        from .durablereplica import DurableReplica
+
+        self._check_open()
+        kind = machine if isinstance(machine, str) else machine.__name__
+        found = self._durable_replicas.get(name)
+        if found is None or found.closed:
+            keeping, session = self.keeping, new_number(self._random)
+            found = DurableReplica(
+                checked_name(name, "the replica"), kind, keeping.durable, session, keeping.machine_of
+            )
+            await found.open(max(version, int(getattr(machine, "version", 1))), timeout)
+            self._durable_replicas[name] = found
+        elif found.kind != kind:
+            raise GroupMismatch(f"replica {name!r} is open as a {found.kind!r}, not a {kind!r}: close it first")
+        return found
 
     def _left_replica(self, replica: Replica[Any]) -> None:
         self._replicas.pop(replica.name, None)

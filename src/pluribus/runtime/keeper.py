@@ -23,11 +23,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..core.errors import BadInput, Closed, Excluded, MalformedFrame, Overflow, PluribusError, Unavailable
+from ..core.ids import checked_name
 from ..core.limits import STORE_SUBMISSIONS_MAX
 from ..core.ports import Store
+from ..group.host.user import hosted
 from ..group.keepers import Keeper, Settings
 from ..group.keepers.words import LOST
-from ..pubsub.durable import commands, requests
+from ..group.log import StateMachine
+from ..pubsub.durable import requests
 from ..pubsub.durable.requests import Answered, Asked, Failed, Request
 from ..store.backend import Backend
 from ..store.sqlite import SqliteBackend
@@ -38,7 +41,7 @@ from .writer import StoreWriter
 if TYPE_CHECKING:
     from .bus import Bus
 
-LOG = "topics"
+LOG = "keepers"
 OUTBOX_BYTES_MAX = 64 << 20
 """Words that wait for one member; more are dropped, and said again later."""
 ANSWER_S = 30.0
@@ -46,13 +49,14 @@ ANSWER_S = 30.0
 SERVED_MAX = 4_096
 """Questions of other members that are being answered."""
 TEND_S = 1.0
-"""How often a leader looks at retention and leases."""
+"""How often a keeper looks whether what it said of itself is still so."""
 FRESH_S = 0.02
 """How often a keeper without a log, or without a name on disk, looks whether it may begin."""
 ADMIT_S = 0.2
 VOTERS_MAX = 7
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
+RESERVED_KINDS = ("topics", "queues", "spaces", "memory", "slots", "objects", "conversations", "access")
 
 log = logging.getLogger("pluribus")
 
@@ -299,6 +303,7 @@ class BusKeeper:
         votes: bool = False,
         voters: int = 1,
         settings: Settings = SETTINGS,
+        machines: Mapping[str, Callable[[], StateMachine]] | None = None,
     ) -> None:
         if not 1 <= voters <= VOTERS_MAX:
             raise BadInput(f"voters={voters} are none to begin a log with: use 1 to {VOTERS_MAX}, best an odd number")
@@ -306,8 +311,10 @@ class BusKeeper:
         self._meeting = meeting
         self._votes = votes
         self._voters = voters
-        self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings)
-        self.desk = Desk(self.keeper)
+        refuse_older(store)
+        self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings, wall=bus._wall)
+        codes = {kind: hosted(checked_kind(kind), code) for kind, code in (machines or {}).items()}
+        self.desk = Desk(self.keeper, codes)
         self.desk.member = bus.name
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive
@@ -316,6 +323,7 @@ class BusKeeper:
 
     async def start(self) -> None:
         self.keeper.start()
+        self.desk.tending.start()
         self._changed()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._tend())]
@@ -370,31 +378,21 @@ class BusKeeper:
         await self.desk._placed(lambda done: self.keeper.set_voter(keeper, votes, done))
 
     async def _tend(self) -> None:
-        """While this keeper leads: retention, and the end of leases."""
+        """Look whether a log can be begun, and tell the others what this member keeps."""
         while not self._bus.closed:
             unknown = self.keeper.ledger.fresh or self._meeting.here is None
             await asyncio.sleep(FRESH_S if unknown else TEND_S)
             self._changed()
-            due = self.desk.topics.due(int(self._bus._wall() * 1e6)) if self.keeper.leads else []
-            if due:
-                with suppress(PluribusError):
-                    await self.desk.submit([commands.encode(command) for command in due])
 
     def stats(self) -> dict[str, Any]:
-        topics = self.desk.topics
-        return {
-            **self.keeper.stats(),
-            "topics": len(topics.topics),
-            "subscriptions": len(topics.subscriptions.known),
-            "sessions": len(topics.sessions),
-            "staged": len(topics.stages),
-            "dropped": self._meeting.dropped,
-        }
+        told = {**self.keeper.stats(), **self.desk.stats(), "dropped": self._meeting.dropped}
+        return told
 
     @property
     def ready(self) -> bool:
-        """Whether it belongs to a log, and has its state."""
-        return not self.keeper.ledger.fresh and self.keeper.ledger.meta.health != LOST
+        """Whether it belongs to a log, has its state, and the code for it."""
+        keeper = self.keeper
+        return not keeper.ledger.fresh and keeper.ledger.meta.health != LOST and not keeper.seat.halted
 
     @property
     def counted(self) -> bool:
@@ -410,6 +408,22 @@ class BusKeeper:
             task.cancel()
         self.desk.close()
         self.keeper.stop()
+
+
+def refuse_older(store: Store) -> None:
+    """A store of before the log had machines cannot be read, and must not be taken for a new one."""
+    if store.get("topics/meta/a") is not None or store.get("topics/meta/b") is not None:
+        raise BadInput(
+            "this store was written by an older, unreleased version of Pluribus, which this one cannot read: keep it "
+            "as it is, and name a new file"
+        )
+
+
+def checked_kind(kind: str) -> str:
+    """A name for a user's kind of machine."""
+    if kind in RESERVED_KINDS:
+        raise BadInput(f"{kind!r} is a kind of machine of Pluribus itself: give yours another name")
+    return checked_name(kind, "the machine")
 
 
 def opened_store(path: str, *, fresh: bool = False) -> StoreWriter:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, NoKeeper, NoMembers
+from ..group.log import StateMachine
 from ..pubsub.durable.requests import Force, Forced, Put, Request, Roll
 from .durable import Durable
 from .keeper import NOTHING, BusKeeper, Meeting, opened_store
@@ -47,15 +49,22 @@ class Keeping:
         self.durable = Durable(self, int(bus.me), lambda: bus._random.getrandbits(62) + 1, bus._wall)
 
     async def keep(
-        self, path: str | os.PathLike[str], *, votes: bool = False, voters: int = 1, fresh: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        votes: bool = False,
+        voters: int = 1,
+        fresh: bool = False,
+        machines: Mapping[str, Callable[[], StateMachine]] | None = None,
     ) -> BusKeeper:
-        """Be a keeper, with this store; ``fresh`` if it was there, is gone, and another may begin in its place."""
+        """Be a keeper, with this store, and with the code of these machines of users; ``fresh`` if the store was there,
+        is gone, and another may begin in its place."""
         self._keeps = True
         meeting = await self.meeting()
         self.path = os.fspath(path)
         store = self._store = opened_store(os.fspath(path), fresh=fresh)
         store.alone = self._keeps_alone
-        return await self.keep_in(meeting, store, votes=votes, voters=voters)
+        return await self.keep_in(meeting, store, votes=votes, voters=voters, machines=machines)
 
     def _keeps_alone(self) -> bool:
         """Whether no other keeper's disk is to work at the same time."""
@@ -124,6 +133,10 @@ class Keeping:
             return False
         keeper.desk.submit_now(put.batches, answered)
         return True
+
+    def machine_of(self, name: str) -> StateMachine | None:
+        """A user's machine, as the keeper of this process has it."""
+        return None if self.keeper is None else self.keeper.desk.machine_of(name)
 
     async def _found(self, meeting: Meeting) -> int | None:
         """A keeper that belongs to a log, the eldest; none if the own one does by now."""

@@ -15,13 +15,14 @@ from time import monotonic, sleep, time
 from types import TracebackType
 from typing import Any
 
-from ..core.errors import BadUrl, Closed, Damaged, NotPrimary, Overflow, Refused, Uncertain, Unreachable
+from ..core.errors import BadUrl, Closed, Damaged, LogChanged, NotPrimary, Overflow, Refused, Uncertain, Unreachable
 from ..core.url import parse_url
 from ..engines.tls import tls_option
 from ..pubsub.durable import commands, requests
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.commands import REFUSED, Outcome
 from ..pubsub.durable.requests import Answered, Asked, At, Do, Failed, Fetch, Fetched, Find, Known, Last, Put, Request
+from ..pubsub.durable.stages import KEEP_WRITER_S
 from ..wire import door
 from .secret import Given, secret_from
 
@@ -87,11 +88,14 @@ class LogReader:
         max_bytes: int = READ_BYTES,
         where: str = "",
         bodies: bool = True,
+        log: int = 0,
+        whole: bool = False,
     ) -> Iterator[Batch]:
         """Every event from ``start`` up to ``stop``, in packed batches, as far as they are there now.
 
         ``BadInput`` if retention removed ``start``. With ``where`` only events that match; ``bodies=False`` leaves
-        bodies out. See ``pubsub.durable.batch.Batch`` for the columns.
+        bodies out. See ``pubsub.durable.batch.Batch`` for the columns. ``LogChanged`` if the log is not number ``log``
+        (``Known.log``; 0 is any), or, with ``whole``, if not all of it is there.
         """
         at = start
         number = self._begin(Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)) if at < stop else 0
@@ -99,6 +103,11 @@ class LogReader:
             while at < stop:
                 asked = Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)
                 found: Fetched = self._end(number, asked)
+                if log and found.log and found.log != log:
+                    raise LogChanged(
+                        f"the keepers of {self._text} have another log ({found.log:x}) than the one to be read "
+                        f"({log:x}): name the keepers of that one"
+                    )
                 last, at = at, found.next
                 done = at >= stop or (at == last and not found.pieces)
                 if not done:
@@ -106,7 +115,12 @@ class LogReader:
                 for offset, packed in found.pieces:
                     yield Batch(packed, offset).cut(last, stop)
                 if done:
-                    return
+                    break
+            if whole and at < stop:
+                raise LogChanged(
+                    f"the topic {topic!r} ends at {at}, before the {stop} up to which it was to be read: its keepers "
+                    "lost events or hold an older copy; restore them, or read up to its end"
+                )
         finally:
             self._asked.pop(number, None)  # of one who reads no further
 
@@ -130,21 +144,47 @@ class LogReader:
         if asked is not None:
             _done(self._end(*asked))
 
-    def stage(self, writer: str, batch: int, attempt: str, part: int, packed: bytes, lease: float = LEASE_S) -> Outcome:
+    def stage(
+        self,
+        writer: str,
+        batch: int,
+        attempt: str,
+        part: int,
+        packed: bytes,
+        lease: float = LEASE_S,
+        *,
+        query: str = "",
+        anew: bool = False,
+    ) -> Outcome:
         """Write a part of a batch that is not visible before ``commit_batch``. Parts are numbered from 0."""
-        return self.do(commands.Stage(writer, batch, attempt, part, int(time() * 1e6), int(lease * 1e6), packed))
+        at = int(time() * 1e6)
+        return self.do(commands.Stage(writer, batch, attempt, part, at, int(lease * 1e6), packed, query, anew))
 
-    def commit_batch(self, writer: str, batch: int, attempts: Sequence[tuple[str, int]]) -> Outcome:
-        """Make what these attempts staged visible, all at once; each with the number of its parts. Once."""
-        return self.do(commands.Publish(writer, batch, list(attempts)))
+    def commit_batch(
+        self,
+        writer: str,
+        batch: int,
+        attempts: Sequence[tuple[str, int]],
+        *,
+        query: str = "",
+        anew: bool = False,
+        keep: float = KEEP_WRITER_S,
+    ) -> Outcome:
+        """Make what these attempts staged visible, all at once; each with the number of its parts. Once.
 
-    def abort_batch(self, writer: str, batch: int) -> None:
+        The number of the batch is remembered for ``keep`` seconds. It belongs to ``query``: under the name of a writer
+        that another query has used, ``Refused``, unless it begins ``anew``.
+        """
+        at, keep_us = int(time() * 1e6), int(keep * 1e6)
+        return self.do(commands.Publish(writer, batch, list(attempts), query, anew, at, keep_us))
+
+    def abort_batch(self, writer: str, batch: int, *, query: str = "") -> None:
         """Drop what was staged for a batch."""
-        self.do(commands.Drop(0, writer, batch))
+        self.do(commands.Drop(0, writer, batch, query))
 
-    def last_batch(self, writer: str) -> int:
+    def last_batch(self, writer: str, *, query: str = "") -> int:
         """The last batch that a writer committed; -1 if none."""
-        found: int = self.ask(Last(writer))
+        found: int = self.ask(Last(writer, query))
         return found
 
     # How it is asked.

@@ -24,7 +24,7 @@ from time import perf_counter
 
 from ..core.errors import Closed, Overflow
 from ..core.limits import STORE_COMMIT_MAX, STORE_SUBMISSIONS_MAX
-from ..core.ports import Append, Bounds, Change, Cut, Put, Repair, Restart, Trim
+from ..core.ports import Append, Bounds, Change, Cut, Put, Repair, Replace, Restart, Trim
 from ..store.backend import Backend
 
 Done = Callable[[Exception | None], None]
@@ -34,7 +34,7 @@ CALM = 16
 """So many commits must have been quick, and nothing submitted meanwhile."""
 PROBED = 64
 """After so many in the loop's turn the thread commits once."""
-_REWRITES = (Cut, Trim, Restart, Repair)
+_REWRITES = (Cut, Trim, Restart, Repair, Replace)
 _Work = tuple[Sequence[Change], Done]
 
 

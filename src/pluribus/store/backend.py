@@ -12,7 +12,7 @@ from typing import Protocol
 from zlib import crc32
 
 from ..core.errors import BadInput
-from ..core.ports import Append, Bounds, Change, Cut, Repair, Restart, Trim
+from ..core.ports import Append, Bounds, Change, Cut, Repair, Replace, Restart, Trim
 
 POSITIONS_MAX = 1 << 40
 """Rows that a log may ever have had."""
@@ -70,7 +70,7 @@ def bounds_sum(log: str, start: int, end: int) -> int:
     return crc32(f"{log} {start} {end}".encode())
 
 
-def bounds_after(change: Append | Cut | Trim | Restart | Repair, now: Bounds) -> Bounds:
+def bounds_after(change: Append | Cut | Trim | Restart | Repair | Replace, now: Bounds) -> Bounds:
     """The bounds of a log when this is done, or ``BadInput`` if it cannot be done."""
     start, end, log = now.start, now.end, change.log
     if isinstance(change, Append):
@@ -92,5 +92,6 @@ def bounds_after(change: Append | Cut | Trim | Restart | Repair, now: Bounds) ->
             raise BadInput(f"log {log!r} cannot start at {change.at}: use 0 to {POSITIONS_MAX - 1:,}")
         start = end = change.at
     elif not start <= change.at < end:
-        raise BadInput(f"log {log!r} has no row {change.at} to repair: it has rows from {start} up to {end}")
+        to_do = "repair" if isinstance(change, Repair) else "replace"
+        raise BadInput(f"log {log!r} has no row {change.at} to {to_do}: it has rows from {start} up to {end}")
     return Bounds(start, end, now.sure)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..core.errors import Damaged
-from ..core.ports import Append, Bounds, Change, Cut, Delete, Put, Repair, Restart, Trim
+from ..core.ports import Append, Bounds, Change, Cut, Delete, Put, Repair, Replace, Restart, Trim
 from .backend import Reader, bounds_after, row_sum, value_sum
 
 Undo = Callable[[], None]
@@ -123,10 +123,10 @@ class MemoryBackend:
 
         return undo
 
-    def _repair(self, log: _Log, change: Repair) -> Undo:
+    def _repair(self, log: _Log, change: Repair | Replace) -> Undo:
         at = change.at - log.start
         before = log.rows[at]
-        if _whole(before, change.log, change.at) is None:
+        if isinstance(change, Replace) or _whole(before, change.log, change.at) is None:
             log.rows[at] = (row_sum(change.log, change.at, change.row), change.row)
         return lambda: log.rows.__setitem__(at, before)
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from ..core.errors import Damaged
-from ..core.ports import Append, Bounds, Change, Cut, Delete, Put, Repair, Restart, Trim
+from ..core.ports import Append, Bounds, Change, Cut, Delete, Put, Repair, Replace, Restart, Trim
 from .backend import bounds_after, bounds_sum, row_sum, value_sum
 
 MAJOR, MINOR = 2, 0
@@ -58,7 +58,7 @@ class Tables(ABC):
             else:
                 self._write(change)
 
-    def _write(self, change: Append | Cut | Trim | Restart | Repair) -> None:
+    def _write(self, change: Append | Cut | Trim | Restart | Repair | Replace) -> None:
         log = change.log
         known = self._log(log)
         now = known.bounds
@@ -73,6 +73,9 @@ class Tables(ABC):
             self._remove(known.id, now.start, min(change.start, now.end))
         elif isinstance(change, Restart):
             self._remove(known.id, now.start, now.end)
+        elif isinstance(change, Replace):
+            self._remove(known.id, change.at, change.at + 1)
+            self._insert(known.id, [(change.at, row_sum(log, change.at, change.row), change.row)])
         else:
             self._repair(known, change)
 

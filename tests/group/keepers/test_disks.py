@@ -51,8 +51,7 @@ def test_a_disk_without_room_for_a_snapshot_keeps_the_rows_that_the_last_one_nee
     assert cluster.keepers[0].ledger.snapshot.row == before
     disk.write = write
     cluster.restart(0)
-    cluster.until(cluster.leader)
-    assert cluster.states[0] == written
+    cluster.until(lambda: cluster.states[0] == written)
     cluster.write(b"more")
 
 

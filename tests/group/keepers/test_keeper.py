@@ -328,7 +328,7 @@ def test_a_newcomer_gets_the_rows_that_are_kept_on_purpose_too():
 @pytest.mark.parametrize("limit", [None, 10])
 def test_a_state_that_is_larger_than_a_message_reaches_a_newcomer_or_it_is_said_why_not(monkeypatch, caplog, limit):
     size = BODY_BYTES_MAX + 1 if limit is None else 11
-    monkeypatch.setattr(follower, "SNAPSHOT_BYTES_MAX", limit or follower.SNAPSHOT_BYTES_MAX)
+    monkeypatch.setattr(follower, "PART_BYTES_MAX", limit or follower.PART_BYTES_MAX)
     cluster = Cluster(2, Settings(heartbeat_s=0.05, election_s=0.3, words_bytes=64 << 20, slack_rows=0)).found(0)
     cluster.isolate(1)
     cluster.write(b"command")
@@ -340,7 +340,7 @@ def test_a_state_that_is_larger_than_a_message_reaches_a_newcomer_or_it_is_said_
         cluster.until(lambda: sum(map(len, cluster.states[1])) == size)
     else:
         cluster.run(5.0)
-    assert caplog.text.count("cannot follow: its leader has a snapshot of") == (limit is not None)
+    assert caplog.text.count("cannot follow: its leader has a snapshot with") == (limit is not None)
 
 
 def strike(cluster, number, *rows):

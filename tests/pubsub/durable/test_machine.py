@@ -1,11 +1,14 @@
 """Durable topics as a state machine: single promises by example, all of them against a list of events."""
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pluribus.core.errors import BadInput
+from pluribus.group.host import space
+from pluribus.group.host.words import Together, encode
 from pluribus.pubsub.durable import index
 from pluribus.pubsub.durable.commands import (
     AGAIN,
@@ -22,6 +25,7 @@ from pluribus.pubsub.durable.commands import (
     Retain,
     Stage,
 )
+from pluribus.pubsub.durable.stages import Stages
 from tests.pubsub.durable.rows import MemoryRows, batch
 
 
@@ -66,17 +70,20 @@ def test_retention_by_age_and_by_size(monkeypatch):
     for number in range(10):
         log.append(batch("t", 1, number + 1, [b"%d" % number * 100], time=number * 1_000_000))
     log.do(Retain("t", age_us=4_000_000))
-    assert log.machine.due(9_500_000) == [Forget("t", 6)]
-    size = log.machine.topic("t").size
+    assert log.topics.due_us() is not None
+    log.tick(9_500_000)
+    assert log.topics.topic("t").bounds == (6, 10)
+    size = log.topics.topic("t").kept_bytes
     log.do(Retain("t", size_bytes=size // 2))
-    assert log.machine.due(0) == [Forget("t", 5)]
-    log.do(*log.machine.due(0))
-    assert log.machine.due(0) == [] and log.machine.topic("t").kept_bytes == size // 2
+    log.tick(9_500_000)
+    assert log.topics.topic("t").bounds == (8, 10) and log.topics.topic("t").kept_bytes == size // 2
+    assert log.topics.due_us() is None, "nothing gets too old, and nothing is too much"
     log.do(Retain("t", age_us=1))
-    log.do(*log.machine.due(1 << 50))
-    assert log.machine.topic("t").bounds == (10, 10)
-    assert log.machine.first_row() is None
+    assert log.topics.due_us() <= log.time_us + 1_000_000
+    log.tick(1 << 50)
+    assert log.topics.topic("t").bounds == (10, 10)
     log.append(batch("t", 1, 11, [b"new"], time=1 << 50))
+    assert log.host.space.live == len(log.rows[-1][0]), "all the rest is free"
     assert log.events("t", 10, 11) == [(10, b"new")]
 
 
@@ -107,9 +114,9 @@ def test_a_consumer_that_was_replaced_commits_nothing():
     late = log.do(Commit("desk", 1, {"a/x": 3}))[0]
     assert late.status == REFUSED and "another consumer took over" in late.reason
     log.do(Commit("desk", 2, {"a/x": 1}))
-    assert log.machine.subscriptions.known["desk"].offsets == {"a/x": 2}
+    assert log.topics.subscriptions.known["desk"].offsets == {"a/x": 2}
     log.reopen()
-    assert log.machine.subscriptions.known["desk"].offsets == {"a/x": 2}
+    assert log.topics.subscriptions.known["desk"].offsets == {"a/x": 2}
     assert [log.do(Detach("desk"))[0].status for _ in range(2)] == [DONE, AGAIN]
     assert log.do(Attach("desk", 13, ["#"], LATEST))[0].offsets == {"a/x": 3, "b/x": 1}
 
@@ -136,19 +143,96 @@ def test_what_a_writer_commits_is_visible_at_once_and_once():
     again = log.do(
         Publish("q", 0, [("task-0", 2), ("task-1", 1)]), Stage("q", 0, "x", 0, 5, 100, batch("t", 9, 1, [b"e"]))
     )
-    assert [found.status for found in again] == [AGAIN, AGAIN] and log.machine.stages.last("q") == 0
+    assert [found.status for found in again] == [AGAIN, AGAIN] and log.topics.stages.last("q") == 0
     log.reopen()
-    assert log.events("t", 0, 9) == wanted and len(log.machine.stages) == 0
+    assert log.events("t", 0, 9) == wanted and len(log.topics.stages) == 0
 
 
 def test_what_nobody_commits_goes_with_its_lease():
     log = MemoryRows()
     log.do(Stage("q", 0, "task", 0, 5, 100, batch("t", 1, 1, [b"a"])))
-    assert log.machine.first_row() == 0 and log.machine.due(104) == []
-    assert log.machine.due(105) == [Drop(105)]
-    log.do(Drop(105))
-    assert len(log.machine.stages) == 0 and log.machine.first_row() is None
+    assert log.host.space.live and log.topics.due_us() >= 105
+    log.tick(104)
+    assert len(log.topics.stages) == 1
+    log.tick(105)
+    assert len(log.topics.stages) == 0 and log.host.space.live == 0
     assert log.do(Publish("q", 0, [("task", 1)]))[0].status == REFUSED
+
+
+def written(writer, query, number, *, anew=False, at=0, keep=0):
+    """Stage and commit one event as a writer; what came of the commit."""
+    packed = batch("t", 1_000 + number, 1, [b"%s %d" % (query.encode(), number)])
+    return (
+        Stage(writer, number, "task", 0, 5, 1 << 40, packed, query, anew),
+        Publish(writer, number, [("task", 1)], query, anew, at, keep),
+    )
+
+
+def test_a_writer_belongs_to_one_query():
+    """A new checkpoint counts its batches from 0 again: they are not those that were committed under the name."""
+    log = MemoryRows()
+    log.do(*written("w", "one", 0), *written("w", "one", 1))
+    assert [found.status for found in log.do(*written("w", "one", 1))] == [AGAIN, AGAIN]
+    staged, published = log.do(*written("w", "two", 0))
+    assert staged.status == published.status == REFUSED
+    for word in ("another query, which committed batch 1", "checkpoint of that query", "foreign='begin'"):
+        assert word in staged.reason and word in published.reason
+    assert log.do(Publish("w", 7, [], "two"))[0].status == REFUSED  # nothing to stage is no excuse
+    log.reopen()
+    assert [found.status for found in log.do(*written("w", "two", 0, anew=True))] == [DONE, DONE]
+    for query, last in (("one", 1), ("two", 0)):  # each has a memory of its own from now on
+        assert log.topics.stages.last("w", query) == last
+        assert [found.status for found in log.do(*written("w", query, last))] == [AGAIN, AGAIN]
+        assert [found.status for found in log.do(*written("w", query, last + 1))] == [DONE, DONE]
+    assert [body for _, body in log.events("t", 0, 9)] == [b"one 0", b"one 1", b"two 0", b"one 2", b"two 1"]
+
+
+def test_what_one_query_stages_another_neither_publishes_nor_drops():
+    log = MemoryRows()
+    stages = [written("w", query, 0)[0] for query in ("one", "two")]
+    other = Stage("w", 0, "other", 0, 5, 1 << 40, stages[1].packed, "two")
+    log.do(stages[0], other)
+    assert log.do(Publish("w", 0, [("other", 1)], "one"))[0].status == REFUSED
+    log.do(Drop(0, "w", 0, "two"))
+    assert len(log.topics.stages) == 1
+    log.do(other, Publish("w", 0, [("task", 1)], "one"))
+    assert len(log.topics.stages) == 1 and log.do(Publish("w", 0, [("other", 1)], "two", True))[0].status == DONE
+
+
+def test_idle_writers_are_forgotten():
+    """By the time that comes with commands; a writer that goes on is remembered on."""
+    log = MemoryRows()
+    log.do(*written("idle", "q", 0, at=10, keep=100), *written("busy", "q", 0, at=20, keep=100))
+    log.do(*written("api", "", 0), *written("busy", "q", 1, at=90, keep=100))
+    log.tick(109)
+    assert log.topics.stages.last("idle", "q") == 0
+    log.tick(110)
+    assert [log.topics.stages.last(name, "q") for name in ("idle", "busy")] == [-1, 1]
+    log.reopen()
+    log.tick(189)
+    assert log.topics.stages.last("busy", "q") == 1
+    log.tick(190)
+    assert log.topics.stages.last("api") == 0 and log.topics.stages.remembered == 1
+
+
+def test_one_writer_more_than_are_remembered_is_refused_until_some_are_forgotten(monkeypatch):
+    monkeypatch.setattr("pluribus.pubsub.durable.stages.WRITERS_MAX", 3)
+    log = MemoryRows()
+    for number in range(3):
+        log.do(*written(f"w{number}", "q", 0, at=10 + number, keep=100))
+    assert "3 writers are known" in log.do(*written("one more", "q", 0, at=20, keep=100))[1].reason
+    assert log.do(*written("w0", "q", 1, at=20, keep=100))[1].status == DONE
+    log.tick(111)
+    assert log.do(*written("one more", "q", 0, at=120, keep=100))[1].status == DONE
+
+
+def test_a_writer_without_a_query_goes_on_with_one():
+    stages = Stages()
+    stages.restore(([], [("w", 4)]))
+    assert stages.last("w") == 4
+    assert stages.publish(Publish("w", 4, [], "new checkpoint"))[0].status == REFUSED
+    assert stages.publish(Publish("w", 5, [], "the old one"))[0].status == DONE
+    assert stages.publish(Publish("w", 6, [], "another one"))[0].status == REFUSED
 
 
 def test_a_command_that_cannot_be_read_is_refused_and_changes_nothing():
@@ -178,10 +262,11 @@ class AgainstAList(RuleBasedStateMachine):
         self.number = 0
         self.patched = pytest.MonkeyPatch()
 
-    @initialize(spans=st.sampled_from(SPANS))
-    def choose_spans(self, spans):
+    @initialize(spans=st.sampled_from(SPANS), extent=st.sampled_from((1, 300, 2_000)))
+    def choose_spans(self, spans, extent):
         for name, value in zip(("SPAN_EVENTS", "SPAN_BYTES", "ENTRIES_MAX"), spans, strict=True):
             self.patched.setattr(index, name, value)
+        self.patched.setattr(space.Space, "extent_bytes", extent)
 
     def bodies(self, count):
         self.number += count
@@ -216,7 +301,7 @@ class AgainstAList(RuleBasedStateMachine):
     def stage(self, topic, attempt, count):
         bodies = self.bodies(count)
         parts = self.staged.setdefault(attempt, [])
-        number = self.log.machine.stages.last("w") + 1
+        number = self.log.topics.stages.last("w") + 1
         packed = batch(topic, 1_000 + self.number, 1, bodies, time=self.number)
         assert self.log.do(Stage("w", number, attempt, len(parts), 0, 1 << 40, packed))[0].status == DONE
         parts.append((topic, bodies))
@@ -225,7 +310,7 @@ class AgainstAList(RuleBasedStateMachine):
     @rule(data=st.data())
     def commit(self, data):
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.staged)), unique=True, min_size=1))
-        number = self.log.machine.stages.last("w") + 1
+        number = self.log.topics.stages.last("w") + 1
         wanted = [(attempt, len(self.staged[attempt])) for attempt in chosen]
         assert [found.status for found in self.log.do(*[Publish("w", number, wanted)] * 2)] == [DONE, AGAIN]
         for attempt in chosen:
@@ -245,6 +330,37 @@ class AgainstAList(RuleBasedStateMachine):
     def reopen(self):
         self.log.reopen()
 
+    @rule()
+    def write_forward(self):
+        """What is needed is written once more, and where it stood is free."""
+        self.log.forward()
+        live = self.log.host.space.live
+        self.log.trim()
+        held = sum(len(one) for row in self.log.rows[self.log.start :] for one in row)
+        last = sum(len(one) for row in self.log.rows[self.log.host.space.last_extent :] for one in row) if held else 0
+        assert live <= held <= live + last, "but for the last extent only what is needed is there"
+
+    @rule(topic=st.sampled_from(TOPICS), other=st.sampled_from(TOPICS), counts=st.tuples(*[st.integers(1, 3)] * 2))
+    def publish_together(self, topic, other, counts):
+        """In a transaction: all of it, or nothing."""
+        batches = []
+        for name, count in zip((topic, other), counts, strict=True):
+            session = 500 + TOPICS.index(name)
+            bodies = self.bodies(count)
+            first = self.sequences.get(session, 0) + 1
+            self.sequences[session] = first + count - 1
+            self.lists[name] += bodies
+            batches.append(batch(name, session, first, bodies, time=self.number))
+        self.number += 1
+        transaction = Together(77, self.number, 0, [(1, batches)])
+        (refused,) = self.log.append(
+            encode(msgspec.structs.replace(transaction, sequence=0, parts=[(1, [*batches, b"no batch"])])), machine=0
+        )
+        assert refused.status == REFUSED and "only events" in refused.reason
+        done, again = self.log.append(encode(transaction), encode(transaction), machine=0)
+        assert (done.status, again.status) == (DONE, AGAIN)
+        assert [found.number for found in done.results[0]] == [found[1] for found in again.results[0]]
+
     @rule(topic=st.sampled_from(TOPICS), data=st.data())
     def read(self, topic, data):
         first, end = self.firsts[topic], len(self.lists[topic])
@@ -255,7 +371,7 @@ class AgainstAList(RuleBasedStateMachine):
 
     @invariant()
     def holds(self):
-        self.log.machine.validate()
+        self.log.topics.validate()
 
     def teardown(self):
         self.patched.undo()

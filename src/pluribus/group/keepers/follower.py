@@ -10,21 +10,39 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from ...core.errors import MalformedFrame
 from ...core.ports import Timer
 from .rows import head_of
 from .seat import Seat
-from .words import DAMAGED, LOST, Got, Held, Piece, Rows, base_of
+from .words import DAMAGED, LOST, Got, Held, Offer, Piece, Rows, Snapshot, base_of, digest_of, snapshot_of
 
 TIMER_S = 0.001
 """Timers may fire this much early; nothing is gained by waiting for the rest."""
 
-SNAPSHOT_BYTES_MAX = 1 << 30
-"""It is put together in memory."""
+PART_BYTES_MAX = 64 << 20
+"""A part of a snapshot is put together in memory."""
 PROGRESS_ROWS_MIN = 1_000
 """Of less nobody needs to be told."""
 
 log_ = logging.getLogger("pluribus")
+
+
+class Incoming:
+    """A leader's snapshot on its way: parts are stored as they come, and it counts when all are there."""
+
+    def __init__(self, snapshot: Snapshot, base: bytes, missing: list[int]) -> None:
+        self.snapshot = snapshot
+        self.base = base
+        self.missing = missing
+        """Numbers of the parts that are not here, the next one last."""
+        self.pieces = bytearray()
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The part and the offset that come next; behind the last part when all are there."""
+        return (self.missing[-1], len(self.pieces)) if self.missing else (len(self.snapshot.parts), 0)
 
 
 class Follower:
@@ -39,11 +57,12 @@ class Follower:
         """Rows below it are the leader's, as far as this epoch showed."""
         self._serial = 0
         self._heard_at = float("-inf")
-        self._pieces = bytearray()
-        self._pieces_of = (0, 0)
+        self._incoming: Incoming | None = None
         self._told = False
         self._tenths = 0
         """Of what a damaged keeper is to have again."""
+        self._lacks = False
+        """The leader freed rows that this keeper has not applied: it needs the leader's snapshot."""
         self._due_at = 0.0
         self._overdue = False
         """It was time to stand, and only the disk made it wait."""
@@ -86,34 +105,74 @@ class Follower:
         if not word.rows or self._upto() >= self._matched or ledger.damaged:
             self._report(min(ledger.damaged) if ledger.damaged else None)
 
-    def piece(self, sender: int, word: Piece) -> None:
+    def offer(self, sender: int, word: Offer) -> None:
         """Of a snapshot, because our log is too far behind the leader's, or because we lost our state."""
         self._heard()
-        seat, ledger = self._seat, self._seat.ledger
+        ledger = self._seat.ledger
         self._serial = max(self._serial, word.serial)
         ledger.try_again()
         ledger.set_aside()
-        if ledger.failing or not self._has_room(word):
+        if ledger.failing:
             return
-        if self._pieces_of != (word.row, word.size):
-            self._pieces_of = (word.row, word.size)
-            self._pieces.clear()
-        if word.offset == len(self._pieces):
-            self._pieces += word.data
-        if len(self._pieces) == word.size:
-            whole, base = bytes(self._pieces), base_of(word.base)
-            if ledger.meta.health == LOST or ledger.end < word.row or self._first_damaged() < base.row:
-                snapshot = ledger.install(base, whole)
-                self._matched = 0
-                if snapshot.row > seat.applied_row:
-                    seat.restore(snapshot)
-        seat.send(seat.leader, Got(ledger.epoch, word.row, len(self._pieces), word.serial, ledger.meta.run))
+        if self._incoming is None or self._incoming.snapshot.row != word.row:
+            try:
+                snapshot = snapshot_of(word.manifest)
+            except msgspec.MsgspecError as error:
+                log_.error("the leader of %s sent a snapshot that is none: %s", ledger.name, error)
+                return
+            if not self._has_room(snapshot):
+                return
+            self._incoming = Incoming(snapshot, word.base, self._missing_parts(snapshot))
+        self._got(word.serial)
 
-    def _has_room(self, word: Piece) -> bool:
-        fine = 0 < word.size <= SNAPSHOT_BYTES_MAX
+    def piece(self, sender: int, word: Piece) -> None:
+        self._heard()
+        ledger = self._seat.ledger
+        self._serial = max(self._serial, word.serial)
+        ledger.try_again()
+        incoming = self._incoming
+        if ledger.failing or incoming is None or incoming.snapshot.row != word.row:
+            return
+        if incoming.missing and (word.part, word.offset) == incoming.place:
+            incoming.pieces += word.data
+            part = incoming.snapshot.parts[word.part]
+            if len(incoming.pieces) >= part.size:
+                data = bytes(incoming.pieces)
+                incoming.pieces.clear()
+                if digest_of(data) == part.digest:
+                    ledger.put_parts([(part, data)])
+                    incoming.missing.pop()
+        self._got(word.serial)
+
+    def _got(self, serial: int) -> None:
+        """Say which piece comes next; when there is none, the snapshot is taken over."""
+        seat, ledger, incoming = self._seat, self._seat.ledger, self._incoming
+        assert incoming is not None
+        snapshot = incoming.snapshot
+        if not incoming.missing:  # a disk may have gone bad since some were stored
+            incoming.missing = self._missing_parts(snapshot)
+        part, offset = incoming.place
+        if not incoming.missing:
+            base = base_of(incoming.base)
+            behind = ledger.end < snapshot.row or self._first_damaged() < base.row
+            if ledger.meta.health == LOST or self._lacks or behind:
+                ledger.install(base, snapshot)
+                self._matched, self._lacks = 0, False
+                seat.installed(snapshot)
+            self._incoming = None
+        seat.send(seat.leader, Got(ledger.epoch, snapshot.row, part, offset, serial, ledger.meta.run, seat.installs))
+
+    def _missing_parts(self, snapshot: Snapshot) -> list[int]:
+        """The numbers of parts that are not on this disk, or damaged there; the first comes last."""
+        ledger = self._seat.ledger
+        return [number for number, part in enumerate(snapshot.parts) if ledger.part(part) is None][::-1]
+
+    def _has_room(self, snapshot: Snapshot) -> bool:
+        longest = max((part.size for part in snapshot.parts), default=0)
+        fine = longest <= PART_BYTES_MAX
         if not fine and not self._told:
             self._told = True
-            asked = f"a snapshot of {word.size:,} bytes, of at most {SNAPSHOT_BYTES_MAX:,}"
+            asked = f"a snapshot with a part of {longest:,} bytes, of at most {PART_BYTES_MAX:,}"
             log_.error("the keeper of %r cannot follow: its leader has %s", self._seat.ledger.name, asked)
         return fine
 
@@ -168,10 +227,15 @@ class Follower:
         """Write down what is new, put back what is damaged, and give up what another leader wanted in its place."""
         ledger = self._seat.ledger
         try:
-            epochs = [head_of(row).epoch for row in word.rows]
+            heads = [head_of(row) for row in word.rows]
         except MalformedFrame as error:
             log_.error("the leader of %s sent %s", ledger.name, error)
             return False
+        if any(head.hollow and word.at + place >= self._needs_from for place, head in enumerate(heads)):
+            self._lacks = True
+            self._report()
+            return False
+        epochs = [head.epoch for head in heads]
         for place, row in enumerate(word.rows):
             at = word.at + place
             if at < ledger.start:
@@ -188,6 +252,11 @@ class Follower:
                 break
         return True
 
+    @property
+    def _needs_from(self) -> int:
+        """Rows from here on are applied again when this keeper is started again: a hollow one is of no use to it."""
+        return self._seat.ledger.snapshot.row
+
     def _first_damaged(self) -> int:
         ledger = self._seat.ledger
         return min(ledger.damaged, default=ledger.end)
@@ -199,7 +268,10 @@ class Follower:
     def _report(self, want: int | None = None) -> None:
         seat, ledger = self._seat, self._seat.ledger
         meta = ledger.meta
-        seat.send(seat.leader, Held(ledger.epoch, self._upto(), want, self._serial, meta.run, meta.health))
+        seat.send(
+            seat.leader,
+            Held(ledger.epoch, self._upto(), want, self._serial, meta.run, meta.health, self._lacks, seat.installs),
+        )
 
     def _heard(self) -> None:
         self._heard_at = self._seat.clock.now()
@@ -231,4 +303,4 @@ class Follower:
     @property
     def _may_stand(self) -> bool:
         ledger = self._seat.ledger
-        return ledger.may_stand and ledger.promised == ledger.epoch
+        return ledger.may_stand and ledger.promised == ledger.epoch and not self._seat.halted

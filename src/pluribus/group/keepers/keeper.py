@@ -40,7 +40,7 @@ from .ledger import Ledger
 from .requests import Requests
 from .rows import COMMANDS, Voters, commands_of, head_of
 from .seat import Seat, Settings
-from .words import Answer, Ask, Carrier, Failed, Got, Held, Hello, Piece, Rows, Word
+from .words import Alive, Answer, Ask, Carrier, Differs, Digest, Failed, Got, Held, Hello, Offer, Piece, Rows, Word
 
 log_ = logging.getLogger("pluribus")
 READ_BYTES = 256 << 10
@@ -59,15 +59,19 @@ class Keeper:
         random: Random,
         settings: Settings | None = None,
         report: Callable[[str], None] = log_.warning,
+        wall: Callable[[], float] | None = None,
     ) -> None:
         self.name = name
         self._tell = report
         self.ledger = Ledger(store, name, random, self._report)
         self.seat = Seat(self.ledger, carrier, clock, random, settings or Settings())
+        self.seat.wall = wall
         self.id = self.ledger.meta.keeper
         self.requests = Requests(self.seat, self._leading)
         self.role: Follower | Candidate | Leader | None = None
         self.malformed = 0
+        self.differed = 0
+        """How often the state was another one than that of most keepers, and was loaded anew."""
         self.strangers = 0
         """Words of keepers of another log that bears this name."""
         self.elections = 0
@@ -76,6 +80,9 @@ class Keeper:
         self.ledger.on_durable = self._durable
         self.ledger.on_trouble = self._trouble
         self.seat.on_applied = self._applied
+        self.seat.on_saved = self._saved
+        self.on_alive: Callable[[int, list[tuple[int, int]]], None] = lambda keeper, owners: None
+        """Told, while this keeper leads, which owners of leases another keeper has heard of."""
 
     # The log port.
 
@@ -110,9 +117,10 @@ class Keeper:
     def submit(self, command: bytes, done: Done) -> None:
         self.submit_many([command], done)
 
-    def submit_many(self, commands: Sequence[bytes], done: Done) -> None:
+    def submit_many(self, commands: Sequence[bytes], done: Done, machine: int = 0) -> None:
+        """Commands of one submission are for one machine, and stand in one row."""
         self._check_open()
-        self.requests.add(commands, None, done)
+        self.requests.add(commands, None, done, machine)
 
     def barrier(self, done: Done) -> None:
         self._check_open()
@@ -144,6 +152,8 @@ class Keeper:
             if not rows:
                 raise Damaged(f"command {index} of {self.name!r} is damaged here: ask another keeper")
             head = head_of(rows[0])
+            if head.hollow and head.next > index:
+                raise BadInput(f"command {index} is not kept any more: nobody reads it")
             if head.kind == COMMANDS and head.next > index:
                 return head.first, commands_of(rows[0])
             row += 1
@@ -154,19 +164,64 @@ class Keeper:
         """The position of the row whose commands ``on_commit`` is being told; the same at every keeper."""
         return self.seat.applied_row - 1
 
+    @property
+    def machine(self) -> int:
+        """For which machine the commands are that ``on_commit`` is being told."""
+        return self.seat.machine
+
+    @property
+    def time_us(self) -> int:
+        """The replicated time, in microseconds since 1970: that of the latest row that was applied."""
+        return self.seat.time_us
+
+    @property
+    def leader_time_us(self) -> int:
+        """While this keeper leads: the time that the next row will carry. It costs nothing to ask."""
+        return self.role.time_us if isinstance(self.role, Leader) else self.seat.time_us
+
+    def alive(self, owners: Sequence[tuple[int, int]]) -> None:
+        """Tell the leader that these owners of leases are there: number of the machine, number of the owner. It may get
+        lost, so it is told again and again."""
+        if self.leads:
+            self.on_alive(self.id, list(owners))
+        elif self.seat.leader and owners:
+            self.seat.send(self.seat.leader, Alive(list(owners)))
+
+    def hollow(self, rows: Sequence[int]) -> list[int]:
+        """Free the space of rows whose machines read them no more, some at a time; which ones need not be named again.
+        Rows that are not below the snapshot on disk stay as they are."""
+        return self.ledger.hollow(rows)
+
+    def halt(self, why: str) -> None:
+        """Apply nothing more: the code of a machine is missing here. This keeper goes on to store, acknowledge and
+        vote; it does not lead."""
+        self.seat.halted = why
+        self._report(why)
+        if self.leads:
+            self._step_down(why)
+
     def keep_rows(self, start: int) -> None:
         """As ``keep_from``, for owners who remember rows: do not forget any from this one on."""
         self.seat.keep_row = start
 
-    def read_rows(self, start: int, bytes_max: int) -> list[tuple[int, list[bytes]]]:
+    def read_row(self, at: int) -> tuple[int, list[bytes]]:
+        """The machine and the commands of one row. Raises as ``read_rows`` does."""
+        if at < self.ledger.start:
+            raise Damaged(f"row {at} of {self.name!r} is not kept here: the first is {self.ledger.start}")
+        rows = self.ledger.read(at, min(at + 1, self.seat.applied_row), 1)
+        if not rows:
+            raise Damaged(f"row {at} of {self.name!r} cannot be read here now: ask another keeper")
+        return head_of(rows[0]).machine, _commands_of(rows[0])
+
+    def read_rows(self, start: int, bytes_max: int, machine: int | None = None) -> list[tuple[int, list[bytes]]]:
         """Rows of commands from a position on, each with its own, about ``bytes_max`` and at least one; none at the end
-        of what is applied here. Raises as ``read`` does."""
+        of what is applied here. Rows of other machines than this one have none. Raises as ``read`` does."""
         if start < self.ledger.start:
             raise Damaged(f"row {start} of {self.name!r} is not kept here: the first is {self.ledger.start}")
         rows = self.ledger.read(start, self.seat.applied_row, bytes_max)
         if not rows and start < self.seat.applied_row:
             raise Damaged(f"row {start} of {self.name!r} cannot be read here now: ask another keeper")
-        return [(at, commands_of(row) if head_of(row).kind == COMMANDS else []) for at, row in enumerate(rows, start)]
+        return [(at, _commands_of(row, machine)) for at, row in enumerate(rows, start)]
 
     # Life.
 
@@ -234,6 +289,11 @@ class Keeper:
         return self.ledger.voters.keepers
 
     @property
+    def applied_voters(self) -> tuple[int, ...]:
+        """As of what is applied here: the same at every keeper that has applied as much."""
+        return self.ledger.voters_at(self.seat.applied_row).keepers
+
+    @property
     def leads(self) -> bool:
         return isinstance(self.role, Leader)
 
@@ -258,6 +318,10 @@ class Keeper:
             "damaged": len(ledger.damaged) + len(ledger.scars),
             "malformed": self.malformed,
             "strangers": self.strangers,
+            "differed": self.differed,
+            "halted": seat.halted,
+            "snapshot_row": ledger.snapshot.row,
+            "snapshot_bytes": ledger.snapshot.size,
         }
 
     def validate(self) -> None:
@@ -285,12 +349,12 @@ class Keeper:
             if mine != 0:
                 self._stranger(sender)
                 return
-            if isinstance(word, (Rows, Piece, Ask)):
+            if isinstance(word, (Rows, Offer, Piece, Ask)):
                 self.ledger.belong(cluster)
         self._heard(sender, word)
 
     def _heard(self, sender: int, word: Word) -> None:
-        if isinstance(word, (Rows, Piece)):
+        if isinstance(word, (Rows, Offer, Piece)):
             self._from_leader(sender, word)
         elif isinstance(word, (Held, Got)):
             if word.epoch > self.ledger.epoch:
@@ -316,10 +380,18 @@ class Keeper:
             self.requests.failed(sender, word)
         elif isinstance(word, words.ReadAt):
             self.requests.read_at(sender, word)
+        elif isinstance(word, Digest):
+            if isinstance(self.role, Leader) and word.epoch == self.ledger.epoch:
+                self.role.digest(sender, word)
+        elif isinstance(word, Differs):
+            self._told_to_differ(sender, word)
+        elif isinstance(word, Alive):
+            if self.leads:
+                self.on_alive(sender, word.owners)
         else:
             self._requested(sender, word)
 
-    def _from_leader(self, sender: int, word: Rows | Piece) -> None:
+    def _from_leader(self, sender: int, word: Rows | Offer | Piece) -> None:
         if word.epoch < self.ledger.epoch:
             self.seat.send(sender, Held(self.ledger.epoch, 0, None, 0, 0, words.WHOLE))
             return
@@ -332,6 +404,8 @@ class Keeper:
         assert isinstance(self.role, Follower)
         if isinstance(word, Rows):
             self.role.rows(sender, word)
+        elif isinstance(word, Offer):
+            self.role.offer(sender, word)
         else:
             self.role.piece(sender, word)
 
@@ -375,11 +449,25 @@ class Keeper:
         if not isinstance(self.role, Leader):
             placed(-1, 0, Refused("this keeper does not lead"))
         elif isinstance(word, words.Submit):
-            self.role.submit(word.commands, sum(map(len, word.commands)), placed)
+            self.role.submit(word.commands, sum(map(len, word.commands)), placed, word.machine)
         elif isinstance(word, words.Read):
             self.role.read(placed)
         else:
             self.role.change(word.keeper, word.votes, placed)
+
+    def _saved(self, snapshot: words.Snapshot) -> None:
+        """At a mark: tell the leader what the state is there, so that all can be compared."""
+        if isinstance(self.role, Leader):
+            self.role.digest(self.id, Digest(self.ledger.epoch, snapshot.row, snapshot.digest))
+        elif self.seat.leader:
+            self.seat.send(self.seat.leader, Digest(self.ledger.epoch, snapshot.row, snapshot.digest))
+
+    def _told_to_differ(self, sender: int, word: Differs) -> None:
+        """Most keepers have another state: this one loads it anew, with the leader's next words."""
+        if word.epoch == self.ledger.epoch and sender == self.seat.leader and self.whole:
+            self.differed += 1
+            self.seat.astray = True
+            self.ledger.lost(f"most keepers had another state than this one before row {word.row}")
 
     def _stranger(self, sender: int) -> None:
         self.strangers += 1
@@ -430,6 +518,7 @@ class Keeper:
     # Stimuli of the ledger and the state machine.
 
     def _durable(self) -> None:
+        self.seat.go_on()
         if self.role is not None:
             self.role.durable()
         self.requests.ask()
@@ -447,3 +536,9 @@ class Keeper:
     def _check_open(self) -> None:
         if self.seat.stopped:
             raise Closed(f"the keeper of {self.name!r} was stopped: start another")
+
+
+def _commands_of(row: bytes, machine: int | None = None) -> list[bytes]:
+    head = head_of(row)
+    wanted = head.kind == COMMANDS and not head.hollow and (machine is None or head.machine == machine)
+    return commands_of(row) if wanted else []

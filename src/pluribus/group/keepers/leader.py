@@ -1,7 +1,9 @@
 """A keeper that leads: it puts commands in rows, sends rows to everybody, and says what is committed.
 
-Commands that wait are put into one row; while rows are on their way to its own disk, further commands gather for the
-next. Followers are fed at the same time as the own disk, in a window each, without waiting for answers.
+Commands that wait are put into rows, one for each machine that has some, and all of these are one write. While they are
+on their way to its own disk, further commands gather for the next. Machines have their turns by bytes: one with much to
+write does not hold up the others (``turns``). Followers are fed at the same time as the own disk, in a window each,
+without waiting for answers. Every row carries the leader's time (``timekeeping``).
 
 A row is committed when most voters have it on disk and it is of this leader's epoch; older rows are committed with it,
 never by being counted themselves, because a later leader could still replace them. So an epoch begins with an empty
@@ -13,21 +15,20 @@ lead already. What it had written for others is then uncertain.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 
 from ...core.errors import Overflow, PluribusError, Refused, Uncertain
 from ...core.ports import Timer
-from .rows import Voters, encode_commands, encode_epoch, encode_voters
+from .rows import Voters, encode_commands, encode_epoch, encode_mark, encode_voters
 from .seat import Seat
+from .timekeeping import Timekeeper
+from .turns import Turns
 from .voting import refusal
-from .words import LOST, WHOLE, Got, Held, Piece, Rows, stored
+from .words import LOST, WHOLE, Differs, Digest, Got, Held, Offer, Piece, Rows, Snapshot, stored
 
-ROW_BYTES = 256 << 10
-"""A row is closed when it holds so much; one submission may be larger."""
-ROW_COMMANDS_MAX = 65_536
-ROWS_UNDER_WAY = 2
-"""Rows that may be on their way to the own disk: one is written while the next gathers."""
+WRITES_UNDER_WAY = 2
+"""Writes that may be on their way to the own disk: one is written while the next gathers."""
 WINDOW_BYTES = 4 << 20
 """What one follower may not have answered yet."""
 LEARNERS_MAX = 64
@@ -49,6 +50,7 @@ class Peer:
         "flight_bytes",
         "health",
         "heard_at",
+        "installs",
         "match",
         "next",
         "rewound",
@@ -64,6 +66,7 @@ class Peer:
         self.health = WHOLE
         self.debt = 0
         self.run = -1
+        self.installs = 0
         self.answered = 0
         """The last of our words that it answered."""
         self.asked = -1
@@ -80,15 +83,18 @@ class Peer:
 
 
 class Sending:
-    """A snapshot on its way to one keeper, a piece at a time."""
+    """A snapshot on its way to one keeper: first the list of its parts, then those that the keeper wants."""
 
-    __slots__ = ("base", "data", "offset", "row")
+    __slots__ = ("base", "data", "offered", "offset", "part", "snapshot")
 
-    def __init__(self, row: int, base: bytes, data: bytes) -> None:
-        self.row = row
+    def __init__(self, snapshot: Snapshot, base: bytes) -> None:
+        self.snapshot = snapshot
         self.base = base
-        self.data = data
-        self.offset = 0
+        self.offered = False
+        """Whether the keeper answered the offer."""
+        self.part = self.offset = 0
+        self.data: bytes | None = None
+        """Of the part that is being sent."""
 
 
 class Leader:
@@ -101,7 +107,13 @@ class Leader:
         self._seat = seat
         self._ledger = seat.ledger
         self._step_down = step_down
-        self._queue: deque[tuple[Sequence[bytes], int, Placed]] = deque()
+        self._turns = Turns()
+        self._writes: deque[int] = deque()
+        """Where the log ends behind each write that is under way."""
+        self._time = Timekeeper(seat.time_us, seat.clock.now(), seat.wall)
+        self._digests: tuple[int, dict[int, bytes]] = (0, {})
+        """The row of the last mark, and what keepers said of their states there."""
+        self._marked = seat.marked_row
         self._placed: deque[tuple[int, int, Placed]] = deque()
         self._reads: list[tuple[int, int, Placed]] = []
         self._admission: tuple[int, Placed, float] | None = None
@@ -129,21 +141,22 @@ class Leader:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        written, waiting = list(self._placed), [*self._queue, *self._reads]
+        written = list(self._placed)
+        waiting = [*self._turns.clear(), *(placed for _, _, placed in self._reads)]
         self._placed.clear()
-        self._queue.clear()
         self._reads.clear()
+        self._seat.encoded.clear()
         for _, _, placed in written:
             placed(-1, 0, Uncertain("the keepers changed their leader, and it may have been written or not: ask again"))
-        for *_, placed in waiting:
+        for placed in waiting:
             placed(-1, 0, Refused("this keeper does not lead any more"))
         if self._admission is not None:
             self._admission[1](-1, 0, Refused("this keeper does not lead any more"))
 
     # What is asked of a leader.
 
-    def submit(self, commands: Sequence[bytes], size: int, placed: Placed) -> None:
-        self._queue.append((commands, size, placed))
+    def submit(self, commands: Sequence[bytes], size: int, placed: Placed, machine: int = 0) -> None:
+        self._turns.add(machine, commands, size, placed)
         if not self._asked_to_close:
             self._asked_to_close = True
             self._seat.clock.call_soon(self._close_rows)
@@ -180,7 +193,7 @@ class Leader:
 
     def held(self, sender: int, word: Held) -> None:
         peer = self.peers.get(sender)
-        if peer is None or not self._fresh(peer, word.run, word.serial):
+        if peer is None or not self._fresh(peer, word.run, word.serial, word.installs):
             return
         ledger = self._ledger
         if word.health != WHOLE and (peer.health == WHOLE or not peer.debt):
@@ -193,7 +206,7 @@ class Leader:
         peer.next = max(peer.next, peer.match)
         while peer.flight and peer.flight[0][0] <= peer.match:
             peer.flight_bytes -= peer.flight.popleft()[1]
-        if word.health == LOST:
+        if word.health == LOST or word.lacks:
             self._send_snapshot(sender, peer)
         elif word.want is not None and word.serial >= peer.rewound:
             peer.rewound = self._serial + 1
@@ -208,17 +221,44 @@ class Leader:
 
     def got(self, sender: int, word: Got) -> None:
         peer = self.peers.get(sender)
-        if peer is None or not self._fresh(peer, word.run, word.serial):
+        if peer is None or not self._fresh(peer, word.run, word.serial, word.installs):
             return
         sending = peer.sending
-        if sending is not None and sending.row == word.row:
-            if word.offset >= len(sending.data):
-                peer.sending = None
-                peer.rewind(max(self._ledger.start, min(peer.next, sending.row)))
-                self._send_rows(sender, peer, [])
-            elif word.offset != sending.offset:
-                sending.offset = word.offset
-                self._send_piece(sender, sending)
+        if sending is None or sending.snapshot.row != word.row:
+            return
+        if word.part >= len(sending.snapshot.parts):
+            peer.sending = None
+            peer.rewind(max(self._ledger.start, min(peer.next, word.row)))
+            self._send_rows(sender, peer, [])
+        elif not sending.offered or (word.part, word.offset) != (sending.part, sending.offset):
+            if word.part != sending.part:
+                sending.data = None
+            sending.offered, sending.part, sending.offset = True, word.part, word.offset
+            self._send_piece(sender, peer, sending)
+
+    def digest(self, sender: int, word: Digest) -> None:
+        """What a keeper's state is at a mark. A voter that differs from most voters has to load the state anew."""
+        row, told = self._digests
+        if word.row < row or (sender != self._seat.me and sender not in self.peers):
+            return
+        if word.row > row:
+            told = {}
+            self._digests = (word.row, told)
+        told[sender] = word.digest
+        voters = self._ledger.voters
+        counts = Counter(digest for keeper, digest in told.items() if keeper in voters)
+        agreed, most = counts.most_common(1)[0] if counts else (b"", 0)
+        if most >= voters.majority:
+            for keeper in [keeper for keeper, digest in told.items() if digest != agreed]:
+                del told[keeper]
+                self._differs(keeper, word.row)
+
+    def _differs(self, keeper: int, row: int) -> None:
+        if keeper == self._seat.me:
+            self._seat.astray = True
+            self._ledger.lost(f"most keepers had another state than this one before row {row}")
+        else:
+            self._seat.send(keeper, Differs(self._ledger.epoch, row))
 
     def durable(self) -> None:
         """More is on the own disk."""
@@ -242,26 +282,47 @@ class Leader:
     def _close_rows(self) -> None:
         """Put what waits into rows, as many as the disk may have under way."""
         self._asked_to_close = False
-        ledger = self._ledger
-        while self._queue and not self._stopped and not ledger.failing:
-            if ledger.end - ledger.durable >= ROWS_UNDER_WAY:
+        ledger, writes, turns = self._ledger, self._writes, self._turns
+        while writes and writes[0] <= ledger.durable:
+            writes.popleft()
+        while (turns or self._wants_mark()) and not self._stopped and not ledger.failing:
+            if len(writes) >= WRITES_UNDER_WAY:
                 return
-            first = ledger.next_index()
-            if first is None:
+            index = ledger.next_index()
+            if index is None:
                 return
-            commands: list[bytes] = []
-            size, index = 0, first
-            end = ledger.end + 1
-            while self._queue and size < ROW_BYTES and len(commands) < ROW_COMMANDS_MAX:
-                some, some_bytes, placed = self._queue.popleft()
-                self._placed.append((end, index, placed))
-                commands += some
-                index += len(some)
-                size += some_bytes
-            row = encode_commands(ledger.epoch, first, commands)
-            self._seat.encoded = (row, commands)
-            ledger.append([row])
+            rows: list[bytes] = []
+            time_us = self._time.now_us(self._seat.clock.now())
+            for machine, taken in turns.next():
+                commands: list[bytes] = []
+                first, end = index, ledger.end + len(rows) + 1
+                for some, placed in taken:
+                    self._placed.append((end, index, placed))
+                    commands += some
+                    index += len(some)
+                row = encode_commands(ledger.epoch, first, commands, machine, time_us)
+                self._seat.encoded[end - 1] = (row, commands)
+                rows.append(row)
+            if self._wants_mark():
+                self._marked = ledger.end + len(rows) + 1
+                rows.append(encode_mark(ledger.epoch, index, time_us))
+            ledger.append(rows)
+            writes.append(ledger.end)
             self._feed_all()
+
+    def _wants_mark(self) -> bool:
+        """Whether it is time for all to take a snapshot, and the last mark is applied."""
+        return self._seat.wants_mark and self._seat.applied_row >= self._marked
+
+    @property
+    def turns(self) -> Mapping[int, int]:
+        """Bytes that were written for each machine."""
+        return self._turns.turns
+
+    @property
+    def time_us(self) -> int:
+        """The time that the next row will carry, or a little less."""
+        return self._time.now_us(self._seat.clock.now())
 
     def _feed_all(self) -> None:
         for keeper, peer in self.peers.items():
@@ -298,21 +359,30 @@ class Leader:
         ledger = self._ledger
         if peer.sending is None:
             if not ledger.snapshot.row:
-                self._seat.take_snapshot()
-            whole = ledger.saved()
-            if whole is None:
+                self._seat.take_snapshot()  # it is sent with a later beat
                 return
-            peer.sending = Sending(ledger.snapshot.row, stored(ledger.base), whole)
-            self._send_piece(keeper, peer.sending)
+            peer.sending = Sending(ledger.snapshot, stored(ledger.base))
+            self._send_piece(keeper, peer, peer.sending)
 
-    def _send_piece(self, keeper: int, sending: Sending) -> None:
+    def _send_piece(self, keeper: int, peer: Peer, sending: Sending) -> None:
+        """Of the snapshot: what it has, if the keeper has not answered that, else the piece that it wants."""
         if self._stopped:
             return
+        ledger, snapshot = self._ledger, sending.snapshot
+        if sending.offered and sending.data is None:
+            sending.data = ledger.part(snapshot.parts[sending.part])
+            if sending.data is None:  # there is a later snapshot, or this part is damaged
+                peer.sending = None
+                if snapshot.row == ledger.snapshot.row:
+                    ledger.lost(f"the part {snapshot.parts[sending.part].name!r} of its snapshot is damaged")
+                return
         self._serial += 1
+        if not sending.offered or sending.data is None:
+            offer = Offer(ledger.epoch, snapshot.row, sending.base, stored(snapshot), self._serial)
+            self._seat.send(keeper, offer)
+            return
         data = sending.data[sending.offset : sending.offset + self._seat.settings.words_bytes]
-        size = len(sending.data)
-        epoch = self._ledger.epoch
-        piece = Piece(epoch, sending.row, sending.base, size, sending.offset, data, self._serial)
+        piece = Piece(ledger.epoch, snapshot.row, sending.part, sending.offset, data, self._serial)
         self._seat.send(keeper, piece)
 
     def _advance(self) -> None:
@@ -356,13 +426,15 @@ class Leader:
             peer.asked = -1
             serial = self._serial
             if peer.sending is not None:
-                self._send_piece(keeper, peer.sending)
+                self._send_piece(keeper, peer, peer.sending)
             else:
                 self._feed(keeper, peer)
             if serial == self._serial:
                 self._send_rows(keeper, peer, [])
         self._admit()
         seat.advance(seat.commit)  # what could not be read is tried again
+        if self._wants_mark():
+            self._close_rows()
 
     def _near(self, keeper: int) -> bool:
         """Whether it answered lately."""
@@ -375,12 +447,16 @@ class Leader:
         peer = self.peers.get(keeper)
         return keeper == self._seat.me or (peer is not None and peer.answered >= self._admission_serial)
 
-    def _fresh(self, peer: Peer, run: int, serial: int) -> bool:
-        """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more."""
-        if run < peer.run:
+    def _fresh(self, peer: Peer, run: int, serial: int, installs: int) -> bool:
+        """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more. Nor does what
+        it said of its log before it took over a snapshot: rows that the snapshot stands for may be gone."""
+        if (run, installs) < (peer.run, peer.installs):
             return False
+        if run == peer.run and installs > peer.installs:
+            peer.installs = installs
+            peer.match = 0
         if run > peer.run:
-            peer.run = run
+            peer.run, peer.installs = run, installs
             peer.match = 0
             peer.health, peer.debt = WHOLE, 0
             peer.sending = None

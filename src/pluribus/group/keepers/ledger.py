@@ -30,9 +30,24 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ...core.errors import Damaged, MalformedFrame, PluribusError, Unavailable
-from ...core.ports import Append, Bounds, Change, Cut, Put, Random, Repair, Restart, Store, Trim
-from .rows import VOTERS, Head, Voters, encode_voters, head_of, voters_of
-from .words import DAMAGED, LOST, WHOLE, Base, Meta, Snapshot, base_of, meta_of, snapshot_of, stored
+from ...core.ports import Append, Bounds, Change, Cut, Delete, Put, Random, Repair, Replace, Restart, Store, Trim
+from .rows import COMMANDS, VOTERS, Head, Voters, encode_voters, head_of, hollow_of, voters_of
+from .words import (
+    DAMAGED,
+    LOST,
+    WHOLE,
+    Base,
+    Meta,
+    Part,
+    Snapshot,
+    base_of,
+    digest_of,
+    meta_of,
+    snapshot_of,
+    stored,
+)
+
+_encode = msgspec.msgpack.encode
 
 CACHE_BYTES_MAX = 8 << 20
 """Rows in memory, so that followers that keep up and the state machine need no disk."""
@@ -40,6 +55,9 @@ SCAN_ROWS = 256
 READ_ROWS_MAX = 64
 TRIM_ROWS_MAX = 1_024
 """Rows that one write forgets: retention must not hold up appends."""
+HOLLOW_BYTES = 4 << 20
+"""Rows that are read again in one go to keep their heads: others must have their turns."""
+HOLLOW_ROWS_MAX = 256
 
 
 class _Writing:
@@ -72,6 +90,8 @@ class Ledger:
         self.snapshot, self.base = Snapshot(), Base()
         self._trimmable = 0
         """Rows below it are in the snapshot that is on disk: until a later one is, those behind it are needed."""
+        self._expected: set[bytes] = set()
+        """Digests of parts that are stored, or will be, and belong to no snapshot yet."""
         self.damaged: set[int] = set()
         self.failing = False
         self.failures = 0
@@ -333,18 +353,70 @@ class Ledger:
 
     # Snapshots.
 
+    def put_parts(self, parts: Sequence[tuple[Part, bytes]]) -> None:
+        """Store parts of a snapshot that is being taken or received. They belong to it when it is kept (``save``,
+        ``install``). Until then a list of them is stored, too: if it comes to nothing, because of a crash or because
+        another snapshot was quicker, they are removed with the next one."""
+        self._expected |= {part.digest for part, _ in parts}
+        puts = [Put(self._part_key(part), data) for part, data in parts]
+        self._write([Put(f"{self.name}/expected", _encode(sorted(self._expected))), *puts])
+
+    def part(self, part: Part) -> bytes | None:
+        """A part of a snapshot; None if it is missing or damaged here."""
+        try:
+            found = self._store.get(self._part_key(part))
+        except Damaged:
+            return None
+        return found if found is not None and digest_of(found) == part.digest else None
+
     def save(self, snapshot: Snapshot, then: Callable[[], None]) -> None:
-        """Keep a state in place of the one before; ``then``, when it is on disk, rows are forgotten by ``trim``."""
+        """Keep a state in place of the one before, of which all parts are stored; ``then``, when it is on disk, rows
+        are forgotten by ``trim``."""
         assert self.snapshot.row <= snapshot.row <= self.end and not self.failing
 
         def kept() -> None:
             self._trimmable = snapshot.row
             then()
 
-        self._write([Put(f"{self.name}/snapshot", stored(snapshot))], kept)
-        self.snapshot = msgspec.structs.replace(snapshot, state=b"")
+        self._write([Put(f"{self.name}/snapshot", stored(snapshot)), *self._replaced(snapshot)], kept)
         while len(self._voters) > 1 and self._voters[1][0] <= snapshot.row:
             del self._voters[0]
+
+    def _replaced(self, snapshot: Snapshot) -> list[Change]:
+        """What goes when this snapshot comes: parts that only the last one had, and those that came to nothing."""
+        stay = {part.digest for part in snapshot.parts}
+        gone = ({part.digest for part in self.snapshot.parts} | self._expected) - stay
+        self.snapshot, self._expected = snapshot, set()
+        changes: list[Change] = [Delete(f"{self.name}/part/{digest.hex()}") for digest in sorted(gone)]
+        return [*changes, Delete(f"{self.name}/expected")]
+
+    def _part_key(self, part: Part) -> str:
+        return f"{self.name}/part/{part.digest.hex()}"
+
+    def hollow(self, rows: Sequence[int]) -> list[int]:
+        """Free the commands of some of these rows, whose machines read them no more; which ones were done. Rows that
+        the snapshot on disk does not stand for are left alone: they are applied again after a restart."""
+        done: list[int] = []
+        changes: list[Change] = []
+        size = 0
+        for at in rows:
+            if self.failing or size >= HOLLOW_BYTES or len(changes) >= HOLLOW_ROWS_MAX:
+                break
+            if not self.start <= at < min(self._trimmable, self.durable) or at in self.damaged:
+                continue
+            done.append(at)
+            row = self._cache.get(at)
+            found = [row] if row is not None else self._found(at, at + 1)
+            if not found or found[0] is None:
+                continue
+            head = head_of(found[0])
+            if head.kind == COMMANDS and not head.hollow:
+                size += len(found[0])
+                changes.append(Replace(self._log, at, hollow_of(found[0])))
+                self._drop(at)
+        if changes:
+            self._write(changes)
+        return done
 
     def trim(self, start: int) -> bool:
         """Forget some rows before ``start``, which the snapshot holds; whether there are more."""
@@ -360,26 +432,17 @@ class Ledger:
         self._write([Trim(self._log, start), Put(f"{self.name}/base", stored(self.base))])
         return start < wanted
 
-    def saved(self) -> bytes | None:
-        """The snapshot as it is stored, to be sent; None if there is none or it is damaged, which is reported."""
-        try:
-            return self._store.get(f"{self.name}/snapshot")
-        except Damaged:
-            self.lost("its snapshot is damaged")
-            return None
-
     def lost(self, why: str) -> None:
         self._report(f"lost its state: {why}")
         if self.meta.health != LOST:
             self._write_meta(health=LOST)
         self.on_trouble()
 
-    def install(self, base: Base, whole: bytes) -> Snapshot:
-        """Take over a leader's snapshot. Rows that agree with it stay, from the leader's base on; else the log starts
-        anew at that base."""
+    def install(self, base: Base, snapshot: Snapshot) -> None:
+        """Take over a leader's snapshot, of which all parts are stored. Rows that agree with it stay, from the leader's
+        base on; else the log starts anew at that base."""
         assert not self.failing
-        snapshot = snapshot_of(whole)
-        changes: list[Change] = [Put(f"{self.name}/snapshot", whole)]
+        changes: list[Change] = [Put(f"{self.name}/snapshot", stored(snapshot)), *self._replaced(snapshot)]
         fits = self.start <= snapshot.row <= self.end and self.epoch_at(snapshot.row - 1) == snapshot.epoch
         if not fits:
             changes += [Restart(self._log, base.row), Put(f"{self.name}/base", stored(base))]
@@ -393,13 +456,11 @@ class Ledger:
         elif self.start < base.row:
             changes += [Trim(self._log, base.row), Put(f"{self.name}/base", stored(base))]
             self._start_at(base)
-        self.snapshot = msgspec.structs.replace(snapshot, state=b"")
         later = [one for one in self._voters if one[0] > snapshot.row] if fits else []
         self._voters = [(snapshot.row, snapshot.voters), *later]
         health = DAMAGED if self.meta.health == LOST else self.meta.health
         self._trimmable = min(self._trimmable, base.row)  # this one is not on disk yet
         self._write_meta(None, *changes, health=health, logged=True)
-        return snapshot
 
     def validate(self) -> None:
         """For tests: what must hold between any two calls."""
@@ -522,18 +583,19 @@ class Ledger:
         try:
             value = self._store.get(f"{self.name}/snapshot")
             if value is not None:
-                self.snapshot = msgspec.structs.replace(snapshot_of(value), state=b"")
-        except Damaged as error:  # a log that was never trimmed needs none
+                self.snapshot = snapshot_of(value)
+        except (Damaged, msgspec.MsgspecError) as error:  # a log that was never trimmed needs none
             self._report(f"has no snapshot: {error}")
         self._trimmable = self.snapshot.row
+        self._expected = self._load_expected()
         self.base = self._load_base()
         if self.start > self.snapshot.row or (self.meta.logged and not self.end and not self.snapshot.row):
             health = LOST
         if self.broken:
             health = LOST
         self._voters = [(self.snapshot.row, self.snapshot.voters)]
-        self._scan()
-        health = max(health, DAMAGED if self.damaged else WHOLE)
+        hollow = self._scan()
+        health = max(health, DAMAGED if self.damaged else WHOLE, LOST if hollow else WHOLE)
         if health > self.meta.health:
             words = {DAMAGED: f"rows {sorted(self.damaged)[:5]}", LOST: "its state"}[health]
             self._report(f"is damaged: {words}")
@@ -546,7 +608,16 @@ class Ledger:
             return Base(self.start, self.snapshot.epoch, self.snapshot.index)
         return Base() if value is None else base_of(value)
 
-    def _scan(self) -> None:
+    def _load_expected(self) -> set[bytes]:
+        try:
+            value = self._store.get(f"{self.name}/expected")
+        except Damaged:  # some space is lost, and nothing else
+            return set()
+        return set() if value is None else set(msgspec.msgpack.decode(value, type=list[bytes]))
+
+    def _scan(self) -> bool:
+        """Look at the rows behind the snapshot; whether one of them is hollow, so that it cannot be applied again."""
+        hollow = False
         at = min(max(self.start, self.snapshot.row), max(self.end - 1, self.start))
         while at < self.end:
             for row in self._store.read(self._log, at, min(at + SCAN_ROWS, self.end)):
@@ -559,9 +630,11 @@ class Ledger:
                 else:
                     if not self._runs or self._runs[-1][1] != head.epoch:
                         self._runs.append((at, head.epoch))
+                    hollow = hollow or (head.hollow and at >= self.snapshot.row)
                     if head.kind == VOTERS and at >= self.snapshot.row:
                         self._voters.append((at + 1, voters_of(row)))
                 at += 1
+        return hollow
 
     def _drop(self, at: int) -> None:
         row = self._cache.pop(at, None)

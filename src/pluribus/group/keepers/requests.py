@@ -31,16 +31,23 @@ TICKET_BITS = 40
 class Request:
     """``commands`` to be placed; or a read, or a change of voters."""
 
-    __slots__ = ("commands", "done", "number", "size", "until", "vote")
+    __slots__ = ("commands", "done", "machine", "number", "size", "until", "vote")
 
     def __init__(
-        self, number: int, commands: Sequence[bytes] | None, vote: tuple[int, bool] | None, done: Done, until: float
+        self,
+        number: int,
+        commands: Sequence[bytes] | None,
+        vote: tuple[int, bool] | None,
+        done: Done,
+        until: float,
+        machine: int,
     ) -> None:
         self.number = number
         self.commands = commands
         self.vote = vote
         self.done = done
         self.until = until
+        self.machine = machine
         self.size = OVERHEAD_BYTES + (sum(map(len, commands)) if commands is not None else 0)
 
 
@@ -60,10 +67,13 @@ class Requests:
         self._count = 0
         self._timer: Timer | None = None
 
-    def add(self, commands: Sequence[bytes] | None, vote: tuple[int, bool] | None, done: Done) -> None:
+    def add(
+        self, commands: Sequence[bytes] | None, vote: tuple[int, bool] | None, done: Done, machine: int = 0
+    ) -> None:
         """Commands to be placed, or who shall vote or not any more; neither: a fresh read."""
         seat = self._seat
-        request = Request(next(self._tickets), commands, vote, done, seat.clock.now() + seat.settings.submit_s)
+        until = seat.clock.now() + seat.settings.submit_s
+        request = Request(next(self._tickets), commands, vote, done, until, machine)
         if request.size > SUBMISSION_BYTES_MAX:
             raise TooLarge(f"commands of {request.size:,} bytes together: the limit is {SUBMISSION_BYTES_MAX:,}")
         if self._count >= REQUESTS_MAX or self._bytes + request.size > REQUESTS_BYTES_MAX:
@@ -145,7 +155,7 @@ class Requests:
             ticket = next(self._tickets)
             self._away[ticket] = request
             if request.commands is not None:
-                seat.send(seat.leader, Submit(ticket, list(request.commands)))
+                seat.send(seat.leader, Submit(ticket, list(request.commands), request.machine))
             elif request.vote is not None:
                 seat.send(seat.leader, Vote(ticket, *request.vote))
             else:
@@ -164,7 +174,7 @@ class Requests:
                 self._put_back(request)
 
         if request.commands is not None:
-            leader.submit(request.commands, request.size, placed)
+            leader.submit(request.commands, request.size, placed, request.machine)
         elif request.vote is not None:
             leader.change(*request.vote, placed)
         else:

@@ -1,8 +1,14 @@
-"""What a row of the keepers' log holds: one batch of commands, one list of voters, or the beginning of an epoch.
+"""What a row of the keepers' log holds: commands for one machine, voters, the beginning of an epoch, or a mark.
 
-A fixed head, then the commands in one piece. A keeper that only passes a row on or writes it down reads no more than
-the head. The store's checksum vouches for the bytes; the head repeats position-independent facts that let a log be
-checked on its own: epochs never fall and indices have no gap.
+At a *mark* every keeper takes a snapshot, so that their states can be compared.
+
+A row has a fixed head, then the commands in one piece. The head names the machine that the commands are for and the
+time that the leader gave them. A keeper that only passes a row on or writes it down reads no more than the head. The
+store's checksum vouches for the bytes; the head repeats position-independent facts that let a log be checked on its
+own: epochs never fall and indices have no gap.
+
+A *hollow* row is a head without its commands: its machine reads them no more, and their space was freed. It stands in
+its place of the log, counts as whole, and can be read but not applied.
 """
 
 from __future__ import annotations
@@ -14,10 +20,13 @@ import msgspec
 
 from ...core.errors import MalformedFrame
 
-FORMAT_MAJOR = 1
-COMMANDS, VOTERS, EPOCH = 0, 1, 2
-_HEAD = struct.Struct(">BBxxIQQ")
+FORMAT_MAJOR = 2
+COMMANDS, VOTERS, EPOCH, MARK = 0, 1, 2, 3
+_HOLLOW = 0x80
+_HEAD = struct.Struct(">BBHIQQQ")
 HEAD_BYTES = _HEAD.size
+MACHINES_MAX = 1 << 16
+"""Numbers of machines that a head can name."""
 _encode = msgspec.msgpack.encode
 _commands = msgspec.msgpack.Decoder(list[bytes])
 
@@ -46,35 +55,54 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     size: int
     epoch: int
     first: int
+    machine: int = 0
+    """The number of the machine that the commands are for."""
+    time_us: int = 0
+    """The leader's time when it made the row, in microseconds since 1970; 0: it said none."""
+    hollow: bool = False
+    """The commands are gone: only the head is left."""
 
     @property
     def next(self) -> int:
         return self.first + self.size
 
 
-def encode_commands(epoch: int, first: int, commands: Sequence[bytes]) -> bytes:
-    return _HEAD.pack(FORMAT_MAJOR, COMMANDS, len(commands), epoch, first) + _encode(commands)
+def encode_commands(epoch: int, first: int, commands: Sequence[bytes], machine: int = 0, time_us: int = 0) -> bytes:
+    return _HEAD.pack(FORMAT_MAJOR, COMMANDS, machine, len(commands), epoch, first, time_us) + _encode(commands)
 
 
 def encode_voters(epoch: int, first: int, voters: Voters) -> bytes:
-    return _HEAD.pack(FORMAT_MAJOR, VOTERS, 0, epoch, first) + _encode(voters)
+    return _HEAD.pack(FORMAT_MAJOR, VOTERS, 0, 0, epoch, first, 0) + _encode(voters)
 
 
 def encode_epoch(epoch: int, first: int) -> bytes:
-    return _HEAD.pack(FORMAT_MAJOR, EPOCH, 0, epoch, first)
+    return _HEAD.pack(FORMAT_MAJOR, EPOCH, 0, 0, epoch, first, 0)
+
+
+def encode_mark(epoch: int, first: int, time_us: int) -> bytes:
+    return _HEAD.pack(FORMAT_MAJOR, MARK, 0, 0, epoch, first, time_us)
+
+
+def hollow_of(row: bytes) -> bytes:
+    """The head alone, marked as hollow. Only rows of commands become hollow."""
+    major, kind, *rest = _HEAD.unpack_from(row)
+    assert kind == COMMANDS, f"a row of kind {kind} does not become hollow"
+    return _HEAD.pack(major, kind | _HOLLOW, *rest)
 
 
 def head_of(row: bytes) -> Head:
     """``MalformedFrame`` for what is no row of ours."""
     if len(row) < HEAD_BYTES:
         raise MalformedFrame(f"{len(row)} bytes are no row of a keepers' log")
-    major, kind, count, epoch, first = _HEAD.unpack_from(row)
-    if major != FORMAT_MAJOR or kind > EPOCH:
+    major, kind, machine, count, epoch, first, time_us = _HEAD.unpack_from(row)
+    hollow, kind = kind >= _HOLLOW, kind & ~_HOLLOW
+    if major != FORMAT_MAJOR or kind > MARK or (hollow and kind != COMMANDS):
         raise MalformedFrame(f"a row of format {major} and kind {kind}: this release reads format {FORMAT_MAJOR}")
-    return Head(kind, count, epoch, first)
+    return Head(kind, count, epoch, first, machine, time_us, hollow)
 
 
 def commands_of(row: bytes) -> list[bytes]:
+    """``MalformedFrame`` too for a hollow row, which has none any more."""
     try:
         return _commands.decode(memoryview(row)[HEAD_BYTES:])
     except msgspec.MsgspecError as error:

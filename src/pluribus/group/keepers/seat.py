@@ -7,18 +7,24 @@ the rows that it stands for are forgotten, as far as the owner does not want to 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from ...core.errors import MalformedFrame
+from ...core.errors import Damaged, MalformedFrame
 from ...core.ports import Clock, Random
+from ..log import PART_BYTES, PlainState, StateInParts
 from .ledger import Ledger
-from .rows import COMMANDS, commands_of, head_of
-from .words import Carrier, Hello, Snapshot, Word, encode, snapshot_of
+from .rows import COMMANDS, MARK, commands_of, head_of
+from .words import Carrier, Hello, Part, Snapshot, Word, digest_of, encode
 
 APPLY_BYTES = 1 << 20
 """Applied in one go; then others have a turn."""
+
+REPLAY_BYTES_MAX = 48 << 20
+REPLAY_COMMANDS_MAX = 200_000
+"""What a keeper that is opened may have to apply again: a snapshot is taken before it is more."""
 
 log_ = logging.getLogger("pluribus")
 
@@ -51,6 +57,23 @@ def ignore_state(index: int, state: bytes) -> None:
     """Of a log that nobody reads."""
 
 
+class Taking:
+    """A snapshot that is being taken, some parts a turn. ``marked``: all keepers take one at this row."""
+
+    __slots__ = ("due", "marked", "names", "parts", "saving", "snapshot", "written_bytes")
+
+    def __init__(
+        self, snapshot: Snapshot, names: Sequence[str], due: Sequence[str], known: Sequence[Part], marked: bool
+    ) -> None:
+        self.snapshot = snapshot
+        self.names = names
+        self.due = deque(due)
+        self.parts = {part.name: part for part in known}
+        self.marked = marked
+        self.saving = False
+        self.written_bytes = 0
+
+
 class Seat:
     """``on_applied`` is called after rows were applied."""
 
@@ -61,6 +84,8 @@ class Seat:
         self.random = random
         self.settings = settings
         self.me = ledger.meta.keeper
+        self.wall: Callable[[], float] | None = None
+        """Seconds since 1970, for the time that a leader gives its rows."""
         self.leader = 0
         """Who leads in the current epoch; 0 if that is not known."""
         self.commit = 0
@@ -76,11 +101,34 @@ class Seat:
         self.on_commit: Callable[[int, Sequence[bytes]], None] = ignore_commit
         self.on_snapshot: Callable[[], bytes] = no_state
         self.on_restore: Callable[[int, bytes], None] = ignore_state
+        self.state: StateInParts = PlainState(
+            lambda: self.on_snapshot(), lambda index, state: self.on_restore(index, state)
+        )
+        """The state in parts; the owner may set its own in place of ``on_snapshot`` and ``on_restore``."""
         self.on_applied: Callable[[], None] = lambda: None
-        self.encoded: tuple[bytes, Sequence[bytes]] = (b"", ())
-        """The row that a leader made last, and what it put into it: that need not be taken out again."""
-        self._since_snapshot_bytes = 0
-        self._state_bytes = 0
+        self.on_saved: Callable[[Snapshot], None] = lambda snapshot: None
+        """A snapshot that all keepers take at this row is on disk."""
+        self.machine = 0
+        """For which machine the row is that ``on_commit`` is being told."""
+        self.time_us = 0
+        """The replicated time: the latest of all rows that were applied."""
+        self.halted = ""
+        """Why nothing more is applied: the code of a machine is missing here. It then neither leads nor serves."""
+        self.installs = 0
+        """Snapshots of leaders that were taken over in this run."""
+        self.astray = False
+        """The own state is not that of most keepers: it is replaced, however far it is."""
+        self.encoded: dict[int, tuple[bytes, Sequence[bytes]]] = {}
+        """Rows that a leader made, and what it put into them: that need not be taken out again."""
+        self.marked_row = 0
+        """Behind the last mark."""
+        self._since_bytes = self._since_commands = 0
+        """Applied since the last mark."""
+        self._written_bytes = 0
+        """Of the last snapshot."""
+        self._taking: Taking | None = None
+        self._distrusts = False
+        """The snapshot on disk is not the one that the state counts its changes from."""
         self._applying = False
 
     @property
@@ -100,19 +148,33 @@ class Seat:
     def begin(self) -> None:
         """From the snapshot on disk."""
         if self.ledger.snapshot.row:
-            whole = self.ledger.saved()
-            if whole is not None:
-                self.restore(snapshot_of(whole))
+            self.restore(self.ledger.snapshot)
         self.ledger.needed = self.applied_row
 
     def restore(self, snapshot: Snapshot) -> None:
+        """Take the state of a snapshot whose parts are on disk. If one is damaged, the state is lost."""
+        self._abandon()
+        try:
+            self.state.restore(snapshot.index, self._parts(snapshot))
+        except Damaged as error:
+            self.state.restore(0, ())
+            self.ledger.lost(str(error))
+            return
+        self.astray = False
         self.commit = max(self.commit, snapshot.row)
         self.restored_row = snapshot.row
         self.applied_row, self.applied = snapshot.row, snapshot.index
+        self.time_us = max(self.time_us, snapshot.time_us)
         self.ledger.needed = self.applied_row
-        self._since_snapshot_bytes = 0
-        self._state_bytes = len(snapshot.state)
-        self.on_restore(snapshot.index, snapshot.state)
+        self._distrusts = False
+        self._since_bytes = self._since_commands = 0
+
+    def _parts(self, snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
+        for part in snapshot.parts:
+            data = self.ledger.part(part)
+            if data is None:
+                raise Damaged(f"the part {part.name!r} of its snapshot is damaged or missing")
+            yield part.name, data
 
     def advance(self, commit: int) -> None:
         """Rows below this are committed."""
@@ -123,60 +185,142 @@ class Seat:
     def doubt(self) -> None:
         """The log is again what the disk has, and its end may be an older one: a leader must vouch for it again."""
         self.commit = self.applied_row
+        self._abandon()
 
     def apply(self) -> None:
-        if self._applying or self.stopped:
+        if self._applying or self.stopped or self.halted:
             return
         self._applying = True
         size = 0
         try:
-            while self.applied_row < self.commit and size < APPLY_BYTES:
+            while self.applied_row < self.commit and size < APPLY_BYTES and not self.halted:
                 rows = self.ledger.read(self.applied_row, self.commit, APPLY_BYTES)
                 if not rows:
                     break
                 for row in rows:
                     size += len(row)
-                    self._apply_row(row)
+                    if not self._apply_row(row):
+                        break
         finally:
             self._applying = False
         self.commit = max(self.commit, self.applied_row)  # damage behind these rows may have cast doubt on the rest
         self.ledger.needed = self.applied_row
-        self._since_snapshot_bytes += size
+        self._since_bytes += size
         if size:
-            self._perhaps_snapshot()
             self.on_applied()
             if self.applied_row < self.commit:
                 self.clock.call_soon(self.apply)
 
-    def _apply_row(self, row: bytes) -> None:
+    def _apply_row(self, row: bytes) -> bool:
+        """Whether the next one may be applied."""
         head = head_of(row)
+        made = self.encoded.pop(self.applied_row, None)
         self.applied_row += 1
+        if head.time_us > self.time_us:
+            self.time_us = head.time_us
         if head.kind == COMMANDS:
             assert head.first == self.applied, f"commands {head.first} after {self.applied}"
-            made, commands = self.encoded
             try:
-                if made is not row:
-                    commands = commands_of(row)
+                commands = made[1] if made is not None and made[0] is row else commands_of(row)
             except MalformedFrame:
                 log_.exception("row %d of %s", self.applied_row - 1, self.ledger.name)
                 raise
             self.applied = head.next
+            self.machine = head.machine
+            self._since_commands += head.size
             self.on_commit(head.first, commands)
+        elif head.kind == MARK:
+            self.marked_row = self.applied_row
+            self._since_bytes = self._since_commands = 0
+            self.take_snapshot(marked=True)
+        return not self.halted
 
-    def _perhaps_snapshot(self) -> None:
-        """When enough was applied since the last: more than a few times what the state itself weighs."""
-        if self._since_snapshot_bytes >= max(self.settings.snapshot_bytes, 4 * self._state_bytes):
-            self.take_snapshot()
+    # Snapshots.
 
-    def take_snapshot(self) -> None:
+    @property
+    def wants_mark(self) -> bool:
+        """Enough was applied since the last: more than a few times what the last snapshot had to write."""
+        bytes_max = min(max(self.settings.snapshot_bytes, 4 * self._written_bytes), REPLAY_BYTES_MAX)
+        return self._since_bytes >= bytes_max or self._since_commands >= REPLAY_COMMANDS_MAX
+
+    def take_snapshot(self, marked: bool = False) -> None:
+        """Begin to. One that is under way goes on instead."""
         ledger = self.ledger
-        if ledger.failing or self.applied_row <= ledger.snapshot.row or self.applied_row > ledger.durable:
+        if ledger.failing or self.halted or self._taking is not None or self.applied_row <= ledger.snapshot.row:
             return
-        state = self.on_snapshot()
-        self._since_snapshot_bytes, self._state_bytes = 0, len(state)
+        names, changed = self.state.freeze()
+        known = {part.name for part in ledger.snapshot.parts}
+        due = names
+        if not self._distrusts:
+            dirty = set(changed)
+            due = [name for name in names if name in dirty or name not in known]
         voters = ledger.voters_at(self.applied_row)
         epoch = ledger.epoch_at(self.applied_row - 1)
-        ledger.save(Snapshot(self.applied_row, epoch, self.applied, voters, state), self.trim)
+        snapshot = Snapshot(self.applied_row, epoch, self.applied, voters, self.time_us)
+        self._taking = Taking(snapshot, names, due, ledger.snapshot.parts, marked)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """With the snapshot that is being taken: make some parts, or keep it when all are there."""
+        taking, ledger = self._taking, self.ledger
+        if taking is None or self.stopped:
+            return
+        if ledger.failing:
+            self._abandon()
+            return
+        made: list[tuple[Part, bytes]] = []
+        size = 0
+        while taking.due and size < PART_BYTES:
+            name = taking.due.popleft()
+            data = self.state.part(name)
+            part = Part(name, digest_of(data), len(data))
+            size += len(data)
+            if taking.parts.get(name) != part:
+                made.append((part, data))
+            taking.parts[name] = part
+        if made:
+            taking.written_bytes += sum(part.size for part, _ in made)
+            ledger.put_parts(made)
+        if taking.due:
+            self.clock.call_soon(self.go_on)
+        elif taking.snapshot.row <= ledger.durable:  # else when it is: a snapshot is never ahead of its log
+            self._keep(taking)
+
+    def _keep(self, taking: Taking) -> None:
+        ledger = self.ledger
+        parts = tuple(taking.parts[name] for name in taking.names)
+        snapshot = msgspec.structs.replace(taking.snapshot, parts=parts)
+        if taking.saving or snapshot.row <= ledger.snapshot.row:  # a leader's came meanwhile
+            if not taking.saving:
+                self._abandon()
+            return
+        taking.saving = True
+
+        def kept() -> None:
+            if self._taking is taking:
+                self._taking = None
+                self._distrusts = False
+                self.state.thaw(True)
+            self._written_bytes = taking.written_bytes
+            self.trim()
+            if taking.marked:
+                self.on_saved(snapshot)
+
+        ledger.save(snapshot, kept)
+
+    def installed(self, snapshot: Snapshot) -> None:
+        """A leader's snapshot is in the place of the own one: take its state, unless this keeper is further already."""
+        self.installs += 1
+        if snapshot.row > self.applied_row or self.astray:
+            self.restore(snapshot)
+        else:
+            self._abandon()
+            self._distrusts = True
+
+    def _abandon(self) -> None:
+        if self._taking is not None:
+            self._taking = None
+            self.state.thaw(False)
 
     def trim(self) -> None:
         """Forget what the snapshot holds and nobody wants, some rows at a time."""

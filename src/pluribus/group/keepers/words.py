@@ -7,6 +7,7 @@ are skipped, so that a later minor may add some.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from ...core.errors import MalformedFrame
 from .rows import Voters
 
-WORDS_MAJOR = 1
+WORDS_MAJOR = 2
 WHOLE, DAMAGED, LOST = 0, 1, 2
 """What a keeper says of its log: all there; rows to be put back; or its state is gone, and only a snapshot helps."""
 
@@ -72,28 +73,45 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag=5):
     serial: int
     run: int
     health: int
+    lacks: bool = False
+    """Rows that it has not applied are hollow at the leader: it needs the snapshot."""
+    installs: int = 0
+    """How many snapshots it took over in this run: its log may begin and end elsewhere since the last one."""
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Of the leader's snapshot, which stands for the rows below ``row``; the log is to start at ``base``."""
+class Offer(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Of the leader's snapshot: which parts it has. It stands for the rows below ``row``; the log is to start at
+    ``base``."""
 
     epoch: int
     row: int
     base: bytes
-    size: int
+    manifest: bytes
+    """A ``Snapshot``, as it is stored."""
+    serial: int
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """Some bytes of one part of the snapshot for ``row``; parts are counted as the manifest lists them."""
+
+    epoch: int
+    row: int
+    part: int
     offset: int
     data: bytes
     serial: int
 
 
 class Got(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Of the snapshot for ``row`` I have everything below ``offset``."""
+    """Of the snapshot for ``row`` I want this part next, from ``offset`` on; behind the last part: I have them all."""
 
     epoch: int
     row: int
+    part: int
     offset: int
     serial: int
     run: int
+    installs: int = 0
 
 
 class Submit(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -101,6 +119,7 @@ class Submit(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
     ticket: int
     commands: list[bytes]
+    machine: int = 0
 
 
 class Placed(msgspec.Struct, frozen=True, array_like=True, tag=9):
@@ -138,7 +157,47 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag=13):
     votes: bool
 
 
-Word = Hello | Ask | Answer | Rows | Held | Piece | Got | Submit | Placed | Failed | Read | ReadAt | Vote
+class Digest(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """What the state of a keeper is after the rows below ``row``, where the leader wanted a snapshot."""
+
+    epoch: int
+    row: int
+    digest: bytes
+
+
+class Differs(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """From the leader: most keepers have another state than you have after the rows below ``row``. Load it anew."""
+
+    epoch: int
+    row: int
+
+
+class Alive(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    """To the leader: these owners of leases were heard of by the keeper that says it, this many seconds ago at most."""
+
+    owners: list[tuple[int, int]]
+    """Number of the machine, and the owner's own number."""
+
+
+Word = (
+    Hello
+    | Ask
+    | Answer
+    | Rows
+    | Held
+    | Offer
+    | Piece
+    | Got
+    | Submit
+    | Placed
+    | Failed
+    | Read
+    | ReadAt
+    | Vote
+    | Digest
+    | Differs
+    | Alive
+)
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -194,14 +253,37 @@ class Base(msgspec.Struct, frozen=True, array_like=True):
     index: int = 0
 
 
+class Part(msgspec.Struct, frozen=True, array_like=True):
+    """One part of a state. It is stored under its digest, so that a part which did not change is written once."""
+
+    name: str
+    digest: bytes
+    size: int
+
+
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state after all rows below ``row``, and who votes as of there."""
+    """The state after all rows below ``row``, as a list of parts, and who votes as of there."""
 
     row: int = 0
     epoch: int = 0
     index: int = 0
     voters: Voters = Voters()
-    state: bytes = b""
+    time_us: int = 0
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def digest(self) -> bytes:
+        """Two keepers with the same state have the same."""
+        joined = b"".join(part.digest + part.name.encode() + b"\0" for part in self.parts)
+        return digest_of(joined)
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+
+def digest_of(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
 
 
 meta_of = msgspec.msgpack.Decoder(Meta).decode

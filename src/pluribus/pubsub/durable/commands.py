@@ -15,6 +15,8 @@ from ...core.limits import NAME_CHARS_MAX
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2 * NAME_CHARS_MAX)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
+Query = Annotated[str, msgspec.Meta(max_length=2 * NAME_CHARS_MAX)]
+"""Who writes under a writer's name: what its numbers of batches belong to. Empty for one who has no such identity."""
 
 DONE, AGAIN, REFUSED = 0, 1, 2
 EARLIEST, LATEST = -2, -1
@@ -84,6 +86,9 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, tag=6):
     at: Whole
     lease_us: Whole
     packed: bytes
+    query: Query = ""
+    anew: bool = False
+    """Another query may have written under this name before."""
 
 
 class Publish(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -93,17 +98,46 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=7):
     batch: Whole
     attempts: Annotated[list[tuple[Text, Whole]], msgspec.Meta(max_length=100_000)]
     """With the number of parts that each has, so that none is missing."""
+    query: Query = ""
+    anew: bool = False
+    at: Whole = 0
+    keep_us: Whole = 0
+    """How long the number of the batch is remembered, from ``at`` on; for ever if one of both is 0."""
 
 
 class Drop(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Forget what was staged and whose lease is over; or all of one writer's batch."""
+    """Forget what was staged and whose lease is over, and writers that were idle for too long; or what was staged for
+    one batch of a writer."""
 
     at: Whole = 0
     writer: str = ""
     batch: Whole = 0
+    query: Query = ""
 
 
-Command = Attach | Commit | Detach | Retain | Forget | Stage | Publish | Drop
+class Move(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """The batches of one span of a topic once more, so that the rows where they stood can be freed."""
+
+    topic: bytes
+    end: Whole
+    """Of the span: the offset behind its last event."""
+    row: Whole
+    """Where its first batch stood."""
+    batches: list[bytes]
+
+
+class Restage(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A staged part once more, so that the row where it stood can be freed."""
+
+    writer: Text
+    batch: Whole
+    attempt: Text
+    part: Whole
+    row: Whole
+    packed: bytes
+
+
+Command = Attach | Commit | Detach | Retain | Forget | Stage | Publish | Drop | Move | Restage
 
 encode = msgspec.msgpack.Encoder().encode
 _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

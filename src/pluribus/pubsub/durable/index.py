@@ -15,13 +15,25 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
 
 SPAN_EVENTS = 512
 SPAN_BYTES = 256 << 10
 """Of the whole log."""
 SPAN_US = 10_000_000
-ENTRIES_MAX = 65_536
+ENTRIES_MAX = 16_384
 """Then every other one is forgotten, and spans are twice as long from there on."""
+
+
+class Moved(NamedTuple):
+    """A batch that stands elsewhere in the log from now on."""
+
+    offset: int
+    row: int
+    place: int
+    latest: int
+    size: int
 
 
 class Index:
@@ -76,9 +88,34 @@ class Index:
             for column in (self.offsets, self.rows, self.places, self.times, self.sizes):
                 del column[:keep]
 
-    def first_row(self) -> int:
-        """Rows below it hold nothing of this topic that is kept."""
-        return min(self.rows)
+    def anchor(self, offset: int, row: int, place: int) -> None:
+        """The rows before this one are going to be freed: the first entry, if it is of a run, begins here."""
+        if self.offsets and self.places[0] < 0 and self.offsets[0] < offset:
+            self.offsets[0], self.rows[0], self.places[0] = offset, row, -1 - place
+
+    def move(self, start: int, end: int, moved: Sequence[Moved], behind: tuple[int, int] | None) -> None:
+        """The events from ``start`` up to ``end`` stand elsewhere, batch by batch. ``behind`` is where the next batch
+        of the topic stands, or a place before it, if it is in a run that the moved ones were in the middle of."""
+        first = bisect_left(self.offsets, start)
+        last = bisect_left(self.offsets, end)
+        before = max(first - 1, 0) if first == len(self.offsets) or self.offsets[first] != start else first
+        latest, size = self.times[before], self.sizes[before]
+        later = last < len(self.offsets)
+        latest_max, size_max = (self.times[last], self.sizes[last]) if later else (1 << 62, 1 << 62)
+        entries: list[tuple[int, int, int, int, int]] = []
+        for (
+            batch
+        ) in moved:  # if some of them are removed already, their sizes count twice: never more than what follows
+            entries.append((batch.offset, batch.row, batch.place, latest, size))
+            latest, size = min(max(latest, batch.latest), latest_max), min(size + batch.size, size_max)
+        follows = last < len(self.offsets) and self.offsets[last] == end
+        if behind is not None and not follows:
+            entries.append((end, behind[0], -1 - behind[1], latest, size))
+        columns = (self.offsets, self.rows, self.places, self.times, self.sizes)
+        for column, values in zip(columns, zip(*entries, strict=True), strict=True):
+            column[first:last] = array("q", values)
+        if behind is None and not follows:
+            self._open = False
 
     def _append(self, offset: int, row: int, place: int, latest: int, size: int) -> None:
         self.offsets.append(offset)

@@ -10,13 +10,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from ...core.errors import BadInput, Damaged
+from ...group.host.host import command_at
 from . import commands
 from .batch import HEAD_BYTES, Batch, head_of, is_batch, latest_of, topic_of
-from .machine import PLACE_BITS, Topic, Topics
+from .machine import INNER, PLACE_BITS, Topic, Topics
 
 Rows = Callable[[int, int], Sequence[tuple[int, Sequence[bytes]]]]
 """``rows(start, bytes_max)``: rows of commands from there on, each with its position; ``Damaged`` if they cannot be had
 here, none at the end of what is applied."""
+Row = Callable[[int], tuple[bool, Sequence[bytes]]]
+"""``row(at)``: whether one row is of transactions, and its commands, whosever they are; raises as ``Rows``."""
 Piece = tuple[int, bytes]
 """The offset of a packed batch's first event, and the batch."""
 CURSORS_MAX = 1_024
@@ -27,9 +30,10 @@ READ_BYTES_MAX = 16 << 20
 
 
 class Reading:
-    def __init__(self, topics: Topics, rows: Rows) -> None:
-        self._topics = topics
+    def __init__(self, topics: Topics, rows: Rows, row: Row) -> None:
+        self.topics = topics
         self._rows = rows
+        self._row = row
         self._cursors: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
 
     def clear(self) -> None:
@@ -39,7 +43,7 @@ class Reading:
     def read(self, name: str, start: int, stop: int, bytes_max: int) -> list[Piece]:
         """Batches that hold the offsets from ``start`` up to ``stop``, about ``bytes_max`` of them and at least one if
         there is any; the first and the last may reach beyond. ``BadInput`` if ``start`` was removed, or never was."""
-        topic = self._topics.topic(name)
+        topic = self.topics.topic(name)
         if topic is None:
             if start:
                 raise BadInput(f"there is no durable topic {name!r}: publish to it first, or look at its name")
@@ -60,7 +64,7 @@ class Reading:
 
     def offset_at(self, name: str, time_us: int) -> int:
         """The first offset whose event is of this time or later; the end if there is none."""
-        topic = self._topics.topic(name)
+        topic = self.topics.topic(name)
         if topic is None or time_us > topic.latest or not len(topic.index):
             return topic.end if topic is not None else 0
         at = max(topic.index.offsets[topic.index.before(time_us)], topic.first)
@@ -92,7 +96,7 @@ class Reading:
         return self._scan(name, where, offset, at, min(stop, limit), bytes_max)
 
     def _scan(self, name: str, where: tuple[int, int], offset: int, at: int, stop: int, bytes_max: int) -> list[Piece]:
-        named, passed = name.encode(), self._topics.passed_over
+        named, passed = name.encode(), self.topics.passed_over
         row = where[0]
         pieces: list[Piece] = []
         size, look = 0, LOOK_BYTES
@@ -125,11 +129,17 @@ class Reading:
         return pieces
 
     def _staged(self, row: int, place: int) -> bytes:
-        rows = self._rows(row, 1)
-        if not rows or rows[0][0] != row:
+        """A batch that was staged, moved, or part of a transaction."""
+        together, held = self._row(row)
+        if together:
+            return command_at(held, place)
+        inner, place = divmod(place, INNER)
+        if place >= len(held):
             raise Damaged(f"row {row} cannot be read here: ask another keeper")
-        command = commands.command_of(rows[0][1][place])
-        assert isinstance(command, commands.Stage), f"command {place} of row {row} was not staged"
+        command = commands.command_of(held[place])
+        if isinstance(command, commands.Move):
+            return command.batches[inner - 1]
+        assert isinstance(command, (commands.Stage, commands.Restage)), f"command {place} of row {row} was not staged"
         return command.packed
 
     def _remember(self, name: str, offset: int, where: tuple[int, int]) -> None:

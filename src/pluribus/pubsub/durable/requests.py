@@ -14,7 +14,8 @@ from ...core import errors
 from ...core.errors import MalformedFrame, PluribusError, RemoteError, Uncertain
 from ...core.ids import MessageId
 from ...group.keepers.voting import Standing
-from .commands import Outcome, Text, Whole
+from ...group.sessions import Entry
+from .commands import Outcome, Query, Text, Whole
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 FETCH_BYTES = 1 << 20
@@ -71,9 +72,10 @@ class At(msgspec.Struct, array_like=True, frozen=True, tag=6):
 
 
 class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
-    """The last batch that a writer committed, -1 if none."""
+    """The last batch that a query committed as this writer, -1 if none."""
 
     writer: Text
+    query: Query = ""
 
 
 class Tell(msgspec.Struct, array_like=True, frozen=True, tag=8):
@@ -142,6 +144,29 @@ class Adopt(msgspec.Struct, array_like=True, frozen=True, tag=17):
     end: Whole
 
 
+class Open(msgspec.Struct, array_like=True, frozen=True, tag=18):
+    """A machine of this kind, in this version at least; made if it is not there. The answer is its number."""
+
+    name: Text
+    kind: Text
+    version: Whole
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, tag=19):
+    """A command of a machine, with its identity (``group.sessions.Command``); the answer is an ``Entry``."""
+
+    name: Text
+    command: bytes
+
+
+class Inspect(msgspec.Struct, array_like=True, frozen=True, tag=20):
+    """A question to a machine, which changes nothing; the answer is bytes. Empty: only see that all is applied."""
+
+    name: Text
+    question: bytes
+    stale: bool = False
+
+
 Request = (
     Put
     | Do
@@ -160,6 +185,9 @@ Request = (
     | Force
     | Lead
     | Adopt
+    | Open
+    | Call
+    | Inspect
 )
 
 
@@ -180,6 +208,8 @@ class Fetched(msgspec.Struct, array_like=True, frozen=True):
     next: int
     first: int
     end: int
+    log: int = 0
+    """Which log: its number is given once, when it is begun. 0 if that is not told."""
 
 
 class Followed(msgspec.Struct, array_like=True, frozen=True):
@@ -198,6 +228,8 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     kept_bytes: int
     age_us: int = 0
     size_bytes: int = 0
+    log: int = 0
+    """Which log it is in, as ``Fetched.log``."""
 
 
 class Asked(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -262,6 +294,9 @@ _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
     Force: msgspec.msgpack.Decoder(Forced),
     Lead: msgspec.msgpack.Decoder(None),
     Adopt: msgspec.msgpack.Decoder(None),
+    Open: msgspec.msgpack.Decoder(int),
+    Call: msgspec.msgpack.Decoder(Entry),
+    Inspect: msgspec.msgpack.Decoder(bytes),
 }
 
 

@@ -1,13 +1,21 @@
 """Writers' transactions: parts that are staged, become visible at once, and are dropped when nobody wants them.
 
-A *writer* (one streaming query, say) numbers its batches. Tasks stage rows under an *attempt* of their own; a task that
-is tried again is another attempt. When all tasks are done, the writer commits the batch and names the attempts that
-count. The last committed batch of each writer is remembered, so committing it again, after a restart, changes nothing.
-What was staged and never committed goes when its lease is over.
+A *writer* numbers its batches. Tasks stage rows under an *attempt* of their own; a task that is tried again is another
+attempt. When all tasks are done, the writer commits the batch and names the attempts that count. The last committed
+batch is remembered, so committing it again, after a restart, changes nothing. What was staged and never committed goes
+when its lease is over.
+
+Numbers of batches mean something to one *query* only: a streaming query of Spark that begins with a new checkpoint
+counts from 0 again. If its batches were compared with those of the query before it, they would be taken for done. So
+the last batch is remembered for each writer and query. A second query under a writer's name is refused, unless it asks
+to begin *anew*; then both have a memory of their own.
+
+Writers that committed nothing for so long as they asked to be remembered are forgotten. Time comes with the commands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import Any
 
 import msgspec
@@ -16,6 +24,10 @@ from ...core.limits import STAGED_BATCHES_MAX
 from .commands import AGAIN, DONE, REFUSED, Drop, Outcome, Publish, Stage
 
 WRITERS_MAX = 100_000
+"""Writers, and queries of them, whose last batch is remembered."""
+KEEP_WRITER_S = 30 * 86_400.0
+"""How long a writer that commits nothing any more is remembered, if it does not say otherwise."""
+FOR_EVER_US = 1 << 62
 
 
 class Part(msgspec.Struct, array_like=True):
@@ -27,11 +39,22 @@ class Part(msgspec.Struct, array_like=True):
     size: int
     latest: int
     topic: bytes
+    held: int = 0
+    """Bytes of the command that staged it, which stay in the log as long as it is needed."""
 
 
 class Attempt(msgspec.Struct, array_like=True):
     until: int
     parts: list[Part] = []
+    query: str = ""
+
+
+class Memory(msgspec.Struct, array_like=True):
+    """What is remembered of a writer's query."""
+
+    last: int
+    """The last batch that it committed."""
+    until: int = FOR_EVER_US
 
 
 Staged = dict[tuple[str, int, str], Attempt]
@@ -40,23 +63,36 @@ Staged = dict[tuple[str, int, str], Attempt]
 class Stages:
     def __init__(self) -> None:
         self._attempts: Staged = {}
-        self._committed: dict[str, int] = {}
-        """The last batch of each writer."""
+        self._writers: dict[str, dict[str, Memory]] = {}
+        """By writer and query."""
         self._count = 0
+        self._remembered = 0
+        self._next_end = FOR_EVER_US
+        """Nothing is to be forgotten before it."""
 
     def __len__(self) -> int:
         return self._count
 
-    def last(self, writer: str) -> int:
-        return self._committed.get(writer, -1)
+    @property
+    def remembered(self) -> int:
+        """Writers and queries of them."""
+        return self._remembered
+
+    def last(self, writer: str, query: str = "") -> int:
+        memory = self._writers.get(writer, {}).get(query)
+        return -1 if memory is None else memory.last
 
     def stage(self, command: Stage, part: Part) -> Outcome:
-        if command.batch <= self.last(command.writer):
-            return Outcome(AGAIN, self.last(command.writer))
+        last = self.last(command.writer, command.query)
+        if command.batch <= last:
+            return Outcome(AGAIN, last)
+        foreign = self._foreign(command)
+        if foreign:
+            return Outcome(REFUSED, last, foreign)
         key = (command.writer, command.batch, command.attempt)
         attempt = self._attempts.get(key)
         if attempt is None:
-            attempt = Attempt(0, [])
+            attempt = Attempt(0, [], command.query)
         if command.part < len(attempt.parts):
             return Outcome(AGAIN, len(attempt.parts))
         if command.part > len(attempt.parts):
@@ -71,52 +107,121 @@ class Stages:
         self._count += 1
         return Outcome(DONE, len(attempt.parts))
 
-    def publish(self, command: Publish) -> tuple[Outcome, list[Part]]:
-        """The parts to become visible, in order."""
-        writer, batch = command.writer, command.batch
-        last = self.last(writer)
+    def publish(self, command: Publish) -> tuple[Outcome, list[Part], list[Part]]:
+        """The parts to become visible, in order; and those that nobody needs any more."""
+        writer, batch, query = command.writer, command.batch, command.query
+        last = self.last(writer, query)
         if batch <= last:
-            return Outcome(AGAIN, last), []
+            return Outcome(AGAIN, last), [], []
+        foreign = self._foreign(command)
+        if foreign:
+            return Outcome(REFUSED, last, foreign), [], []
         for name, parts in command.attempts:
             attempt = self._attempts.get((writer, batch, name))
-            have = 0 if attempt is None else len(attempt.parts)
+            have = 0 if attempt is None or attempt.query != query else len(attempt.parts)
             if have != parts:
                 why = f"attempt {name!r} of batch {batch} has {have} parts and not {parts}: stage it again"
-                return Outcome(REFUSED, last, why), []
-        if len(self._committed) >= WRITERS_MAX and writer not in self._committed:
-            return Outcome(REFUSED, last, f"{WRITERS_MAX:,} writers are known: use one of their names"), []
+                return Outcome(REFUSED, last, why), [], []
+        if self._remembered >= WRITERS_MAX and last < 0:
+            why = f"{WRITERS_MAX:,} writers are known: use one of their names, or wait until idle ones are forgotten"
+            return Outcome(REFUSED, last, why), [], []
         visible = [
             part for name, parts in command.attempts if parts for part in self._attempts[(writer, batch, name)].parts
         ]
-        self._committed[writer] = batch
-        self._remove([key for key in self._attempts if key[0] == writer and key[1] <= batch])
-        return Outcome(DONE, batch), visible
+        until = command.at + command.keep_us if command.at and command.keep_us else FOR_EVER_US
+        self._remember(writer, query, Memory(batch, until))
+        gone = self._remove(
+            [
+                key
+                for key, attempt in self._attempts.items()
+                if key[0] == writer and key[1] <= batch and attempt.query == query
+            ]
+        )
+        seen = {(part.row, part.place) for part in visible}
+        return Outcome(DONE, batch), visible, [part for part in gone if (part.row, part.place) not in seen]
 
-    def drop(self, command: Drop) -> Outcome:
+    def _foreign(self, command: Stage | Publish) -> str:
+        """Why a query may not write under this name; empty if it may."""
+        known = self._writers.get(command.writer)
+        if not known or command.query in known or command.anew:
+            return ""
+        if known.keys() == {""} and command.batch > known[""].last:
+            return ""  # what was remembered before queries had identities: it goes on
+        last = max(memory.last for memory in known.values())
+        return (
+            f"the writer {command.writer!r} belongs to another query, which committed batch {last}: go on with the "
+            "checkpoint of that query, name another writer, or publish all of it again with the option foreign='begin'"
+        )
+
+    def _remember(self, writer: str, query: str, memory: Memory) -> None:
+        queries = self._writers.setdefault(writer, {})
+        self._remembered += query not in queries
+        queries[query] = memory
+        self._next_end = min(self._next_end, memory.until)
+
+    def drop(self, command: Drop) -> tuple[Outcome, list[Part]]:
+        """The number is that of the attempts that went; and their parts."""
+        wanted = (command.writer, command.batch)
+
         def over(key: tuple[str, int, str], attempt: Attempt) -> bool:
-            return attempt.until <= command.at or (bool(command.writer) and key[:2] == (command.writer, command.batch))
+            named = bool(command.writer) and key[:2] == wanted and attempt.query == command.query
+            return named or attempt.until <= command.at
 
         gone = [key for key, attempt in self._attempts.items() if over(key, attempt)]
-        self._remove(gone)
-        return Outcome(DONE, len(gone))
+        parts = self._remove(gone)
+        if self._next_end <= command.at:
+            self._forget_idle(command.at)
+        return Outcome(DONE, len(gone)), parts
 
-    def overdue(self, at: int) -> bool:
-        return any(attempt.until <= at for attempt in self._attempts.values())
+    def _forget_idle(self, at: int) -> None:
+        writers, self._writers, self._remembered, self._next_end = self._writers, {}, 0, FOR_EVER_US
+        for writer, queries in writers.items():
+            for query, memory in queries.items():
+                if memory.until > at:
+                    self._remember(writer, query, memory)
 
-    def first_row(self) -> int | None:
-        """What was staged must stay in the log."""
-        rows = [part.row for attempt in self._attempts.values() for part in attempt.parts]
-        return min(rows, default=None)
+    def due_us(self) -> int:
+        """When a lease ends, or a writer is to be forgotten, at the earliest; ``FOR_EVER_US`` if never."""
+        return min(self._next_end, *(attempt.until for attempt in self._attempts.values()), FOR_EVER_US)
 
-    def _remove(self, keys: list[tuple[str, int, str]]) -> None:
+    def parts_within(self, rows: Container[int]) -> Iterator[tuple[tuple[str, int, str], int, Part]]:
+        """What is staged and stands in these rows: whose it is, which part, and where."""
+        for key, attempt in self._attempts.items():
+            for number, part in enumerate(attempt.parts):
+                if part.row in rows:
+                    yield key, number, part
+
+    def move(self, writer: str, batch: int, attempt: str, number: int, old_row: int) -> Part | None:
+        """The part that is to stand elsewhere from now on, if it is still staged and stands where it was."""
+        found = self._attempts.get((writer, batch, attempt))
+        if found is None or number >= len(found.parts) or found.parts[number].row != old_row:
+            return None
+        return found.parts[number]
+
+    def _remove(self, keys: list[tuple[str, int, str]]) -> list[Part]:
+        gone: list[Part] = []
         for key in keys:
-            self._count -= len(self._attempts.pop(key).parts)
+            gone += self._attempts.pop(key).parts
+        self._count -= len(gone)
+        return gone
 
     def saved(self) -> Any:
-        return (list(self._attempts.items()), list(self._committed.items()))
+        known = [(writer, query, memory) for writer, each in self._writers.items() for query, memory in each.items()]
+        return (list(self._attempts.items()), [], known)
 
     def restore(self, saved: Any) -> None:
-        shape = tuple[list[tuple[tuple[str, int, str], Attempt]], list[tuple[str, int]]]
-        attempts, committed = msgspec.convert(saved, shape)
-        self._attempts, self._committed = dict(attempts), dict(committed)
+        attempts, without_query, known = msgspec.convert([*saved, []][:3], _Saved)
+        self._attempts = dict(attempts)
         self._count = sum(len(attempt.parts) for attempt in self._attempts.values())
+        self._writers, self._remembered, self._next_end = {}, 0, FOR_EVER_US
+        for writer, batch in without_query:  # as a snapshot from before queries had identities has them
+            self._remember(writer, "", Memory(batch))
+        for writer, query, memory in known:
+            self._remember(writer, query, memory)
+
+
+_Saved = tuple[
+    list[tuple[tuple[str, int, str], Attempt]],
+    list[tuple[str, int]],
+    list[tuple[str, str, Memory]],
+]

@@ -48,9 +48,11 @@ def scenario(name: str) -> Scenario:
         crowd,
         deaf,
         disk,
+        durable_replica,
         flood,
         founding,
         groups,
+        hosts,
         keepers,
         live,
         relays,
@@ -64,8 +66,8 @@ def scenario(name: str) -> Scenario:
     )
 
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, live.LIVE, founding.FOUNDING)
-    blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
-    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
+    blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
+    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}
     if name not in known:

@@ -8,11 +8,12 @@ runtime: ``Durable``, its publishers and subscriptions, and the ``Desk``; only t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from ...core.errors import Closed, NoKeeper, PluribusError, Refused, Uncertain, Violation
+from ...group.host import Host
 from ...group.keepers import Keeper
 from ...pubsub.durable import commands
 from ...pubsub.durable.batch import Batch, pack
@@ -38,6 +39,19 @@ LOST_ANSWERS = 0.05
 LEASE_S = 4.0
 
 
+class Watched:
+    """The state of a host; ``restored`` is told when it is replaced."""
+
+    def __init__(self, host: Host, restored: Callable[[int], None]) -> None:
+        self.freeze, self.part, self.thaw = host.freeze, host.part, host.thaw
+        self._host = host
+        self._restored = restored
+
+    def restore(self, index: int, parts: Iterable[tuple[str, bytes]]) -> None:
+        self._host.restore(index, parts)
+        self._restored(index)
+
+
 class Life(KeeperLife):
     """A keeper with a desk, from its start to its crash."""
 
@@ -47,14 +61,13 @@ class Life(KeeperLife):
         self.host = play.world.hosts[number]
         self.life = self.host.incarnations
         self.engine = self.host.port(PORT)
-        self.keeper = Keeper(
-            NAME, self.host.disk, self, self.host.clock(), self.host.random("/keeper"), SETTINGS, self._report
-        )
+        clock, random = self.host.clock(), self.host.random("/keeper")
+        wall = lambda: play.world.now  # noqa: E731
+        self.keeper = Keeper(NAME, self.host.disk, self, clock, random, SETTINGS, self._report, wall)
         self.desk = Desk(self.keeper)
         self._apply = self.keeper.on_commit
-        self._take_over = self.keeper.on_restore
         self.keeper.on_commit = self._commit
-        self.keeper.on_restore = self._restore
+        self.keeper.seat.state = Watched(self.desk.host, self.restored)
         self.keeper.on_role = self._role
 
     def _commit(self, first: int, held: Sequence[bytes]) -> None:
@@ -64,9 +77,12 @@ class Life(KeeperLife):
             self.play.add(self.number, "led", (self.keeper.ledger.epoch, self.keeper.id), b"")
         self._apply(first, held)
 
-    def _restore(self, index: int, state: bytes) -> None:
+    def restored(self, index: int) -> None:
         self.play.add(self.number, "restore", (index, self.life), b"")
-        self._take_over(index, state)
+
+    async def start(self) -> None:
+        await super().start()
+        self.desk.tending.start()
 
     def final(self) -> Finals:
         """Everything that it keeps, read as subscribers would."""
@@ -259,15 +275,13 @@ class Play(KeepersPlay):
                 return
 
     async def tidy(self) -> None:
-        """What a leader does as time goes by, and an operator who wants room."""
+        """What an operator does who wants room."""
         random = self.world.random
         durable = self.durable()
         while not self.calm:
             await asyncio.sleep(0.5 + random.random())
             for life in self.lives.values():
                 if life.up and life.keeper.leads:
-                    for command in life.desk.topics.due(int(durable.wall() * 1e6)):
-                        await self.surely(durable, command)
                     first, end = life.desk.topics.bounds.get(SHORT, (0, 0))
                     with suppress(Refused):
                         await self.surely(durable, commands.Forget(SHORT, first + (end - first) // 2))

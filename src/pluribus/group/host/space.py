@@ -1,0 +1,165 @@
+"""How much of the log is still needed: bytes that are there and bytes that are live, by stretches of rows.
+
+Rows are counted together in *extents* of about 256 KiB, so that the table stays small however short rows are. An extent
+of which nothing is live becomes hollow: its rows keep their heads and lose their commands. An extent of which little is
+live is *forwarded*: the leader has the live rest written again at the end of the log, and then it is dead, too.
+
+**The bound.** Extents are forwarded while the dead bytes are more than the live ones and more than ``DEAD_BYTES_MAX``,
+the deadest first. So the log never holds more than twice its live bytes plus a constant, whatever stays and whatever
+goes. Half of each such extent, at least, is dead: writing forward costs no more than it frees.
+
+The table is part of the replicated state. What is hollow already is not: each keeper frees its own rows, when its own
+snapshot on disk stands for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from typing import ClassVar
+
+import msgspec
+
+EXTENT_BYTES = 256 << 10
+EXTENTS_MAX = 65_536
+"""Then neighbours are joined, and extents are twice as long from there on."""
+DEAD_BYTES_MAX = 32 << 20
+"""Dead bytes that are not worth writing anything for."""
+
+
+class Saved(msgspec.Struct, array_like=True):
+    starts: bytes
+    totals: bytes
+    lives: bytes
+    stretch: int
+    end: int
+
+
+class Space:
+    """Extents in the order of the log. ``end`` is the row behind the last one that was counted."""
+
+    extent_bytes: ClassVar[int] = EXTENT_BYTES
+    dead_bytes_max: ClassVar[int] = DEAD_BYTES_MAX
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._starts = array("q")
+        self._totals = array("q")
+        self._lives = array("q")
+        self._stretch = 1
+        self.end = 0
+        self.total = self.live = 0
+
+    def add(self, row: int, total: int, live: int) -> None:
+        """A row was applied."""
+        if not self._starts or self._totals[-1] >= self.extent_bytes * self._stretch:
+            self._forget_front()
+            self._starts.append(row)
+            self._totals.append(0)
+            self._lives.append(0)
+            if len(self._starts) > EXTENTS_MAX:
+                self._join()
+        self._totals[-1] += total
+        self._lives[-1] += live
+        self.end = row + 1
+        self.total += total
+        self.live += live
+
+    def release(self, row: int, size: int) -> None:
+        """So many bytes of a row are needed no more."""
+        at = bisect_right(self._starts, row) - 1
+        if at < 0:
+            return
+        freed = min(size, self._lives[at])
+        assert freed == size, f"row {row} releases {size} bytes of {self._lives[at]}"
+        self._lives[at] -= freed
+        self.live -= freed
+
+    def _forget_front(self) -> None:
+        """Extents at the front of the log with nothing live: their rows are forgotten and not only made hollow."""
+        gone = 0
+        while gone < len(self._starts) and not self._lives[gone]:
+            self.total -= self._totals[gone]
+            gone += 1
+        if gone:
+            for column in (self._starts, self._totals, self._lives):
+                del column[:gone]
+
+    @property
+    def last_extent(self) -> int:
+        """The first row of the extent that the row which is being applied is in."""
+        return self._starts[-1]
+
+    def dead_rows(self, since: int, before: int) -> list[range]:
+        """Stretches of rows of which nothing is live, from ``since`` on and below ``before``."""
+        found: list[range] = []
+        for at in range(max(bisect_right(self._starts, since) - 1, 0), len(self._starts) - 1):
+            stop = self._starts[at + 1]
+            if stop > before:
+                break
+            if not self._lives[at]:
+                found.append(range(self._starts[at], stop))
+        return found
+
+    @property
+    def first_row(self) -> int:
+        """Rows below it hold nothing that is needed."""
+        return self._starts[0] if self._starts else self.end
+
+    def poorest(self, before: int) -> range | None:
+        """The extent with the smallest live share that is to be forwarded, wholly below ``before``; None if the log
+        is within its bound."""
+        if self.dead <= max(self.live, self.dead_bytes_max):
+            return None
+        best, best_share = -1, 0.5
+        for at in range(len(self._starts) - 1):
+            if self._starts[at + 1] > before or not self._lives[at]:
+                continue
+            share = self._lives[at] / max(self._totals[at], 1)
+            if share < best_share:
+                best, best_share = at, share
+        return None if best < 0 else range(self._starts[best], self._starts[best + 1])
+
+    @property
+    def dead(self) -> int:
+        """Bytes of extents that still have something live, and are not live themselves: what cannot be freed as it
+        is."""
+        return sum(self._totals[at] - self._lives[at] for at in range(len(self._starts)) if self._lives[at])
+
+    def saved(self) -> bytes:
+        starts, totals, lives = (_little(column) for column in (self._starts, self._totals, self._lives))
+        return msgspec.msgpack.encode(Saved(starts, totals, lives, self._stretch, self.end))
+
+    def restore(self, data: bytes) -> None:
+        self._clear()
+        if not data:
+            return
+        saved = msgspec.msgpack.decode(data, type=Saved)
+        for column, kept in ((self._starts, saved.starts), (self._totals, saved.totals), (self._lives, saved.lives)):
+            column.frombytes(kept)
+            if sys.byteorder == "big":
+                column.byteswap()
+        self._stretch, self.end = saved.stretch, saved.end
+        self.total, self.live = sum(self._totals), sum(self._lives)
+
+    def validate(self) -> None:
+        assert list(self._starts) == sorted(set(self._starts))
+        assert all(0 <= live <= total for live, total in zip(self._lives, self._totals, strict=True))
+        assert self.live == sum(self._lives) and self.total == sum(self._totals)
+
+    def _join(self) -> None:
+        starts, totals, lives = self._starts, self._totals, self._lives
+        self._starts = array("q", starts[::2])
+        self._totals = array("q", [sum(totals[at : at + 2]) for at in range(0, len(totals), 2)])
+        self._lives = array("q", [sum(lives[at : at + 2]) for at in range(0, len(lives), 2)])
+        self._stretch *= 2
+
+
+def _little(column: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        column = column[:]
+        column.byteswap()
+    return column.tobytes()

@@ -1,0 +1,96 @@
+"""A user's own state machine on the host: the ``StateMachine`` that volatile replicas take, each command done once.
+
+Its state is one piece of bytes for its author, and is cut into parts here. Making the piece takes one turn of the loop;
+a machine whose state takes longer than that to write down should be split into several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from ..log import PART_BYTES, StateMachine
+from ..sessions import Entry
+from .machine import Ground, Machine
+from .parts import Parts
+
+STOPS = (MemoryError, RecursionError, SystemError)
+"""Whether these are raised depends on the process and not on the command: they stop a keeper and are no outcome."""
+
+
+class _Whole(Parts):
+    """Parts of a state that changes as a whole."""
+
+    __slots__ = ("changed", "machine")
+
+    def __init__(self, machine: UserMachine) -> None:
+        super().__init__(machine.encode_part)
+        self.machine = machine
+        self.changed = True
+
+    def freeze(self, names: Iterable[str]) -> list[str]:
+        due = list(names) if self.changed else []
+        self._taken = set(due)
+        self.changed = False
+        return due
+
+    def encoded(self, name: str) -> bytes:
+        return self.machine.encode_part(name)
+
+    def thaw(self, kept: bool) -> None:
+        if not kept and self._taken:
+            self.changed = True
+        self.machine.forget_piece()
+        self._taken = set()
+
+    def clear(self) -> None:
+        self.thaw(True)
+        self.changed = False
+
+
+class UserMachine(Machine):
+    """``code`` makes the user's machine."""
+
+    identified: ClassVar[bool] = True
+    code: ClassVar[Callable[[], StateMachine]]
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground)
+        self.parts: _Whole = _Whole(self)
+        self.machine = type(self).code()
+        self._piece = b""
+        self._count = 0
+
+    def apply(self, row: int, place: int, command: bytes) -> Entry:
+        self.parts.changed = True
+        try:
+            return Entry(True, self.machine.apply(self.ground.index, command))
+        except STOPS:
+            raise
+        except Exception as error:  # noqa: BLE001 - the same everywhere, so it is a result
+            return Entry(False, f"{type(error).__name__}: {error}".encode())
+
+    def part_names(self) -> list[str]:
+        if self.parts.changed:
+            self._piece = self.machine.snapshot()
+            self._count = -(-len(self._piece) // PART_BYTES)
+        return [f"{number:06d}" for number in range(self._count)]
+
+    def encode_part(self, name: str) -> bytes:
+        if not self._piece:
+            self._piece = self.machine.snapshot()
+        return self._piece[int(name) * PART_BYTES : (int(name) + 1) * PART_BYTES]
+
+    def forget_piece(self) -> None:
+        self._piece = b""
+
+    def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
+        pieces = [data for _, data in parts]
+        self._count = len(pieces)
+        self.machine.restore(b"".join(pieces))
+
+
+def hosted(kind: str, code: Callable[[], StateMachine]) -> type[UserMachine]:
+    """The machine that the host runs for a user's. ``code.version``, 1 if there is none, is raised with its meaning."""
+    members: dict[str, Any] = {"kind": kind, "version": int(getattr(code, "version", 1)), "code": staticmethod(code)}
+    return type(f"Hosted_{kind}", (UserMachine,), members)

@@ -1,0 +1,87 @@
+"""What the host itself is told by commands of the log, and what comes of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ...core.errors import MalformedFrame
+from ...core.limits import NAME_CHARS_MAX
+
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+MachineNumber = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+
+DONE, AGAIN, REFUSED, UNKNOWN = 0, 1, 2, 3
+
+
+class Announce(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The code that a keeper has: kinds of machines, and the latest version of each."""
+
+    keeper: Number
+    codes: Annotated[dict[Text, Number], msgspec.Meta(max_length=10_000)]
+
+
+class Create(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A machine of this kind and version under this name; or its version raised, if it is there in a lower one."""
+
+    name: Text
+    kind: Text
+    version: Number
+
+
+class Remove(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """A machine and its state."""
+
+    name: Text
+
+
+class Tick(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Something of these machines is due."""
+
+    machines: Annotated[list[MachineNumber], msgspec.Meta(max_length=1_024)]
+    time_us: Number = 0
+    """The time, where rows carry none: on the safe order of a group."""
+
+
+class Expire(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Owners of leases in one machine were silent for too long, or are gone for good."""
+
+    machine: MachineNumber
+    owners: Annotated[list[Number], msgspec.Meta(max_length=65_536)]
+
+
+class Together(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """A transaction: commands of several machines, all of them or none, once."""
+
+    session: Number
+    sequence: Number
+    settled: Number
+    parts: Annotated[list[tuple[MachineNumber, list[bytes]]], msgspec.Meta(max_length=1_024)]
+
+
+Word = Announce | Create | Remove | Tick | Expire | Together
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """``DONE`` now, ``AGAIN``: it had been done before, ``REFUSED`` with the reason, ``UNKNOWN``: it was done or not,
+    and the table that knew is full of others."""
+
+    status: int
+    number: int = 0
+    """Of a machine that was made: its number."""
+    reason: str = ""
+    results: list[list[Any]] = []
+    """Of a transaction: what each command answered, by machine in the order of the transaction."""
+
+
+encode = msgspec.msgpack.Encoder().encode
+_word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
+
+
+def word_of(data: bytes) -> Word:
+    try:
+        return _word.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(f"a command of the host that no release gives: {error}") from None

@@ -1,0 +1,647 @@
+"""The log host under faults: several machines on one log, transactions across them, demands whose owners die.
+
+Two machines of jobs, *left* and *right*. Producers put jobs on the left, movers move them to the right in transactions,
+consumers on the right are handed jobs by demand and settle them. A third machine is a user's: counters that are added
+to by calls. Wall clocks jump with every restart, a learner may lack the code of a machine for a while, and snapshots,
+extents and windows are so small that every mechanism is at work in twenty seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from ...core.errors import MalformedFrame, PluribusError, Violation
+from ...group.host.demand import UNLIMITED, Demands
+from ...group.host.host import HOST, Host
+from ...group.host.machine import Effects, Ground, Machine, Refusal
+from ...group.host.space import Space
+from ...group.host.tending import Tending
+from ...group.host.user import hosted
+from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode, word_of
+from ...group.keepers import Keeper
+from ...group.sessions import FIRST_TIME, Command, Entry
+from ...runtime.bus import BEST_EFFORT
+from ..chaos import STRIKES, torment
+from ..history import Happening, History
+from ..hosts import all_or_nothing, assigned_once, bounded, counted, same_states, time_never_falls, with_bodies
+from ..logs import agreement, one_leader
+from ..world import World
+from . import Scenario
+from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, found, settle
+from .keepers import Life as KeeperLife
+from .keepers import Play as KeepersPlay
+from .topics import Watched
+
+LEASE_US = 2_000_000
+CONSUMERS = 3
+CODE_LATE = 0.3
+"""The share of runs in which a learner has no code of jobs at first."""
+BODY = b"body of job %d " * 8
+
+_encode = msgspec.msgpack.encode
+
+
+class Put(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    job: int
+    body: bytes
+
+
+class Take(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """A job leaves, to wherever the transaction puts it."""
+
+    job: int
+
+
+class Attach(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    consumer: int
+    owner: int
+
+
+class Want(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    consumer: int
+    epoch: int
+    serial: int
+    things: int
+
+
+class Settle(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    consumer: int
+    epoch: int
+    job: int
+
+
+class Moved(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """The body of a job once more."""
+
+    job: int
+    row: int
+    body: bytes
+
+
+class Wait(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """A job that is hidden until a time."""
+
+    job: int
+    until_us: int
+    body: bytes
+
+
+JobCommand = Put | Take | Attach | Want | Settle | Moved | Wait
+_command: msgspec.msgpack.Decoder[JobCommand] = msgspec.msgpack.Decoder(JobCommand)
+
+
+class _Changes(Effects):
+    taken: list[int]
+    put: list[tuple[int, int, int]]
+
+
+class Jobs(Machine):
+    """Jobs with bodies in the log; each is handed to one consumer at a time."""
+
+    kind: ClassVar[str] = "jobs"
+    retains: ClassVar[bool] = True
+    transactional: ClassVar[bool] = True
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.jobs: dict[int, tuple[int, int, int]] = {}
+        """Free ones, in their order: row, size, deliveries."""
+        self.held: dict[int, tuple[int, int, int]] = {}
+        self.done: dict[int, None] = {}
+        self.hidden: dict[int, tuple[int, int, int]] = {}
+        """Until when, row, size."""
+        self.demands = Demands(self.parts)
+
+    def apply(self, row: int, place: int, data: bytes) -> Any:
+        try:
+            command = _command.decode(data)
+        except msgspec.MsgspecError as error:
+            self.ground.release(row, len(data))
+            return ("refused", str(error))
+        self.parts.touch("jobs")
+        if isinstance(command, (Put, Wait)):
+            answer = self._put(command, row, len(data))
+        elif isinstance(command, Moved):
+            answer = self._moved(command, row, len(data))
+        else:
+            answer = self._told(command)
+        if answer[0] != "kept":
+            self.ground.release(row, len(data))
+        self._hand_out()
+        return answer
+
+    def _known(self, job: int) -> bool:
+        return job in self.jobs or job in self.held or job in self.done or job in self.hidden
+
+    def _put(self, command: Put | Wait, row: int, size: int) -> tuple[str, int]:
+        if self._known(command.job):
+            return ("again", 0)
+        if isinstance(command, Wait) and command.until_us > self.ground.now_us:
+            self.hidden[command.job] = (command.until_us, row, size)
+        else:
+            self.jobs[command.job] = (row, size, 0)
+        return ("kept", 0)
+
+    def _moved(self, command: Moved, row: int, size: int) -> tuple[str, int]:
+        for table in (self.jobs, self.held):
+            if command.job in table and table[command.job][0] == command.row:
+                old_row, old_size, deliveries = table[command.job]
+                table[command.job] = (row, size, deliveries)
+                self.ground.release(old_row, old_size)
+                return ("kept", 0)
+        if command.job in self.hidden and self.hidden[command.job][1] == command.row:
+            until_us, old_row, old_size = self.hidden[command.job]
+            self.hidden[command.job] = (until_us, row, size)
+            self.ground.release(old_row, old_size)
+            return ("kept", 0)
+        return ("again", 0)
+
+    def _told(self, command: JobCommand) -> tuple[str, Any]:
+        if isinstance(command, Attach):
+            consumer = self.demands.attach(command.consumer, command.owner, LEASE_US)
+            assert consumer is not None
+            return ("attached", consumer.epoch)
+        if isinstance(command, Want):
+            fine = self.demands.demand(
+                command.consumer, command.epoch, command.serial, command.things, 1 << 20, UNLIMITED
+            )
+            return ("wanted" if fine else "ended", 0)
+        if isinstance(command, Settle):
+            if self.demands.settle(command.consumer, command.epoch, command.job) is None:
+                return ("ended", 0)
+            row, size, _ = self.held.pop(command.job)
+            self.ground.release(row, size)
+            self.done[command.job] = None
+            return ("settled", 0)
+        return ("refused", "only in a transaction")
+
+    def _hand_out(self) -> None:
+        while self.jobs:
+            consumer = self.demands.next()
+            if consumer is None:
+                return
+            job = next(iter(self.jobs))
+            row, size, deliveries = self.jobs.pop(job)
+            self.held[job] = (row, size, deliveries + 1)
+            self.demands.assign(consumer, job, size, deliveries + 1)
+
+    def prepare(self, row: int, places: Sequence[int], commands: Sequence[bytes]) -> Refusal | Effects:
+        taken: list[int] = []
+        put: list[tuple[int, int, int]] = []
+        for command, data in ((_command.decode(one), one) for one in commands):
+            if isinstance(command, Take):
+                if command.job not in self.jobs or command.job in taken:
+                    return Refusal(f"job {command.job} is not free here")
+                taken.append(command.job)
+            elif isinstance(command, Put):
+                if self._known(command.job):
+                    return Refusal(f"job {command.job} is here already")
+                put.append((command.job, row, len(data)))
+            else:
+                return Refusal("a transaction takes and puts jobs")
+        results = ["taken"] * len(taken) + ["put"] * len(put)
+        return _Changes(results, taken, put)
+
+    def commit(self, effects: Effects) -> None:
+        assert isinstance(effects, _Changes)
+        self.parts.touch("jobs")
+        for job in effects.taken:
+            row, size, _ = self.jobs.pop(job)
+            self.done[job] = None
+            self.ground.release(row, size)
+            self.ground.release(self.row_of_commit, len(_encode(Take(job))))
+        for job, row, size in effects.put:
+            self.jobs[job] = (row, size, 0)
+        self._hand_out()
+
+    row_of_commit = 0
+
+    def due_us(self) -> int | None:
+        return min((until for until, _, _ in self.hidden.values()), default=None)
+
+    def tick(self) -> None:
+        self.parts.touch("jobs")
+        for job in [job for job, (until, _, _) in self.hidden.items() if until <= self.ground.now_us]:
+            _, row, size = self.hidden.pop(job)
+            self.jobs[job] = (row, size, 0)
+        self._hand_out()
+
+    def owners(self) -> Iterable[int]:
+        return self.demands.owners()
+
+    def lease_us(self, owner: int) -> int | None:
+        return self.demands.owners().get(owner)
+
+    def expire(self, owners: Sequence[int]) -> None:
+        self.parts.touch("jobs")
+        for held in self.demands.expire(owners).values():
+            for job in held:
+                self.jobs[job] = self.held.pop(job)
+        self._hand_out()
+
+    def forward(self, rows: Any, loose: Any) -> list[bytes]:
+        places = {*rows, *(row for row, _ in loose)}
+        bodies: dict[tuple[int, int], bytes] = {}
+        for row, held in rows.items():
+            for one in held:
+                command = _command.decode(one)
+                if isinstance(command, (Put, Moved, Wait)):
+                    bodies[(row, command.job)] = command.body
+        for (row, _), one in loose.items():
+            command = _command.decode(one)
+            if isinstance(command, Put):
+                bodies[(row, command.job)] = command.body
+        wanted = [(job, row) for job, row in self.rows() if row in places]
+        return [_encode(Moved(job, row, bodies[(row, job)])) for job, row in wanted if (row, job) in bodies]
+
+    def rows(self) -> list[tuple[int, int]]:
+        """Every job that is not done, and the row that has its body."""
+        found = [(job, row) for job, (row, _, _) in [*self.jobs.items(), *self.held.items()]]
+        return found + [(job, row) for job, (_, row, _) in self.hidden.items()]
+
+    def part_names(self) -> list[str]:
+        return ["jobs", *self.demands.part_names()]
+
+    def encode_part(self, name: str) -> bytes:
+        if name != "jobs":
+            return self.demands.encode_part(name)
+        tables = (self.jobs, self.held, self.hidden)
+        return _encode(([list(table.items()) for table in tables], list(self.done)))
+
+    def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
+        self._clear()
+        for name, data in parts:
+            if name == "jobs":
+                (jobs, held, hidden), done = msgspec.msgpack.decode(data, type=_Saved)
+                self.jobs, self.held, self.hidden = dict(jobs), dict(held), dict(hidden)
+                self.done = dict.fromkeys(done)
+            else:
+                self.demands.restore_part(name, data)
+        self.demands.restored()
+
+    def validate(self) -> None:
+        self.demands.validate()
+        held = {job for consumer in self.demands.consumers.values() for job in consumer.held}
+        assert held == set(self.held), f"held {held} and {set(self.held)}"
+
+
+def bodies_of(held: Sequence[bytes]) -> dict[int, bytes]:
+    """The bodies of jobs in a row, by job, also those inside transactions."""
+    found: dict[int, bytes] = {}
+    for one in held:
+        try:
+            word = word_of(one)
+        except MalformedFrame:
+            word = None
+        inner = [data for _, part in word.parts for data in part] if isinstance(word, Together) else [one]
+        for data in inner:
+            try:
+                command = _command.decode(data)
+            except msgspec.MsgspecError:
+                continue
+            if isinstance(command, (Put, Moved, Wait)):
+                found[command.job] = command.body
+    return found
+
+
+_Row = tuple[int, tuple[int, int, int]]
+_Saved = tuple[tuple[list[_Row], list[_Row], list[_Row]], list[int]]
+
+
+class Counters:
+    """A user's machine: a command adds to a counter."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, int] = {}
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        name, number = command.decode().split()
+        if name == "never":
+            raise ValueError("this counter is not counted")
+        self.values[name] = self.values.get(name, 0) + int(number)
+        return str(self.values[name]).encode()
+
+    def snapshot(self) -> bytes:
+        return _encode(list(self.values.items()))
+
+    def restore(self, state: bytes) -> None:
+        self.values = dict(msgspec.msgpack.decode(state, type=list[tuple[str, int]])) if state else {}
+
+
+class SmallSpace(Space):
+    extent_bytes: ClassVar[int] = 400
+    dead_bytes_max: ClassVar[int] = 2_000
+
+
+CODES: dict[str, type[Machine]] = {"jobs": Jobs, "counters": hosted("counters", Counters)}
+
+
+class Life(KeeperLife):
+    """A keeper with a host, from its start to its crash."""
+
+    def __init__(self, play: Play, number: int) -> None:
+        self.play = play
+        self.number = number
+        self.host = play.world.hosts[number]
+        self.life = self.host.incarnations
+        self.engine = self.host.port(PORT)
+        late = number == play.late_with_code and not play.upgraded
+        jump = play.world.random.uniform(-50, 50)
+        clock, random = self.host.clock(), self.host.random("/keeper")
+        self.keeper = Keeper(
+            NAME, self.host.disk, self, clock, random, SETTINGS, self._report, lambda: 1_000 + play.world.now + jump
+        )
+        codes = {kind: code for kind, code in CODES.items() if not (late and kind == "jobs")}
+        self.hosting = Host(self.keeper, codes, (), SmallSpace)
+        self._apply = self.keeper.on_commit
+        self.keeper.on_commit = self._commit
+        self.tending = Tending(self.hosting, self.keeper)
+        self.hosting.on_applied = self.tending.applied
+        self.keeper.seat.state = Watched(self.hosting, self.restored)
+        self.keeper.keep_rows(0)
+        self.keeper.on_role = self._role
+
+    async def start(self) -> None:
+        await super().start()
+        self.tending.start()
+
+    def _commit(self, first: int, held: Sequence[bytes]) -> None:
+        for index, command in enumerate(held, first):
+            self.play.add(self.number, "apply", (index, self.life), command)
+        if self.keeper.leads:
+            self.play.add(self.number, "led", (self.keeper.ledger.epoch, self.keeper.id), b"")
+        self.play.add(self.number, "time", (self.keeper.time_us, self.life), b"")
+        for one in self.hosting.machines.values():
+            if isinstance(one.machine, Jobs):
+                one.machine.row_of_commit = self.keeper.row
+        self._apply(first, held)
+        self.hosting.validate()
+
+    def restored(self, index: int) -> None:
+        self.play.add(self.number, "restore", (index, self.life), b"")
+
+    def jobs(self, name: str) -> Jobs | None:
+        found = self.hosting.named(name)
+        return found.machine if found is not None and isinstance(found.machine, Jobs) else None
+
+
+class Play(KeepersPlay):
+    lives: dict[int, Life]  # type: ignore[assignment]
+
+    def __init__(self, world: World, history: History) -> None:
+        learners = range(3, len(world.hosts))
+        late = world.random.random() < CODE_LATE and len(learners) > 0
+        self.late_with_code = world.random.choice(learners) if late else -1
+        self.upgraded = False
+        super().__init__(world, history)
+        self.voters = 3
+        self.keeps_all = False
+        self._jobs = self._sequence = 0
+
+    async def begin(self, number: int, bus: Any = None) -> None:
+        life = self.lives[number] = Life(self, number)
+        await life.start()
+
+    async def ordered(self, machine: str, command: bytes) -> Any:
+        """Until it is certain what became of it. ``machine`` is a name; empty: the host."""
+        while True:
+            numbers: list[int] = []
+
+            def submit(life: Life, done: Callable[[int, PluribusError | None], None], numbers: Any = numbers) -> None:
+                hosted = life.hosting.named(machine) if machine else None
+                if machine and hosted is None:
+                    raise PluribusError("not here yet")
+
+                def placed(index: int, error: PluribusError | None) -> None:
+                    if error is None:
+                        outcomes = life.hosting.take_outcomes(index, 1)
+                        if outcomes is None:
+                            done(-1, PluribusError("forgotten"))
+                            return
+                        numbers.append(outcomes[0])
+                    done(index, error)
+
+                life.keeper.submit_many([command], placed, HOST if hosted is None else hosted.number)
+
+            try:
+                await self.ask(submit)  # type: ignore[arg-type]
+                return numbers[0]
+            except PluribusError:
+                if self.done:
+                    raise
+                await asyncio.sleep(self.world.random.random() * 0.2)
+
+    done = False
+
+    async def create(self) -> None:
+        for name, kind in (("left", "jobs"), ("right", "jobs"), ("counters", "counters")):
+            while True:
+                outcome: Outcome = await self.ordered("", encode(Create(name, kind, 1)))
+                if outcome.status in (DONE, AGAIN):
+                    break
+                await asyncio.sleep(0.2)
+
+    async def producer(self) -> None:
+        random = self.world.random
+        while not self.calm:
+            self._jobs += 1
+            job = self._jobs
+            await asyncio.sleep(random.random() * 0.1)
+            body = BODY % ((job,) * 8)
+            late_us = 1_000_000_000 + int((self.world.now + random.random() * 3) * 1e6)
+            command = Wait(job, late_us, body) if random.random() < 0.2 else Put(job, body)
+            answer = await self.ordered("left", _encode(command))
+            assert answer[0] in ("kept", "again"), answer
+            self.add(0, "put", (job, 0), b"")
+
+    async def mover(self, session: int) -> None:
+        """Moves what it sees on the left to the right; a job that another moved first is refused as a whole."""
+        random = self.world.random
+        while not self.calm:
+            await asyncio.sleep(random.random() * 0.1)
+            up = [life for life in self.lives.values() if life.up and life.jobs("left") is not None]
+            if not up:
+                continue
+            left = random.choice(up).jobs("left")
+            free = [] if left is None else list(left.jobs)[:8]
+            chosen = random.sample(free, min(len(free), random.choice((1, 1, 2, 3))))
+            if not chosen:
+                continue
+            self._sequence += 1
+            sequence = self._sequence
+            twice = random.random() < 0.1
+            parts = [
+                (1, [_encode(Take(job)) for job in chosen]),
+                (2, [_encode(Put(job, BODY % ((job,) * 8))) for job in (*chosen, *(chosen[:1] if twice else ()))]),
+            ]
+            if twice:  # the second machine refuses, when the first has prepared
+                parts[1][1][-1] = _encode(Settle(0, 0, chosen[0]))
+            outcome: Outcome = await self.ordered("", encode(Together(session, sequence, 0, parts)))
+            moved = outcome.status in (DONE, AGAIN)
+            if moved == twice and twice:
+                raise Violation(f"a transaction that cannot be done was done: {outcome}")
+            for job in chosen:
+                self.add(session, "moved" if moved else "stayed", (job, sequence), b"")
+
+    async def consumer(self, name: int) -> None:
+        """Attaches, works for a while, and dies without a word; another one takes its place."""
+        random = self.world.random
+        number = 100 * name
+        while not self.calm or self._left():
+            number += 1
+            until = self.world.now + random.random() * 8
+            _, epoch = await self.ordered("right", _encode(Attach(number, number)))
+            serial = 0
+            while self.world.now < until or self.calm:
+                serial += 1
+                answer, _ = await self.ordered("right", _encode(Want(number, epoch, serial, random.randrange(1, 4))))
+                if answer == "ended":
+                    break
+                for life in self.lives.values():
+                    if life.up:
+                        life.keeper.alive([(2, number)])
+                held = self._held(number)
+                for job in held:
+                    if random.random() < 0.1:  # it dies in the middle, or the job is slow
+                        await asyncio.sleep(random.random())
+                    self.add(number, "handled", (job, epoch), b"")
+                    settled, _ = await self.ordered("right", _encode(Settle(number, epoch, job)))
+                    self.add(number, settled, (job, epoch), b"")
+                if random.random() < 0.2:
+                    _, epoch = await self.ordered("right", _encode(Attach(number, number)))
+                    serial = 0
+                await asyncio.sleep(0.05 + random.random() * 0.2)
+                if self.calm and not self._left():
+                    break
+
+    def _held(self, number: int) -> list[int]:
+        """What the consumer is told by the keeper that it happens to be connected to."""
+        up = [life for life in self.lives.values() if life.up and life.jobs("right") is not None]
+        if not up:
+            return []
+        right = self.world.random.choice(up).jobs("right")
+        assert right is not None
+        consumer = right.demands.consumers.get(number)
+        return [] if consumer is None else list(consumer.held)
+
+    def _left(self) -> bool:
+        """Whether somebody still has a job on the right."""
+        jobs = [life.jobs("right") for life in self.lives.values() if life.up]
+        return any(one is None or one.jobs or one.held for one in jobs) or not jobs
+
+    async def caller(self, session: int) -> None:
+        random = self.world.random
+        sequence = 0
+        while not self.calm:
+            await asyncio.sleep(random.random() * 0.1)
+            sequence += 1
+            name = random.choice(("x", "y", "never"))
+            command = Command(session, sequence, sequence, FIRST_TIME, f"{name} 1".encode())
+            first = True
+            while True:
+                command.generation = FIRST_TIME if first else 0
+                entry = await self.ordered("counters", command.encoded())
+                first = False
+                if isinstance(entry, Entry) and not entry.lost:
+                    break
+            if entry.fine == (name == "never"):
+                raise Violation(f"a call of {name!r} was answered {entry}")
+            if entry.fine:
+                self.add(session, "added", (session, sequence), name.encode())
+
+    async def upgrade(self) -> None:
+        """The keeper that had older code is started with the new one."""
+        if self.late_with_code < 0:
+            return
+        await asyncio.sleep(5 + self.world.random.random() * 10)
+        self.upgraded = True
+        number = self.late_with_code
+        if self.world.hosts[number].up:
+            self.world.crash(number)
+
+
+async def play(world: World, history: History) -> None:
+    playing = Play(world, history)
+    for number in range(len(world.hosts)):
+        await playing.begin(number)
+    await found(playing)
+    await playing.create()
+    acting = [playing.producer(), playing.producer(), playing.upgrade(), playing.operator()]
+    acting += [playing.mover(10_000 + number) for number in range(2)]
+    acting += [playing.caller(20_000 + number) for number in range(2)]
+    acting += [playing.consumer(number) for number in range(1, CONSUMERS + 1)]
+    tasks = [asyncio.create_task(one) for one in acting]
+    if playing.churns:
+        await playing.churn()
+    await torment(world, 0.0 if playing.churns else TORMENT_S, playing.begin, 0.3, playing.faults())
+    if playing.late_with_code >= 0:
+        playing.upgraded = True
+        number = playing.late_with_code
+        if playing.lives[number].keeper.seat.halted:
+            world.crash(number)
+            await playing.begin(number, await world.restart(number))
+    playing.calm = True
+    _, late = await asyncio.wait(tasks, timeout=2 * CALM_S)
+    if late:
+        raise Violation(f"{len(late)} clients still wait {2 * CALM_S:g} s after the last fault")
+    for task in tasks:
+        task.result()
+    await settle(playing)
+    await asyncio.sleep(5)  # what is dead is freed, a little at a time
+    await settle(playing)
+    for number, life in playing.lives.items():
+        life.keeper.validate()
+        life.hosting.validate()
+        names, _ = life.hosting.freeze()
+        state = [(name, life.hosting.whole_part(name)) for name in names]
+        life.hosting.thaw(False)
+        left, right = life.jobs("left"), life.jobs("right")
+        counters = life.hosting.named("counters")
+        assert left is not None and right is not None and counters is not None
+        jobs = [[*one.jobs, *one.held, *one.hidden] for one in (left, right)]
+        jobs[1] += right.done
+        values = counters.machine.machine.values  # type: ignore[attr-defined]
+        playing.add(number, "final", (life.keeper.applied, life.life), _encode((state, jobs, values)))
+        for one in (left, right):
+            for job, row in one.rows():
+                bodies = bodies_of(life.keeper.read_row(row)[1])
+                playing.add(number, "body", (job, row), bodies.get(job, b""))
+        ledger, space = life.keeper.ledger, life.hosting.space
+        stored = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.snapshot.row, 1 << 60))
+        whole = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.start, 1 << 60))
+        playing.add(number, "stored", (whole - stored, space.live), b"")
+        playing.add(number, "differed", (life.keeper.differed, 0), b"")
+    playing.done = True
+    history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
+
+
+HOSTS = Scenario(
+    "hosts",
+    "several machines on one log, transactions, demands and leases, under crashes, bad disks and partitions",
+    BEST_EFFORT,
+    play,
+    {
+        "agreement": agreement,
+        "one_leader": one_leader,
+        "all_or_nothing": all_or_nothing,
+        "assigned_once": assigned_once,
+        "counted": counted,
+        "same_states": same_states,
+        "time_never_falls": time_never_falls,
+        "bounded": bounded,
+        "with_bodies": with_bodies,
+    },
+    (
+        *STRIKES,
+        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full"),
+    ),
+    members_min=3,
+    members_max=6,
+)

@@ -1,0 +1,93 @@
+"""The log host with one mistake each, such as a programmer makes. Campaigns must find them."""
+
+import pluribus.group.host.host as host
+import pluribus.group.host.tending as tending
+import pluribus.group.keepers.leader as leader
+import pluribus.sim.scenarios.hosts as scenario
+from pluribus.group.host.demand import Demands
+from pluribus.group.host.host import Host
+from pluribus.group.host.machine import Refusal
+from pluribus.group.host.parts import Parts
+from pluribus.group.host.words import DONE, REFUSED, Outcome
+from pluribus.group.keepers.timekeeping import Timekeeper
+
+
+class Halfway(Host):
+    """Commits in one machine before the next one has prepared."""
+
+    replaces = (scenario, "Host")
+
+    def _prepared(self, row, place, word):
+        results = []
+        for number, commands in word.parts:
+            hosted = self.machines.get(number)
+            if hosted is None:
+                return Outcome(REFUSED, 0, "not there")
+            places = range(host.inner_place(place, 0), host.inner_place(place, len(commands)), host.INNER)
+            effects = hosted.machine.prepare(row, places, commands)
+            if isinstance(effects, Refusal):
+                return Outcome(REFUSED, number, effects.reason)
+            hosted.machine.commit(effects)
+            results.append(effects.results)
+        return Outcome(DONE, 0, "", results)
+
+
+class Hollowing(tending.Tending):
+    """Frees rows of which something is still needed."""
+
+    replaces = (scenario, "Tending")
+
+    def _free(self):
+        super()._free()
+        keeper = self._keeper
+        keeper.hollow(list(range(keeper.ledger.start, keeper.ledger.snapshot.row)))
+
+
+class Jumping(Timekeeper):
+    """Gives rows the time of the leader's wall clock."""
+
+    replaces = (leader, "Timekeeper")
+
+    def now_us(self, now):
+        return int(self._wall() * 1e6)
+
+
+class Generous(Demands):
+    """Leaves what a consumer held with it when its owner is gone, and hands it out again."""
+
+    replaces = (scenario, "Demands")
+
+    def expire(self, owners):
+        return {
+            number: dict(consumer.held) for number, consumer in self.consumers.items() if consumer.owner in set(owners)
+        }
+
+
+class Anew(Demands):
+    """Settles for whoever says so, of whatever epoch."""
+
+    replaces = (scenario, "Demands")
+
+    def settle(self, number, epoch, thing):
+        consumer = self.consumers.get(number)
+        if consumer is None:
+            for other in self.consumers.values():
+                if thing in other.held:
+                    return super().settle(other.number, other.epoch, thing)
+            return None
+        return super().settle(number, consumer.epoch, thing)
+
+
+class Forgetful(Parts):
+    """Forgets that a part changed while a snapshot was being taken."""
+
+    replaces = (host, "Parts")
+
+    def thaw(self, kept):
+        super().thaw(kept)
+        if kept:
+            self.touched.clear()
+
+
+FOUND = {}
+"""The seed that finds the mutant, and what it finds."""
