@@ -3,6 +3,7 @@
 import pluribus.group.host.host as host
 import pluribus.group.host.tending as tending
 import pluribus.group.keepers.leader as leader
+import pluribus.sim.jobs as jobs
 import pluribus.sim.scenarios.hosts as scenario
 from pluribus.group.host.demand import Demands
 from pluribus.group.host.host import Host
@@ -55,7 +56,7 @@ class Jumping(Timekeeper):
 class Generous(Demands):
     """Leaves what a consumer held with it when its owner is gone, and hands it out again."""
 
-    replaces = (scenario, "Demands")
+    replaces = (jobs, "Demands")
 
     def expire(self, owners):
         return {
@@ -66,7 +67,7 @@ class Generous(Demands):
 class Anew(Demands):
     """Settles for whoever says so, of whatever epoch."""
 
-    replaces = (scenario, "Demands")
+    replaces = (jobs, "Demands")
 
     def settle(self, number, epoch, thing):
         consumer = self.consumers.get(number)

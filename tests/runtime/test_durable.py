@@ -283,7 +283,7 @@ def test_what_the_own_keeper_refuses_is_said_and_the_next_session_goes_on(store,
                 if len(attempts) <= 2:
                     done(-1, Uncertain("perhaps, perhaps not"))
                 else:
-                    submit(commands, done)
+                    submit(commands, done, machine)
 
             monkeypatch.setattr(keeper, "submit_many", fail_twice)
             await bus.durable.publish("t", 2)

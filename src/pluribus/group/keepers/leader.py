@@ -110,7 +110,7 @@ class Leader:
         self._turns = Turns()
         self._writes: deque[int] = deque()
         """Where the log ends behind each write that is under way."""
-        self._time = Timekeeper(seat.time_us, seat.clock.now(), seat.wall)
+        self._time = Timekeeper(self._latest_us(), seat.clock.now(), seat.wall)
         self._digests: tuple[int, dict[int, bytes]] = (0, {})
         """The row of the last mark, and what keepers said of their states there."""
         self._marked = seat.marked_row
@@ -128,6 +128,11 @@ class Leader:
         self._own = seat.ledger.end
         """The first row of this epoch."""
         self._timer: Timer | None = None
+
+    def _latest_us(self) -> int:
+        """The latest time in the log, of rows that are not applied here yet, too."""
+        heads = (self._ledger.head_at(at) for at in range(self._seat.applied_row, self._ledger.end))
+        return max([self._seat.time_us, *(head.time_us for head in heads if head is not None)])
 
     def start(self) -> None:
         ledger = self._ledger
