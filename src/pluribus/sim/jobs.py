@@ -1,7 +1,7 @@
 """Jobs: a small machine for the log host that uses all of it, to be played by scenarios.
 
-Jobs have bodies, which stay in the log. They are put, perhaps hidden until a time, moved to another machine of jobs in a
-transaction, handed to consumers by demand, and settled.
+Jobs have bodies, which stay in the log. They are put, perhaps hidden until a time, moved to another machine of jobs in
+a transaction, handed to consumers by demand, and settled.
 """
 
 from __future__ import annotations

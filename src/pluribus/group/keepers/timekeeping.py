@@ -22,6 +22,7 @@ class Timekeeper:
 
     def __init__(self, latest_us: int, now: float, wall: Callable[[], float] | None) -> None:
         self._time = latest_us / 1e6
+        self._told_us = latest_us
         self._at = now
         self._wall = wall
         if not latest_us:  # a log that has no time yet begins with the wall clock's
@@ -35,4 +36,5 @@ class Timekeeper:
             self._time += passed + ahead * min(passed / CATCH_UP_S, 1.0)
         else:
             self._time += passed + max(ahead, -passed / 2)
-        return int(self._time * 1e6)
+        self._told_us = max(self._told_us, int(self._time * 1e6))  # rounded, it could fall by one
+        return self._told_us
