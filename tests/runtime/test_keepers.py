@@ -6,8 +6,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, Damaged, Refused, Unavailable
-from pluribus.runtime import roll
+from pluribus.core.errors import BadInput, Damaged, NotPrimary, Refused, Unavailable, Uncertain
+from pluribus.group.keepers import Settings
+from pluribus.pubsub.durable.requests import Find
+from pluribus.runtime import publisher, roll
 from pluribus.runtime.backups import back_up, restore
 from pluribus.store.sqlite import SqliteBackend
 from tests.group.keepers.test_files import flip_a_rowid
@@ -179,3 +181,20 @@ def test_what_is_wrong_is_one_sentence(tmp_path, call, part):
     with pytest.raises((BadInput, Unavailable, Damaged), match=part):
         call(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@on_a_loop
+async def test_a_client_of_a_damaged_keeper_is_told_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(publisher, "GIVE_UP_S", 1.0)
+    path = await asyncio.to_thread(damaged_store, tmp_path)
+    flip_a_rowid(path, 150)
+    url = new_bus()
+    name = url.partition("://")[2]
+    async with pluribus.connect(url, store=path, serve="127.0.0.1:0") as bus:
+        bus.keeping.keeper.keeper.seat.settings = Settings(submit_s=0.5)
+        host, port = bus._doors[0].address
+        async with pluribus.connect(f"client://{host}:{port}/{name}") as client:
+            with pytest.raises(Uncertain, match="the only keeper of 'topics' cannot go on: its log is damaged"):
+                await client.publish("t", 1, durable=True)
+            with pytest.raises(NotPrimary, match="`pluribus keepers restore`"):
+                await client.durable.ask(Find("#"), 0.0)
