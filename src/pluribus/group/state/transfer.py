@@ -22,7 +22,8 @@ what it held is still good, because the next snapshot has a later point.
 
 - SURE: it came straight from the view before, with the state. Nobody can know more.
 - UNSURE: it has a state, but was cut off (ordered groups), or began by itself and nothing has happened since (others).
-  It compares what it has: the same chain of primaries, how long it has waited, how far it came.
+  It compares what it has: the same chain of primaries, how far it came, how long it has waited. Who came farther is
+  followed also by those who have waited through primaries that it missed: what they hold would leave a hole.
 - NONE: it has no state. If nobody has one, the eldest is the first member, whose state is right by definition, from
   the present view on.
 
@@ -196,7 +197,7 @@ class Transfer:
         self._hold.append(self._mark(change))
         if self.has:
             lineage, *version = self._version
-            self._rank = (UNSURE, int(lineage == change.lineage), FAR - self._since, *version, lineage)
+            self._rank = (UNSURE, int(lineage == change.lineage), *version, FAR - self._since, lineage)
         else:
             self._rank = (NONE,)
 
