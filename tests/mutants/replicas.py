@@ -158,8 +158,8 @@ class Everlasting:
 
 
 class Reckless:
-    """Goes on in a forced primary with whatever all hold, delivered by somebody or not. A seed that finds it is rare, one
-    in several hundred; ``tests/layers/test_primary_forced.py`` finds it at once."""
+    """Goes on in a forced primary with whatever all hold, delivered by somebody or not. A seed that finds it is rare,
+    one in several hundred; ``tests/layers/test_primary_forced.py`` finds it at once."""
 
     replaces = (attempt, "_all_have")
 
