@@ -38,6 +38,7 @@ ONCE = [
     ("live", 3_224, "who shared a subscription was told that it was uncertain, when members were cut off meanwhile"),
     ("asks", 9_100_018, "who left a group passed over a view of it, and a sender in that waited for its word for ever"),
     ("states", 777_247, "a group went on with an older state after a primary was forced, and did not say so"),
+    ("states", 9_100_338, "who had waited long for a state was followed, and had less than another who was back"),
     ("states", 9_200_108, "a provider left and came back while its state travelled, and the rest of it was of another"),
     ("asks", 7_107, "the last answer came in the moment in which the time was over, and was not counted"),
     ("replica", 297, "who was forced to go on without the others did what they may have done otherwise"),

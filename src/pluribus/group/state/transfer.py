@@ -22,7 +22,8 @@ what it held is still good, because the next snapshot has a later point.
 
 - SURE: it came straight from the view before, with the state. Nobody can know more.
 - UNSURE: it has a state, but was cut off (ordered groups), or began by itself and nothing has happened since (others).
-  It compares what it has: the same chain of primaries, how long it has waited, how far it came.
+  It compares what it has: the same chain of primaries, how far it came, how long it has waited. Who came farther is
+  followed also by those who have waited through primaries that it missed: what they hold would leave a hole.
 - NONE: it has no state. If nobody has one, the eldest is the first member, whose state is right by definition, from
   the present view on.
 
@@ -198,7 +199,7 @@ class Transfer:
             lineage, *version = self._version
             # A chain that was forced is a new one; it goes on from the last primary that its members come from.
             same = lineage == change.lineage or self._version_view == change.after
-            self._rank = (UNSURE, int(same), FAR - self._since, *version, lineage)
+            self._rank = (UNSURE, int(same), *version, FAR - self._since, lineage)
         else:
             self._rank = (NONE,)
 
