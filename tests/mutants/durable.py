@@ -93,9 +93,9 @@ class Eager(DurableSubscription):
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Doubling: (0, "stands behind"),
-    Overlooking: (0, "was acknowledged as"),
+    Overlooking: (2, "was acknowledged as"),
     Confident: (0, "was acknowledged as"),
     Wasteful: (0, "cannot read what they keep"),
-    Twice: (0, "stands behind"),
-    Eager: (18, "the subscriber began again at"),
+    Twice: (1, "stands behind"),
+    Eager: (7, "the subscriber began again at"),
 }
