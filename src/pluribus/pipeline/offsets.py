@@ -51,8 +51,8 @@ def resumed(place: Mapping[str, Any], known: Sequence[Known], pattern: str, skip
         told = f"the keepers have another log ({now}) than the one that was read so far ({before})"
         if not skip:
             raise LogChanged(
-                f"{told}: name the keepers of that one, begin with a new checkpoint, or read the new log from its first "
-                "event on with option gaps='skip'"
+                f"{told}: name the keepers of that one, begin with a new checkpoint, or read the new log from its "
+                "first event on with option gaps='skip'"
             )
         log.warning("%s: it is read from its first event on", told)
         return {}

@@ -49,7 +49,15 @@ from ..filters import parse
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
 from ..runtime.reader import LogReader
-from .columns import ENVELOPE_NAMES, POISON, envelope_fields, import_type, named_fields, spark_fields
+from .columns import (
+    POISON,
+    RESERVED,
+    checked_schema,
+    envelope_fields,
+    import_type,
+    named_fields,
+    spark_fields,
+)
 from .offsets import UNKNOWN, log_of, parted, place, resumed
 from .pushdown import condition
 from .sink import BatchWriter, StreamWriter
@@ -153,7 +161,7 @@ class Settings:
 
     def _of_events(self) -> StructType:
         fields = self.body_fields()
-        taken = [name for name in fields.names if name in (*ENVELOPE_NAMES, "kind", "body", "reason")]
+        taken = [name for name in fields.names if name in RESERVED]
         if taken:
             raise BadInput(f"the field {taken[0]!r} is a name of the envelope: read the body as bytes and rename it")
         whole = StructType([*envelope_fields().fields, *fields.fields])
@@ -171,8 +179,9 @@ class Settings:
         return StructType([whole[name] for name in wanted]) if wanted else whole
 
     def shape(self, schema: StructType) -> Shape:
-        known = self.body_fields().names
-        return Shape(schema, [name for name in schema.names if name in known], self.poison)
+        """Of the schema that the options make, or of one that ``.schema()`` was given."""
+        fields = [name for name in checked_schema(schema).names if name not in RESERVED]
+        return Shape(schema, fields, self.poison)
 
 
 class Range(NamedTuple):
@@ -216,10 +225,16 @@ class _Reading:
         if value == "latest":
             return {one.topic: one.end for one in known}
         if value.isdigit():
-            return {one.topic: int(value) for one in known}
+            return {one.topic: self._within(one, int(value)) for one in known}
         time_s = _time_s(option, value)
         with self._settings.keepers() as keepers:
             return {one.topic: keepers.offset_at(one.topic, time_s) for one in known}
+
+    def _within(self, known: Known, offset: int) -> int:
+        """Of several topics, one that is shorter is taken at its end: whatever follows there is new."""
+        if offset > known.end and not set("+#") & set(self._settings.topic):
+            raise BadInput(f"offset {offset} of {known.topic!r} is beyond its end {known.end}: use 'latest'")
+        return min(offset, known.end)
 
     def _tasks(self, starts: Mapping[str, int], stops: Mapping[str, int], log: str) -> list[Ranges]:
         parts = self._settings.number("parts") or 2 * (os.cpu_count() or 1)
@@ -313,10 +328,6 @@ class TopicReader(_Reading, DataSourceReader):
         known = self._known()
         starts = self._places("start", known, "earliest")
         stops = self._places("stop", known, "latest")
-        for one in known:
-            if max(starts[one.topic], stops[one.topic]) > one.end:
-                at = max(starts[one.topic], stops[one.topic])
-                raise BadInput(f"offset {at} of {one.topic!r} is beyond its end {one.end}: use 'latest'")
         return self._tasks(starts, stops, log_of(known))
 
 
