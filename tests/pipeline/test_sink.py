@@ -102,6 +102,8 @@ def test_what_cannot_be_written_is_said(spark, bus):
     with pytest.raises(PySparkException, match="make it binary or string"):
         write(spark.range(1).select(F.col("id").alias("body")), topic="t")
     one = spark.range(1).select(F.lit(1).alias("n"))
+    with pytest.raises(PySparkException, match=r"only grows, so nothing is overwritten: write with mode\('append'\)"):
+        one.write.format("pluribus").options(url=url_of(bus), topic="t").mode("overwrite").save()
     with pytest.raises(PySparkException, match="option batch='last' is no number"):
         write(one, topic="t", writer="w", batch="last")
     with pytest.raises(PySparkException, match="is a number of no writer"):

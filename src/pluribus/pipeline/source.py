@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -73,6 +74,7 @@ ROWS_A_TASK_MIN = 20_000
 ROWS_A_BATCH = 10_000
 """Packed batches of a topic are put together to about this before they go to Spark."""
 EVERYTHING = 1 << 62
+PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 OPTIONS = (
     *("url", "trace", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
     *("poison", "writer", "batch", "foreign", "lease"),
@@ -98,7 +100,7 @@ class PluribusSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         if self._settings.trace:
             return TraceReader(self._settings.trace, schema.names)
-        return TopicReader(self._settings, schema)
+        return (PushingReader if _asked_for_conditions() else TopicReader)(self._settings, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         settings = self._settings
@@ -110,9 +112,13 @@ class PluribusSource(DataSource):
         return TopicStreamReader(settings, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise BadInput("a durable topic only grows, so nothing is overwritten: write with mode('append')")
         return BatchWriter(self._settings.given, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        if overwrite:
+            raise BadInput("a durable topic only grows, so no answer replaces the last: use outputMode('update')")
         return StreamWriter(self._settings.given, schema)
 
 
@@ -313,22 +319,32 @@ class _Reading:
 
 
 class TopicReader(_Reading, DataSourceReader):
-    """Beside the driver: takes conditions over from Spark, and plans."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Conditions on fields of the body go to the keepers; Spark keeps the others."""
-        for filter in filters:
-            text = condition(filter, self._shape.fields)
-            if text is None or self._settings.poison == "aside":
-                yield filter
-            else:
-                self._where = f"({self._where}) AND {text}" if self._where else text
+    """Beside the driver: plans."""
 
     def partitions(self) -> Sequence[InputPartition]:
         known = self._known()
         starts = self._places("start", known, "earliest")
         stops = self._places("stop", known, "latest")
         return self._tasks(starts, stops, log_of(known))
+
+
+class PushingReader(TopicReader):
+    """Takes conditions over from Spark, before it plans. Spark refuses a reader that can, where its setting
+    ``spark.sql.python.filterPushdown.enabled`` is off, as it is by default: so there is one that cannot.
+
+    It is off in our sessions too. Spark 4.3 keeps one reader for each ``load()``, the one that it planned last: where
+    conditions are pushed down, ``t.where(a).union(t.where(b))`` gives the rows of ``b`` twice.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Conditions on fields of the body go to the keepers; Spark keeps the others."""
+        fields = {name: self._shape.may_be_nan(name) for name in self._shape.fields}
+        for filter in filters:
+            pushed = condition(filter, fields) if self._settings.poison != "aside" else None
+            if pushed is not None:
+                self._where = f"({self._where}) AND {pushed.text}" if self._where else pushed.text
+            if pushed is None or not pushed.exact:
+                yield filter
 
 
 class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -393,6 +409,12 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 def register(spark: Any) -> None:
     """Make ``format("pluribus")`` known to a session, on any engine."""
     spark.dataSource.register(PluribusSource)
+
+
+def _asked_for_conditions() -> bool:
+    """Whether this process is one in which Spark pushes conditions down: it has a kind of worker for that."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return PUSHING in sys.modules or (main is not None and main.name == PUSHING)
 
 
 def _needed(value: str, option: str) -> str:

@@ -45,6 +45,11 @@ class Shape:
     def needs_bodies(self) -> bool:
         return bool(self.fields) or "body" in self.names
 
+    def may_be_nan(self, field: str) -> bool:
+        from pyspark.sql.types import DoubleType, FloatType
+
+        return isinstance(self._schema[field].dataType, DoubleType | FloatType)
+
     @cached_property
     def _arrow(self) -> Any:
         return arrow_schema(self._schema)
