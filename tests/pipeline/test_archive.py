@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import shutil
 
 import pyarrow.parquet as parquet
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import pluribus
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput
-from pluribus.pipeline.archive import replay
+from pluribus.pipeline.archive import _files, replay
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.reader import LogReader
 from tests.pipeline.prices import Price
@@ -58,6 +59,49 @@ def test_what_is_played_is_what_was_published(archived, bus, capsys):
     rooms = bus.log("again/rooms/7").read().events()
     assert [(event.body, dict(event.headers)) for event in rooms] == [(b"a", {"k": "v"}), (b"b", {}), (b"c", {})]
     assert bus.log("again/rooms/7").offset_at((NOON_US + 1) / 1e6) == 1
+
+
+def test_what_a_killed_driver_left_behind_is_not_played(archived, bus, tmp_path):
+    """Its micro-batch was done again, so that all of its rows are there twice, in files that nobody committed."""
+    copy = tmp_path / "moved"
+    shutil.copytree(archived, copy)
+    for path in list(copy.glob("topic=*/day=*/*.parquet")):
+        shutil.copy(path, path.with_name(f"part-00000-left-behind-{path.name}"))
+    assert replay(copy, url_of(bus), speed=0, prefix="killed/").events == 7
+    shutil.rmtree(copy / "_spark_metadata")
+    assert replay(copy, url_of(bus), speed=0, prefix="whole/").events == 14
+    (copy / "_spark_metadata").mkdir()
+    assert replay(copy, url_of(bus), speed=0, prefix="none/").events == 0
+
+
+def test_a_manifest_is_read_from_its_last_summary_on(tmp_path):
+    def entry(name, action="add"):
+        return json.dumps({"path": f"file:///old/archive/topic=a%252Fb/day=2026-01-01/{name}", "action": action})
+
+    def files():
+        return sorted(path.name for path in _files(tmp_path))
+
+    folder, metadata = tmp_path / "topic=a%2Fb" / "day=2026-01-01", tmp_path / "_spark_metadata"
+    folder.mkdir(parents=True)
+    metadata.mkdir()
+    for name in ("0", "1", "2", "3", "left"):
+        (folder / f"{name}.parquet").touch()
+    (metadata / "8").write_text("v1\n" + entry("gone.parquet"))
+    (metadata / "9.compact").write_text("\n".join(["v1", entry("0.parquet"), entry("1.parquet")]))
+    (metadata / ".9.compact.crc").touch()
+    (metadata / "10").write_text("v1\n" + entry("2.parquet"))
+    (metadata / "11").write_text("\n".join(["v1", entry("3.parquet"), entry("1.parquet", "delete")]))
+    assert files() == ["0.parquet", "2.parquet", "3.parquet"]
+    (folder / "2.parquet").unlink()
+    with pytest.raises(BadInput, match=r"lacks topic=a%2Fb/day=2026-01-01/2.parquet, which its manifest names"):
+        files()
+    (metadata / "10").unlink()
+    with pytest.raises(BadInput, match="lacks its part 10"):
+        files()
+    for text, said in (("v2\n", "of version 'v2'"), ("v1\n{", "is no manifest of Spark"), ("", "of version ''")):
+        (metadata / "10").write_text(text)
+        with pytest.raises(BadInput, match=said):
+            files()
 
 
 def test_at_a_chosen_speed_and_from_here_to_there(archived, bus):

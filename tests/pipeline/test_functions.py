@@ -65,6 +65,26 @@ def test_the_last_of_each_key(ticks):
     assert last(ticks, ["symbol"]).columns == ticks.columns
 
 
+def test_the_best_of_each_window_of_a_stream_in_append_mode(spark, tmp_path):
+    """Each window comes once, when nothing can come late to it any more."""
+    schema = "time timestamp, symbol string, price double"
+    later = [(at(31), "ibm", 1.0), (at(32), "sap", 2.0)]
+    for number, some in enumerate([TICKS, later, [(at(60), "hp", 1.0)]]):
+        spark.createDataFrame(some, schema).coalesce(1).write.parquet(str(tmp_path / "in" / str(number)))
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in" / "*"))
+    means = windows(stream, "10 seconds", by=["symbol"], mean=F.avg("price"))
+    best = top(means, 1, "mean", by=["start"])
+    assert best.columns == ["rank", "start", "end", "symbol", "mean"]
+    writer = best.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start(str(tmp_path / "out")).awaitTermination(100)
+    found = rows(spark.read.schema(best.schema).parquet(str(tmp_path / "out")), "start")
+    assert [(row["start"], row["end"], row["rank"], row["symbol"], row["mean"]) for row in found] == [
+        (at(0), at(10), 1, "ibm", 12.0),
+        (at(10), at(20), 1, "ibm", 20.0),
+        (at(30), at(40), 1, "sap", 2.0),
+    ]
+
+
 def test_the_best_of_all_and_by_key(ticks):
     assert [(row["rank"], row["price"]) for row in rows(top(ticks, 2, "price"), "rank")] == [(1, 20.0), (2, 14.0)]
     best = rows(top(ticks, 1, "price", by=["symbol"]), "symbol")

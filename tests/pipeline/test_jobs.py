@@ -7,7 +7,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -150,6 +151,65 @@ def test_what_is_no_job_is_said(spark, tmp_path, capsys):
     assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--set", "x"]) == 2
     assert "has no value" in capsys.readouterr().err
     assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--master", "yarn"]) == 2
+
+
+def test_options_that_do_not_fit_are_said_in_one_sentence(spark, tmp_path, capsys):
+    """Of what is read when the job is planned, of what is written when its query runs."""
+    job = tmp_path / "bad.py"
+    code = """
+        from pluribus.pipeline.source import register
+
+        def job(spark, options):
+            register(spark)
+            table = spark.readStream.format(options["from"]).options(fields="n money", topic="t").load()
+            return table.selectExpr("1 AS n").writeStream.format("pluribus").options(topic="u")
+    """
+    job.write_text(textwrap.dedent(code))
+    for source, said in (("pluribus", "option fields has 'n money': write a name"), ("rate", "a stream needs a name")):
+        assert run(["pipeline", "run", str(job), "--set", f"from={source}"]) == 2
+        told = capsys.readouterr().err
+        assert said in told and "Traceback" not in told and len(told.splitlines()) == 1
+
+
+def descendants(pid):
+    """All processes below one. Java starts them from any of its threads."""
+    children = []
+    for thread in Path("/proc", str(pid), "task").glob("*/children"):
+        with suppress(OSError):
+            children += [int(word) for word in thread.read_text().split()]
+    return [one for child in children for one in (child, *descendants(child))]
+
+
+def test_a_polite_kill_of_all_processes_ends_a_job_between_batches(tmp_path):
+    """As systemd stops a service: Python, Java and Spark's workers get the signal, and the first of them sees to it."""
+    job = tmp_path / "ticking.py"
+    job.write_text(
+        "def job(spark, options):\n"
+        "    ticks = spark.readStream.format('rate').load()\n"
+        "    return ticks.mapInArrow(lambda batches: batches, ticks.schema).writeStream.format('noop')\n"
+    )
+    command = [sys.executable, "-m", "pluribus", "pipeline", "run", str(job), "--master", "local[1]", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, env=engines.environment(), start_new_session=True, **pipes)
+    try:
+        told = []
+        while not any(line.startswith("ticking batch") for line in told):
+            told.append(process.stderr.readline())
+            assert told[-1], "".join(told)[-3000:]
+        everybody = [process.pid, *descendants(process.pid)]
+        assert len(everybody) >= 3, "Java and a daemon of workers are there"
+        for one in everybody:
+            with suppress(ProcessLookupError):  # a worker that is done
+                os.kill(one, signal.SIGTERM)
+        answer, rest = process.communicate(timeout=100)
+    finally:
+        for one in (*descendants(process.pid), process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        process.wait()
+    assert process.returncode == 0, rest[-3000:]
+    assert not [word for word in ("Traceback", "Exception", "\tat ", "Error") if word in rest], rest[-3000:]
+    assert json.loads(answer)["queries"]["ticking"]["rows"] > 0
 
 
 @contextmanager

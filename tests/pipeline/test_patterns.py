@@ -6,6 +6,7 @@ from datetime import datetime
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
 from pluribus.core.errors import BadInput, BadPattern
 from pluribus.patterns import Matcher, Pattern
@@ -88,7 +89,7 @@ def run_stream(spark, folder, batches, text, **options):
         parquet.write_table(pa.Table.from_pylist(events, pa.schema(types)), file)
         os.utime(file, (number, number))
     source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    found = match_recognize(source, text, buckets=3, **options)
+    found = match_recognize(source, text, **{"buckets": 3, **options})
     writer = found.writeStream.format("parquet").option("checkpointLocation", str(folder / "state"))
     query = writer.trigger(availableNow=True).start(str(folder / "out"))
     query.awaitTermination()
@@ -209,3 +210,17 @@ def test_a_query_goes_on_after_a_restart(spark, tmp_path):
         spark, tmp_path, [[event(2e6, 1), event(2e6 + 1, 2), event(2e6 + 2, 3)], [event(3e6, 0)]], RISING
     )
     assert sorted(match["began"] for match in found) == [1.0, 2e6]
+
+
+def test_another_number_of_buckets_on_one_checkpoint_is_refused(spark, tmp_path):
+    """What was begun lies in the old buckets, where nobody would look for it."""
+    keys = [f"k{number}" for number in range(20)]
+    begun = [event(time, time, k=key) for time in (1, 2) for key in keys]
+    run_stream(spark, tmp_path, [begun], RISING, buckets=2)
+    rest = [event(3, 5, k=key) for key in keys]
+    with pytest.raises(PySparkException, match=r"made with buckets=2, and buckets=7 would not find .*buckets=2"):
+        run_stream(spark, tmp_path, [rest], RISING, buckets=7)
+    with pytest.raises(BadInput, match="buckets=0: divide the stream into 1 to"):
+        run_stream(spark, tmp_path, [], RISING, buckets=0)
+    found, _ = run_stream(spark, tmp_path, [[END]], RISING, buckets=2)
+    assert sorted(tuple(match) for match in found) == sorted((key, 1.0, 5, 3, None) for key in keys)

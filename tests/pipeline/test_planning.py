@@ -72,6 +72,23 @@ def test_a_stream_takes_so_many_rows_of_each_topic_its_share(monkeypatch):
     assert seen == [at(a=45, b=5), at(a=90, b=10), at(a=90, b=10)]
 
 
+def test_an_offset_to_start_with_passes_over_nothing_of_shorter_topics(monkeypatch):
+    """What comes to a short topic later is new, although its offsets are below the one that was named."""
+    log = Log(known("long", 0, 1_000), known("short", 0, 10))
+    stream = reader(TopicStreamReader, log, monkeypatch, start="990")
+    assert stream.initialOffset() == at(long=990, short=10)
+    log.known = (known("long", 0, 1_000), known("short", 0, 25))
+    end = stream.latestOffset(at(long=990, short=10), ReadAllAvailable())
+    assert ranges(stream.partitions(at(long=990, short=10), end)) == [[("long", 990, 1_000), ("short", 10, 25)]]
+    assert ranges(reader(TopicReader, log, monkeypatch, start="990").partitions()) == [[("long", 990, 1_000)]]
+    assert ranges(reader(TopicReader, log, monkeypatch, stop="20").partitions()) == [
+        [("long", 0, 20), ("short", 0, 20)]
+    ]
+    for kind, plan in ((TopicReader, "partitions"), (TopicStreamReader, "initialOffset")):
+        with pytest.raises(BadInput, match="offset 990 of 'short' is beyond its end 25"):
+            getattr(reader(kind, Log(known("short", 0, 25)), monkeypatch, topic="short", start="990"), plan)()
+
+
 def test_a_stream_takes_so_many_bytes(monkeypatch):
     log = Log(known("a", 0, 100, 10_000))
     stream = reader(TopicStreamReader, log, monkeypatch, bytes="2000")

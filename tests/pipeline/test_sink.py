@@ -11,6 +11,7 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ import pluribus
 from pluribus.pipeline.source import register
 from pluribus.runtime.reader import LogReader
 from tests.features import ROOT
+from tests.pipeline.prices import Price
 from tests.pipeline.test_source import url_of
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
@@ -71,6 +73,24 @@ def test_rows_become_events_of_their_topics(spark, bus):
     assert bus.log("out/raw").read().events()[0].body == b"\x00\x01"
 
 
+def test_a_table_that_was_read_is_written_as_it_is(spark, bus):
+    """Identities, senders, times, parents, headers, kinds and bodies; maps are maps."""
+    url = url_of(bus)
+    bus.durable.publish_many([("from", {"n": {"one": 1}}), ("from", "text"), ("from", b"bytes")], headers={"k": "v"})
+    bus.durable.publish("from", Price("ibm", 1.5), parent=(7, 8))
+    whole = spark.read.format("pluribus").options(url=url, topic="from").load()
+    whole.coalesce(1).write.format("pluribus").options(url=url, topic="copy").mode("append").save()
+    before, after = bus.log("from").read().events(), bus.log("copy").read().events()
+    assert [msgspec.structs.replace(event, topic="from") for event in after] == before and len(after) == 4
+    maps = spark.createDataFrame(
+        [({"a": {"b": 1}}, [{"c": 2}])], "m map<string, map<string, int>>, l array<map<string, int>>"
+    )
+    maps.write.format("pluribus").options(url=url, topic="maps").mode("append").save()
+    assert bus.log("maps").read().events()[0].body == {"m": {"a": {"b": 1}}, "l": [{"c": 2}]}
+    again = spark.read.format("pluribus").schema(maps.schema).options(url=url, topic="maps").load()
+    assert again.collect() == maps.collect()
+
+
 def test_what_cannot_be_written_is_said(spark, bus):
     def write(table, **options):
         table.write.format("pluribus").options(url=url_of(bus), **options).mode("append").save()
@@ -82,6 +102,8 @@ def test_what_cannot_be_written_is_said(spark, bus):
     with pytest.raises(PySparkException, match="make it binary or string"):
         write(spark.range(1).select(F.col("id").alias("body")), topic="t")
     one = spark.range(1).select(F.lit(1).alias("n"))
+    with pytest.raises(PySparkException, match=r"only grows, so nothing is overwritten: write with mode\('append'\)"):
+        one.write.format("pluribus").options(url=url_of(bus), topic="t").mode("overwrite").save()
     with pytest.raises(PySparkException, match="option batch='last' is no number"):
         write(one, topic="t", writer="w", batch="last")
     with pytest.raises(PySparkException, match="is a number of no writer"):

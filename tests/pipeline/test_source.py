@@ -1,9 +1,13 @@
 """``format("pluribus")``: durable topics read in batches and as streams, with conditions, types, limits and faults."""
 
 import datetime
+import math
+from functools import reduce
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 import pluribus
 from pluribus.pipeline.source import register
@@ -11,6 +15,7 @@ from tests.pipeline.prices import Price
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
 TYPE = "tests.pipeline.prices:Price"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 COUNT = 1_000
 
 
@@ -80,6 +85,66 @@ def test_conditions_reach_the_keepers(read):
     assert [row.amount for row in found.orderBy("offset").collect()] == expected
     by_option = read("stocks/all", type=TYPE, where="price BETWEEN 10 AND 11 OR symbol = 's3'")
     assert by_option.count() == sum(10 <= n / 4 <= 11 or n % 10 == 3 for n in range(COUNT))
+
+
+CONDITIONS = (
+    "v > 1",
+    "v >= 1",
+    "v < 2",
+    "v <= 1",
+    "v = 1",
+    "v IN (1, 2)",
+    "v IS NULL",
+    "v IS NOT NULL",
+    "v > 1 AND v IS NOT NULL AND n < 6",
+    "v = double('NaN')",
+    "v > double('Infinity')",
+    "NOT v > 1",
+    "n > 2 AND n IS NOT NULL",
+    "n IS NULL",
+)
+
+
+@pytest.fixture
+def pushing(spark):
+    """As one who turns push-down on."""
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.set(PUSHDOWN, "false")
+
+
+def offsets_where(read, conditions):
+    """By condition. A table each: see ``PushingReader``."""
+    tables = [read("nan", fields="v double, n bigint").where(text) for text in conditions]
+    parts = [table.select(F.lit(text).alias("text"), "offset") for text, table in zip(conditions, tables, strict=True)]
+    found = reduce(DataFrame.union, parts).collect()
+    return {text: sorted(row.offset for row in found if row.text == text) for text in conditions}
+
+
+def test_keepers_and_spark_agree_on_conditions_also_on_nan(spark, bus, read, pushing):
+    values = [1, 1.0, 1.5, 2, math.nan, math.inf, -math.inf, None]
+    events = [{"v": value, "n": number} for number, value in enumerate(values)]
+    bus.durable.publish_many([("nan", event) for event in [*events, {"n": None}, {"v": 3}]])
+    pushed = offsets_where(read, CONDITIONS)
+    spark.conf.set(PUSHDOWN, "false")
+    assert pushed == offsets_where(read, CONDITIONS)
+    assert pushed["v > 1"] == [2, 3, 4, 5, 9] and pushed["v IS NULL"] == [7, 8]
+
+
+def test_conditions_are_applied_by_the_keepers_where_that_is_on(read, pushing):
+    """Poison that a condition leaves out is never seen; where Spark looks at the condition itself, it is."""
+    assert read("mixed", fields="price double").where("price < 100").count() == 1
+
+
+def test_one_table_has_all_its_rows_whatever_was_asked_of_it_before(spark, read):
+    """In a plain session, where Spark pushes nothing down."""
+    assert spark.conf.get(PUSHDOWN) == "false"
+    table = read("stocks/all", type=TYPE)
+    low, high = table.where("amount < 10"), table.where("amount >= 995")
+    assert sorted(row.amount for row in low.union(high).collect()) == [*range(10), *range(995, COUNT)]
+    assert (low.count(), high.count(), table.count()) == (10, 5, COUNT)
+    with pytest.raises(PySparkException, match="is poison"):
+        read("mixed", fields="price double").where("price < 100").count()
 
 
 def test_from_here_to_there(read, bus):

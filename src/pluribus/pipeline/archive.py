@@ -4,6 +4,10 @@ Archiving is a standing query: every event once, also across restarts, because t
 the source are remembered in one checkpoint. An archived event has its whole envelope, and its body as it travelled with
 the name of its kind, so playing it back gives the very same body.
 
+A file counts when the *manifest* of the folder (``_spark_metadata``) names it. A driver that is killed leaves files of
+a micro-batch that it does again afterwards, under other names: Spark passes over them, and so does playing back. A
+folder without a manifest, as other programs write it, counts whole.
+
 Playing back needs no Spark. Days are read one after another, each sorted by time, so a day of what is played must fit
 into memory. Events keep the time that they had; ``now=True`` gives them the time at which they are played.
 """
@@ -14,8 +18,11 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import pack
@@ -27,6 +34,7 @@ from .source import register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MANIFEST, MANIFEST_VERSION, COMPACT = "_spark_metadata", "v1", ".compact"
 ROWS_A_PUT = 4_096
 BYTES_A_PUT = 1 << 20
 STEP_S = 0.05
@@ -88,6 +96,16 @@ def replay(
     return Played(count, len(sessions), round(time.monotonic() - began, 3))
 
 
+class _Line(msgspec.Struct):
+    """Of a manifest: a file, by its URI."""
+
+    path: str
+    action: str = "add"
+
+
+_line = msgspec.json.Decoder(_Line)
+
+
 class _Event(NamedTuple):
     topic: str
     time_us: int
@@ -139,9 +157,12 @@ def _events(folder: Path, pattern: str, start: datetime | None, stop: datetime |
     if not folder.is_dir() or not any(folder.glob("topic=*")):
         raise BadInput(f"{folder} is no archive: 'pluribus pipeline archive URL TOPIC DIR' writes one")
     keys = pa.schema([("topic", pa.string()), ("day", pa.string())])
-    files = [str(path) for path in sorted(folder.glob("topic=*/day=*/*.parquet"))]
+    paths = sorted(_files(folder))
+    if not paths:
+        return
+    files = [str(path) for path in paths]
     found = ds.dataset(files, partitioning=ds.partitioning(keys, flavor="hive"), partition_base_dir=str(folder))
-    days = sorted({path.parent.name.removeprefix("day=") for path in folder.glob("topic=*/day=*/*.parquet")})
+    days = sorted({path.parent.name.removeprefix("day=") for path in paths})
     for day in days:
         if (start and day < f"{start.astimezone(UTC):%Y-%m-%d}") or (stop and day > f"{stop.astimezone(UTC):%Y-%m-%d}"):
             continue
@@ -151,6 +172,54 @@ def _events(folder: Path, pattern: str, start: datetime | None, stop: datetime |
         table = table.set_column(1, "time", pc.cast(pc.cast(table["time"], pa.timestamp("us")), pa.int64()))
         for batch in table.sort_by([("time", "ascending"), ("offset", "ascending")]).to_batches(ROWS_A_PUT):
             yield from _rows(batch, start, stop)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The Parquet files that count."""
+    there = set(folder.glob("topic=*/day=*/*.parquet"))
+    named = _manifest(folder / MANIFEST)
+    if named is None:
+        return list(there)
+    counted = {folder / Path(*path.parts[-3:]) for path in named}  # the folder may have been moved since
+    missing = counted - there
+    if missing:
+        raise BadInput(
+            f"{folder} lacks {min(missing).relative_to(folder)}, which its manifest names: copy the folder again, whole"
+        )
+    return list(counted)
+
+
+def _manifest(folder: Path) -> list[PurePosixPath] | None:
+    """The files that Spark's file sink has committed, as it wrote them down; None if it did not write here.
+
+    Every micro-batch has a file of lines, each a file that it added. Every tenth or so is ``N.compact`` and holds all
+    lines up to it.
+    """
+    if not folder.is_dir():
+        return None
+    batches = {int(path.stem): path for path in folder.iterdir() if path.stem.isdigit() and path.suffix == COMPACT}
+    first = max(batches, default=-1)
+    later = {int(path.name): path for path in folder.iterdir() if path.name.isdigit() and int(path.name) > first}
+    files = [*([batches[first]] if batches else []), *(later[number] for number in sorted(later))]
+    missing = set(range(first + 1, max(later, default=first) + 1)) - later.keys()
+    if missing:
+        raise BadInput(f"the manifest {folder} lacks its part {min(missing)}: copy the archive again, whole")
+    found: dict[PurePosixPath, None] = {}
+    for file in files:
+        version, *lines = file.read_text(encoding="utf-8").splitlines() or [""]
+        if version != MANIFEST_VERSION:
+            raise BadInput(f"{file} is a manifest of version {version[:20]!r}: this release reads {MANIFEST_VERSION}")
+        for line in lines:
+            try:
+                entry = _line.decode(line)
+            except msgspec.MsgspecError as error:
+                raise BadInput(f"{file} is no manifest of Spark ({error}): copy the archive again, whole") from None
+            path = PurePosixPath(unquote(urlsplit(entry.path).path))
+            if entry.action == "delete":
+                found.pop(path, None)
+            else:
+                found[path] = None
+    return list(found)
 
 
 def _rows(batch: Any, start: datetime | None, stop: datetime | None) -> Iterator[_Event]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 ENVELOPE_NAMES = ("topic", "offset", "id", "sender", "time", "parent", "headers")
+RESERVED = (*ENVELOPE_NAMES, "kind", "body", "reason")
+"""All other columns are fields of the body."""
 POISON = ("fail", "skip", "aside")
 
 
@@ -40,6 +42,44 @@ def envelope_fields() -> StructType:
     for name, kind in zip(ENVELOPE_NAMES, kinds, strict=True):
         found = found.add(name, kind)
     return found
+
+
+def told_fields() -> dict[str, DataType]:
+    """All columns that are not fields of the body, by name."""
+    from pyspark.sql.types import BinaryType, StringType
+
+    envelope = {field.name: field.dataType for field in envelope_fields().fields}
+    return {**envelope, "kind": StringType(), "body": BinaryType(), "reason": StringType()}
+
+
+def checked_schema(schema: StructType) -> StructType:
+    """What ``.schema()`` was given, if events can be read so; ``BadInput`` if not."""
+    told = told_fields()
+    for field in schema.fields:
+        if field.name in told and field.dataType.simpleString() != told[field.name].simpleString():
+            raise BadInput(
+                f"the schema has {field.name!r} as {field.dataType.simpleString()}: of an event it is "
+                f"{told[field.name].simpleString()}; leave it out, or read the field of that name from 'body'"
+            )
+        if field.name not in told:
+            _check_readable(field.dataType, field.name)
+    return schema
+
+
+def _check_readable(kind: DataType, where: str) -> None:
+    from pyspark.sql import types as T
+
+    plain = (T.BooleanType, T.IntegralType, T.FloatType, T.DoubleType, T.DecimalType, T.StringType, T.BinaryType)
+    if isinstance(kind, T.ArrayType):
+        _check_readable(kind.elementType, where)
+    elif isinstance(kind, T.MapType):
+        _check_readable(kind.keyType, where)
+        _check_readable(kind.valueType, where)
+    elif isinstance(kind, T.StructType):
+        for field in kind.fields:
+            _check_readable(field.dataType, f"{where}.{field.name}")
+    elif not isinstance(kind, (*plain, T.DateType, T.TimestampType, T.TimestampNTZType)):
+        raise BadInput(f"the schema has {where!r} as {kind.simpleString()}, which no body holds: use a plain type")
 
 
 _KINDS = {BYTES: "bytes", TEXT: "text", DATA: "data"}
@@ -102,7 +142,7 @@ def import_type(name: str) -> type:
 
 
 def spark_fields(kind: type) -> StructType:
-    """The columns of a type: one for each of its fields."""
+    """The columns of a type: one for each of its fields, named as it travels (``rename=``)."""
     from pyspark.sql.types import StructField, StructType
 
     try:
@@ -111,11 +151,14 @@ def spark_fields(kind: type) -> StructType:
         hints = typing.get_type_hints(kind)
     except TypeError:
         raise BadInput(f"{kind!r} has no fields: name a msgspec.Struct or a dataclass") from None
-    names = [
-        field.name
-        for field in (msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else dataclasses.fields(kind))
+    if issubclass(kind, msgspec.Struct):
+        names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    else:
+        names = {field.name: field.name for field in dataclasses.fields(kind)}
+    columns = [
+        StructField(travels, spark_type(hints[name], f"{kind.__name__}.{name}")) for name, travels in names.items()
     ]
-    return StructType([StructField(name, spark_type(hints[name], f"{kind.__name__}.{name}")) for name in names])
+    return StructType(columns)
 
 
 def spark_type(hint: Any, where: str = "it") -> DataType:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 TIME = "time"
+WATERMARK = "spark.watermarkDelayMs"
+"""How Spark marks the column that carries a watermark."""
 
 
 def windows(
@@ -45,7 +47,9 @@ def windows(
     window = F.window(F.col(time), width, every or width)
     grouped = events.withWatermark(time, late).groupBy(window.alias("window"), *by)
     found = grouped.agg(*(aggregate.alias(name) for name, aggregate in aggregates.items()))
-    return found.select(F.col("window.start").alias("start"), F.col("window.end").alias("end"), *by, *aggregates)
+    # A window is done when the watermark has passed its end, so that is the time of what follows.
+    end = F.col("window.end").alias("end", metadata=dict(found.schema["window"].metadata))
+    return found.select(F.col("window.start").alias("start"), end, *by, *aggregates)
 
 
 def last(events: DataFrame, by: Sequence[str], *, time: str = TIME) -> DataFrame:
@@ -60,17 +64,18 @@ def last(events: DataFrame, by: Sequence[str], *, time: str = TIME) -> DataFrame
 
 def top(events: DataFrame, k: int, score: str, *, by: Sequence[str] = ()) -> DataFrame:
     """The ``k`` events with the highest score, of all or by key, with their ``rank`` from 1. State on a stream: ``k``
-    rows a key; behind ``windows``, by their ``start``, in append mode."""
+    rows a key; behind ``windows``, by their ``start`` or ``end``, in append mode, each window once."""
     from pyspark.sql import functions as F
 
     _need(events, score, *by)
     if k < 1:
         raise BadInput(f"the best {k} are none: ask for 1 or more")
-    rest = [name for name in events.columns if name not in by]
-    ranked = events.groupBy(*by).agg(F.max_by(F.struct(*rest), F.col(score), k).alias("best"))
-    return ranked.select(*by, F.posexplode("best").alias("rank", "one")).select(
-        (F.col("rank") + 1).alias("rank"), *by, "one.*"
-    )
+    # The watermark of windows is that of their ends, and windows of one width with the same start end together.
+    keys = [*by, "end"] if "start" in by and "end" not in by and _timed(events, "end") else list(by)
+    rest = [name for name in events.columns if name not in keys]
+    ranked = events.groupBy(*keys).agg(F.max_by(F.struct(*rest), F.col(score), k).alias("best"))
+    found = ranked.select(*keys, F.posexplode("best").alias("rank", "one"))
+    return found.select((F.col("rank") + 1).alias("rank"), *keys, "one.*").select("rank", *by, *_others(events, by))
 
 
 def join(
@@ -133,6 +138,15 @@ def anomalies(
     strangest = F.when(over >= under, F.col("most")).otherwise(F.col("least"))
     score = F.when(F.col("deviation") > 0, F.greatest(over, under) / F.col("deviation")).otherwise(F.lit(0.0))
     return found.withColumns({"strangest": strangest, "score": score}).drop("least", "most")
+
+
+def _timed(table: DataFrame, name: str) -> bool:
+    """Whether a column carries the watermark."""
+    return name in table.columns and WATERMARK in table.schema[name].metadata
+
+
+def _others(table: DataFrame, by: Sequence[str]) -> list[str]:
+    return [name for name in table.columns if name not in by]
 
 
 def _need(table: DataFrame, *names: str) -> None:

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, JobFailed
+from .session import logging_nothing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 STOP_S = 30.0
 """How long a stop waits for the micro-batch that is under way."""
+
+OURS = "pluribus.core.errors."
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -65,7 +68,12 @@ class Job:
 
         Returns what each query did. An error of a query is raised when the others are stopped.
         """
-        answer = (self._function or self._load())(self._spark, self._options)
+        from pyspark.errors import PySparkException
+
+        try:
+            answer = (self._function or self._load())(self._spark, self._options)
+        except PySparkException as refused:
+            raise JobFailed(f"the job {self._path.name} cannot be planned: {_words(refused)}") from None
         writers = answer if isinstance(answer, Mapping) else {self._path.stem: answer}
         if not all(hasattr(writer, "start") for writer in writers.values()):
             return {"job": self._path.name, "answer": dict(writers) if isinstance(answer, Mapping) else answer}
@@ -92,7 +100,12 @@ class Job:
     def _started(self, name: str, writer: Any, once: bool) -> Any:
         writer = writer.queryName(name).option("checkpointLocation", str((self._checkpoint / name).absolute()))
         self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
-        return (writer.trigger(availableNow=True) if once else writer).start()
+        from pyspark.errors import PySparkException
+
+        try:
+            return (writer.trigger(availableNow=True) if once else writer).start()
+        except PySparkException as error:
+            raise JobFailed(f"the query {name!r} cannot be started: {_words(error)}") from None
 
     def _watch(self, until: float | None, progress: Progress) -> None:
         while any(query.isActive for query in self.queries.values()) and not self._stopping.is_set():
@@ -126,21 +139,36 @@ class Job:
         """Let each query finish the micro-batch that it is in; then stop it."""
         until = monotonic() + STOP_S
         for query in self.queries.values():
+            under_way = _batch_of(query)
             while query.isActive and query.status.get("isTriggerActive") and monotonic() < until:
                 if query.status.get("message", "").startswith(("Getting", "Waiting", "No new")):
                     break  # it looks for data, and has none in its hands
+                if _batch_of(query) != under_way:
+                    break  # that one is done, and the next has just begun
                 threading.Event().wait(0.02)
         self._look(progress)  # a stopped query tells no more through a Connect server
-        for query in self.queries.values():
-            if query.isActive:
-                query.stop()
+        # A query that has begun its next micro-batch already is interrupted in it, and does it again when resumed.
+        with logging_nothing():
+            for query in self.queries.values():
+                if query.isActive:
+                    query.stop()
+
+
+def _batch_of(query: Any) -> int:
+    """The last micro-batch that was done."""
+    told = query.lastProgress
+    return -1 if told is None else int(told["batchId"])
 
 
 def _failure(name: str, error: Any) -> JobFailed:
+    return JobFailed(f"the query {name!r} failed: {_words(error)}; run it again with the same checkpoint to resume")
+
+
+def _words(error: Any) -> str:
+    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
-    # What one of our own parts raised stands below Spark's words about it.
-    text = next((line for line in lines if line.startswith("pluribus.")), lines[0])
-    return JobFailed(f"the query {name!r} failed: {text[:500]}; run it again with the same checkpoint to resume")
+    ours = next((line for line in lines if line.startswith(OURS)), None)
+    return (lines[0] if ours is None else ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
 
 
 @contextmanager

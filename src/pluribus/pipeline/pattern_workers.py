@@ -8,14 +8,29 @@ from itertools import compress, groupby, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ..core.errors import BadInput
 from ..patterns import Match, Matcher, Problem, parse
 from ..patterns.events import order_value
 from ..patterns.references import Row
 
+LAYOUT = -1
+"""The bucket that holds no rows, but how many buckets there are."""
 _MAKE: dict[str, Any] = {"bigint": int, "double": float, "string": str, "boolean": bool}
 Values = tuple[Any, ...]
 Placed = tuple[Values, Row, Values]
 """A partition, a row, and the values that it was made of."""
+
+
+def first_of_all() -> Any:
+    """A function of Spark that is true for the first of several rows of a task; there is none for streams."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    def first(column: Any) -> Any:
+        return pa.array([place == 0 for place in range(len(column))], pa.bool_())
+
+    first.__annotations__ = {"column": pa.Array, "return": pa.Array}
+    return arrow_udf(first, "boolean")  # type: ignore[call-overload]  # its type is in the annotations
 
 
 class Crew(NamedTuple):
@@ -31,6 +46,8 @@ class Crew(NamedTuple):
     fields: tuple[tuple[str, str], ...]
     """Names and types of what comes back: keys, measures, the whole row, the problem."""
     lateness_s: float = 0.0
+    buckets: int = 0
+    """Into how many a stream is divided."""
 
     @property
     def schema(self) -> str:
@@ -62,6 +79,9 @@ class Crew(NamedTuple):
         older than the newest of them by more than the lateness would be late in the next micro-batch, so what waits
         for it need not wait until then.
         """
+        if key[0] == LAYOUT:
+            self.check_layout(frames, state)
+            return
         problems: list[Problem] = []
         matcher = self.matcher(None, problems)
         if state.exists:
@@ -85,6 +105,21 @@ class Crew(NamedTuple):
         elif state.exists:
             state.remove()
         yield from self.frame(found, problems)
+
+    def check_layout(self, frames: Iterator[Any], state: Any) -> None:
+        """State of a stream lies in its bucket: with another number of buckets, nobody would find it. The first rows
+        after a restart tell, and their micro-batch fails; nothing of it is lost."""
+        for _ in frames:
+            pass  # their rows are in other buckets too
+        now = self.buckets.to_bytes(4, "little")
+        if not state.exists:
+            state.update((now,))
+        elif bytes(state.get[0]) != now:
+            before = int.from_bytes(bytes(state.get[0]), "little")
+            raise BadInput(
+                f"this checkpoint was made with buckets={before}, and buckets={self.buckets} would not find what it "
+                f"holds: give match_recognize(..., buckets={before}), or begin with a new checkpoint"
+            )
 
     # --- rows in, answers out ---------------------------------------------------------------------------------------
 

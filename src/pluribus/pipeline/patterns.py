@@ -7,7 +7,8 @@ partition must meet in one place, in order:
 * a stream is divided into *buckets*, by a hash of PARTITION BY. A bucket is one key of Spark's state store, and its
   value is the state of a matcher, with all its partitions. So a micro-batch costs a few calls, not one for each
   partition. The watermark is Spark's, over all tasks; a time-out is set to the moment at which time alone changes
-  something.
+  something. One bucket more holds the number of buckets, and has a row or more of each task sent to it: a query
+  that goes on with another number is refused.
 
 Which process runs what: ``match_recognize`` only plans, on the driver. What travels to the workers is the text of the
 pattern and some names (``pattern_workers.py``); it is compiled there once.
@@ -25,7 +26,7 @@ from ..core.errors import BadInput
 from ..filters.tree import Path
 from ..patterns import Pattern, parse
 from .pattern_columns import Column, column_of, measure_type, outer, restored
-from .pattern_workers import Crew
+from .pattern_workers import LAYOUT, Crew, first_of_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 BUCKETS = 32
 """How a stream is divided. It is part of what a checkpoint means: keep it over restarts."""
+BUCKETS_MAX = 65_536
 PROBLEM = "problem"
 _DELAY_KEY = "spark.watermarkDelayMs"
 """How Spark marks the column that carries a watermark."""
@@ -107,6 +109,8 @@ class _Plan:
 
     def stream(self, lateness_s: float, buckets: int) -> DataFrame:
         f = self.f
+        if not 1 <= buckets <= BUCKETS_MAX:
+            raise BadInput(f"buckets={buckets}: divide the stream into 1 to {BUCKETS_MAX}")
         if not 0 <= lateness_s < math.inf:
             raise BadInput(f"lateness_s={lateness_s}: give the seconds by which events may be late, 0 or more")
         delay_ms = round(lateness_s * 1_000)
@@ -119,8 +123,11 @@ class _Plan:
             timed = timed.withColumn("pluribus_event", f.to_json(f.struct(*self.df.columns), _JSON))
         inputs = self.inputs()[:-1]
         events = [f.col("pluribus_event").alias("event")] if self.all_rows else []
+        first = first_of_all()
         rows = timed.select(bucket.alias("bucket"), *inputs, *events, never)
-        crew = self.crew(lateness_s)
+        where = f.when(first("bucket"), f.array("bucket", f.lit(LAYOUT))).otherwise(f.array("bucket"))
+        rows = rows.select(f.explode(where).alias("bucket"), *(name for name in rows.columns if name != "bucket"))
+        crew = self.crew(lateness_s)._replace(buckets=buckets)
         found = rows.groupBy("bucket").applyInPandasWithState(
             crew.stream, crew.schema, "state binary", "append", "EventTimeTimeout"
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import (
     EqualTo,
@@ -27,25 +27,38 @@ _OPERATORS: dict[type, str] = {
 }
 
 
-def condition(filter: Filter, fields: Collection[str]) -> str | None:
-    """The same condition as a filter, or None: of another column than these, or not to be said exactly."""
+class Pushed(NamedTuple):
+    text: str
+    exact: bool = True
+    """Whether it is true for the same rows as Spark's condition. If not, it is true for more, and Spark looks again."""
+
+
+def condition(filter: Filter, fields: Mapping[str, bool]) -> Pushed | None:
+    """The same condition as a filter, or None: of another column than these, or not to be said. ``fields`` says of each
+    whether it may be NaN, which to Spark is the greatest number, and to a filter is null."""
     attribute = ".".join(getattr(filter, "attribute", ()))
     if attribute not in fields or not attribute.isidentifier():
         return None
+    or_nan = fields[attribute]
     match filter:
         case IsNull():
-            return f"{attribute} IS NULL"
+            return Pushed(f"{attribute} IS NULL", not or_nan)
         case IsNotNull():
-            return f"{attribute} IS NOT NULL"
+            return None if or_nan else Pushed(f"{attribute} IS NOT NULL")
         case In():
             values = [_literal(value) for value in filter.value]
             known = [value for value in values if value is not None]
-            return f"{attribute} IN ({', '.join(known)})" if known and len(known) == len(values) else None
+            return Pushed(f"{attribute} IN ({', '.join(known)})") if known and len(known) == len(values) else None
         case StringStartsWith() if not set(filter.value) & set("%_\\"):
-            return f"{attribute} LIKE {_literal(filter.value + '%')}"
+            return Pushed(f"{attribute} LIKE {_literal(filter.value + '%')}")
         case _ if type(filter) in _OPERATORS:
             value = _literal(getattr(filter, "value", None))
-            return None if value is None else f"{attribute} {_OPERATORS[type(filter)]} {value}"
+            if value is None:
+                return None
+            text = f"{attribute} {_OPERATORS[type(filter)]} {value}"
+            if or_nan and isinstance(filter, GreaterThan | GreaterThanOrEqual):
+                return Pushed(f"({text} OR {attribute} IS NULL)", exact=False)
+            return Pushed(text)
     return None
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, MissingExtra, Unreachable
@@ -46,8 +47,10 @@ def open_session(master: str = "local[*]", app: str = "pluribus", **settings: An
     for name, value in wanted.items():
         builder = builder.config(name, value)
     try:
-        with _interrupts_kept():
-            return builder.appName(app).getOrCreate()
+        with _interrupts_kept(), _deaf_children():
+            opened = builder.appName(app).getOrCreate()
+        _quieten_accumulators()
+        return opened
     except (PySparkException, OSError) as error:
         reason = " ".join(str(error).split())[:300]
         raise Unreachable(f"no Spark session at {master}: {reason}; start the engine there") from None
@@ -62,7 +65,8 @@ def session(master: str = "local[*]", app: str = "pluribus", **settings: Any) ->
         yield opened
     finally:
         if active is None:
-            opened.stop()
+            with logging_nothing():  # of tasks that were interrupted, and end now
+                opened.stop()
 
 
 @contextmanager
@@ -74,6 +78,66 @@ def _interrupts_kept() -> Iterator[None]:
     finally:
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
+
+
+def _quieten_accumulators() -> None:
+    """Java may close its connection for accumulators at any time, also in good order; PySpark prints that as an error
+    with its stack."""
+    from pyspark import SparkContext
+
+    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)  # none through Connect
+    if server is not None and "handle_error" not in vars(server):
+        print_error = server.handle_error
+
+        def unless_closed(request: Any, address: Any) -> None:
+            if not isinstance(sys.exception(), (EOFError, ConnectionError)):
+                print_error(request, address)
+
+        server.handle_error = unless_closed
+
+
+@contextmanager
+def logging_nothing() -> Iterator[None]:
+    """Java logs nothing meanwhile, if this process has one: for what is interrupted on purpose."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is None:  # through a Connect server
+        yield
+        return
+    log4j = SparkContext._gateway.jvm.org.apache.logging.log4j
+    before = log4j.LogManager.getRootLogger().getLevel()
+    log4j.core.config.Configurator.setRootLevel(log4j.Level.OFF)
+    try:
+        yield
+    finally:
+        log4j.core.config.Configurator.setRootLevel(before)
+
+
+_starting = threading.local()
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Java, if it is started meanwhile, is deaf to a polite kill of the whole process group, such as systemd's: who
+    stops the queries needs it until they are stopped. It ends with this process, which closes its standard input
+    then."""
+    _hook()
+    _starting.java = True
+    try:
+        yield
+    finally:
+        _starting.java = False
+
+
+@cache
+def _hook() -> None:
+    os.register_at_fork(after_in_child=_be_deaf)
+
+
+def _be_deaf() -> None:
+    """In a child, before it becomes Java: what is ignored stays ignored."""
+    if getattr(_starting, "java", False):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _active() -> Any:
@@ -95,7 +159,6 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
         # Workers are forked with Pluribus loaded: several start with every micro-batch.
         "spark.python.daemon.module": "pluribus.pipeline.daemon",
     }

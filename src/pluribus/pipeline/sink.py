@@ -18,8 +18,11 @@ A write of a table is numbered by the option ``batch``, which makes it once acro
 again writes nothing. Without it, a named writer counts its writes itself. A write without a name is given one of its
 own, and is then once, but not across calls.
 
-Rows: ``topic`` (or the option of that name), and the body: a column ``body`` of bytes or text, or all other columns as
-the fields of a dictionary. ``headers`` is a map.
+Rows: a column that has a name and a type of the envelope is of the envelope: ``topic`` (or the option of that name),
+``id``, ``sender``, ``time``, ``parent``, ``headers``; where it is null, or not there, the event gets its own.
+``offset`` is left out, because the log gives it. The body is a column ``body`` of bytes or text, with its ``kind``
+beside it if it is neither; or all other columns are the fields of a dictionary. So a table that was read can be written
+as it is.
 """
 
 from __future__ import annotations
@@ -29,19 +32,21 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, Protocol
 
 import msgspec
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, MapType, StringType, StructType
 
 from ..core.errors import BadInput, Unavailable
+from ..core.ids import MessageId
 from ..pubsub.durable.batch import pack, pack_columns
 from ..pubsub.durable.commands import Stage
 from ..pubsub.durable.stages import KEEP_WRITER_S
 from ..runtime.reader import LogReader
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
+from .columns import kind_of_name, told_fields
 
 LEASE_S = 3_600.0
 PART_ROWS = 16_384
@@ -51,7 +56,7 @@ BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
 """Where Spark tells a task of which query: the same as long as the checkpoint is."""
 FOREIGN = ("fail", "begin")
-_ENVELOPE = ("topic", "headers", "kind", "body", "offset", "id", "sender", "time", "parent", "reason")
+_object = msgspec.msgpack.Decoder(msgspec.Raw).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -78,13 +83,20 @@ class _Writing:
             raise BadInput(f"option foreign={foreign!r} is none of {', '.join(FOREIGN)}: choose one of them")
         self._anew = foreign == "begin"
         self._keep_s = KEEP_WRITER_S
-        names = schema.names
-        if not self._topic and "topic" not in names:
-            raise BadInput("rows go to no topic: add a column 'topic', or .option('topic', ...)")
-        self._fields = [name for name in names if name not in _ENVELOPE]
-        if "body" not in names and not self._fields:
+        self._whole = "body" in schema.names
+        self._envelope = frozenset(name for name in schema.names if _of_envelope(name, schema[name].dataType))
+        if not self._whole:
+            self._envelope -= {"kind"}
+        if not self._topic and "topic" not in self._envelope:
+            raise BadInput("rows go to no topic: add a column 'topic' of strings, or .option('topic', ...)")
+        self._fields = [name for name in schema.names if name not in self._envelope and name != "body"]
+        if not self._whole and not self._fields:
             raise BadInput("rows have no body: add a column 'body', or columns that are its fields")
-        self._whole = "body" in names
+        if self._whole and self._fields:
+            raise BadInput(
+                f"rows have a column 'body', and the column {self._fields[0]!r} that is neither in it nor in the "
+                "envelope: drop one of both"
+            )
 
     def stage(self, batches: Iterator[Any], batch_id: int, query: str) -> Staged:
         staged = Staged(uuid.uuid4().hex, 0, 0, query)
@@ -109,36 +121,38 @@ class _Writing:
         import pyarrow.compute as pc
 
         if self._topic:
-            yield self._encoded(self._topic, batch)
+            yield from self._encoded(self._topic, batch)
             return
         topics = batch.column(batch.schema.names.index("topic"))
         if topics.null_count:
             raise BadInput("a row has no topic: fill the column 'topic'")
         # Rows of one topic stay in their order, those of different topics have none between them.
         for topic in pc.unique(topics).to_pylist():
-            yield self._encoded(topic, batch.filter(pc.equal(topics, topic)))
+            yield from self._encoded(topic, batch.filter(pc.equal(topics, topic)))
 
-    def _encoded(self, topic: str, rows: Any) -> Bodies:
+    def _encoded(self, topic: str, rows: Any) -> Iterator[Bodies]:
         import pyarrow as pa
 
-        headers: list[dict[str, Any] | None] = []
-        if "headers" in rows.schema.names:
-            said = rows.column(rows.schema.names.index("headers")).to_pylist()
-            headers = [dict(one) if one else None for one in said]
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        given = Given.of({name: columns[name] for name in self._envelope})
         if not self._whole:
-            columns = [rows.column(rows.schema.names.index(name)).to_pylist() for name in self._fields]
-            return Listed(topic, DATA, list(map(_encode, map(_row(tuple(self._fields)), *columns))), headers)
-        column = rows.column(rows.schema.names.index("body"))
+            values = [columns[name].to_pylist(maps_as_pydicts="strict") for name in self._fields]
+            yield Listed(topic, DATA, list(map(_encode, map(_row(tuple(self._fields)), *values))), given)
+            return
+        column = columns["body"]
         if column.null_count:
             raise BadInput("a row has no body: leave such rows out")
         kind = column.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            return Listed(topic, TEXT, list(map(_encode, column.to_pylist())), headers)
-        if pa.types.is_binary(kind) and not any(headers):
-            return Columnar.of(topic, column)
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            return Listed(topic, BYTES, column.to_pylist(), headers)
-        raise BadInput(f"the column 'body' is of type {kind}: make it binary or string, or leave it out for fields")
+            if "kind" in columns and set(columns["kind"].to_pylist()) - {None, "text"}:
+                raise BadInput("the column 'body' is of strings, and 'kind' says otherwise: drop the column 'kind'")
+            yield Listed(topic, TEXT, list(map(_encode, column.to_pylist())), given)
+        elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+            raise BadInput(f"the column 'body' is of type {kind}: make it binary or string, or leave it out for fields")
+        elif pa.types.is_binary(kind) and self._envelope <= {"topic", "offset"}:
+            yield Columnar.of(topic, column)
+        else:
+            yield from _by_kind(Listed(topic, BYTES, column.to_pylist(), given), columns.get("kind"))
 
     def publish(self, messages: Sequence[Any], batch_id: int) -> None:
         """Beside the driver: everything that the tasks of a batch staged becomes visible."""
@@ -220,13 +234,42 @@ class Bodies(Protocol):
 
 
 @dataclass(frozen=True)
+class Given:
+    """What rows say of the envelopes of their events. A column that none of them has is empty."""
+
+    headers: Sequence[dict[str, Any] | None] = ()
+    parents: Sequence[MessageId | None] = ()
+    times: Sequence[int | None] = ()
+    """Microseconds since 1970."""
+    ids: Sequence[MessageId | None] = ()
+    senders: Sequence[int | None] = ()
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any]) -> Given:
+        import pyarrow as pa
+
+        headers, times = columns.get("headers"), columns.get("time")
+        return cls(
+            () if headers is None else [one or None for one in headers.to_pylist(maps_as_pydicts="strict")],
+            _pairs(columns.get("parent")),
+            () if times is None else times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist(),
+            _pairs(columns.get("id")),
+            columns["sender"].to_pylist() if "sender" in columns else (),
+        )
+
+    def cut(self, low: int, high: int) -> Given:
+        times, ids, senders = self.times[low:high], self.ids[low:high], self.senders[low:high]
+        return Given(self.headers[low:high], self.parents[low:high], times, ids, senders)
+
+
+@dataclass(frozen=True)
 class Listed:
     """Bodies that were encoded one by one."""
 
     topic: str
     kind: Kind
     bodies: Sequence[bytes]
-    headers: Sequence[dict[str, Any] | None]
+    given: Given
 
     @property
     def count(self) -> int:
@@ -237,10 +280,18 @@ class Listed:
         return max(sum(1 for size in accumulate(map(len, some)) if size <= PART_BYTES), 1)
 
     def cut(self, low: int, high: int) -> Listed:
-        return Listed(self.topic, self.kind, self.bodies[low:high], self.headers[low:high])
+        return Listed(self.topic, self.kind, self.bodies[low:high], self.given.cut(low, high))
 
     def packed(self, session: int, first: int, now_us: int) -> bytes:
-        return pack(self.topic, session, first, 0, self.kind, now_us, self.bodies, self.headers)
+        given, count = self.given, self.count
+        times = [now_us if time is None else time for time in given.times] or now_us
+        senders = [sender or 0 for sender in given.senders] or [0]
+        ids = [(session, first + place) if id is None else id for place, id in enumerate(given.ids)]
+        if ids and ids[0][1] > 0 and ids == [(ids[0][0], ids[0][1] + place) for place in range(count)]:
+            (session, first), ids = ids[0], []  # as they are in most copies: the head says it all
+        several = senders if senders.count(senders[0]) != len(senders) else ()
+        extra = (given.headers, given.parents, None, ids, several)
+        return pack(self.topic, session, first, senders[0], self.kind, times, self.bodies, *extra)
 
 
 @dataclass(frozen=True)
@@ -274,6 +325,46 @@ class Columnar:
     def packed(self, session: int, first: int, now_us: int) -> bytes:
         ends, bodies = self.ends - self.ends[0], self.data[int(self.ends[0]) : int(self.ends[-1])]
         return pack_columns(self.topic, session, first, 0, BYTES, now_us, ends.astype("<i4").tobytes(), bodies)
+
+
+def _of_envelope(name: str, kind: DataType) -> bool:
+    told = _envelope_types().get(name)
+    if name == "headers":
+        return isinstance(kind, MapType) and isinstance(kind.keyType, StringType)
+    return told is not None and kind.simpleString() == told.simpleString()
+
+
+@cache
+def _envelope_types() -> dict[str, DataType]:
+    return {name: kind for name, kind in told_fields().items() if name not in ("body", "reason")}
+
+
+def _pairs(column: Any) -> Sequence[MessageId | None]:
+    """Of a column of sessions and numbers."""
+    if column is None:
+        return ()
+    fields = zip(column.field("session").to_pylist(), column.field("number").to_pylist(), strict=True)
+    there = column.is_valid().to_pylist()
+    return [None if not is_one or None in pair else pair for pair, is_one in zip(fields, there, strict=True)]
+
+
+def _by_kind(rows: Listed, kinds: Any) -> Iterator[Listed]:
+    """Runs of rows whose bodies are encoded alike. What is said to be an object must be one: others decode it."""
+    low = 0
+    for name, run in groupby([None] * rows.count if kinds is None else kinds.to_pylist()):
+        high = low + len(list(run))
+        some = rows.cut(low, high)
+        kind = BYTES if name is None else kind_of_name(name)
+        if kind != BYTES:
+            try:
+                for body in some.bodies:
+                    _object(body)
+            except msgspec.MsgspecError as error:
+                raise BadInput(
+                    f"a row of kind {name!r} has a body that is none ({error}): write it as kind 'bytes'"
+                ) from None
+        yield Listed(some.topic, kind, some.bodies, some.given)
+        low = high
 
 
 def _cut(bodies: Bodies) -> Iterator[Bodies]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -49,7 +50,15 @@ from ..filters import parse
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
 from ..runtime.reader import LogReader
-from .columns import ENVELOPE_NAMES, POISON, envelope_fields, import_type, named_fields, spark_fields
+from .columns import (
+    POISON,
+    RESERVED,
+    checked_schema,
+    envelope_fields,
+    import_type,
+    named_fields,
+    spark_fields,
+)
 from .offsets import UNKNOWN, log_of, parted, place, resumed
 from .pushdown import condition
 from .sink import BatchWriter, StreamWriter
@@ -65,6 +74,7 @@ ROWS_A_TASK_MIN = 20_000
 ROWS_A_BATCH = 10_000
 """Packed batches of a topic are put together to about this before they go to Spark."""
 EVERYTHING = 1 << 62
+PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 OPTIONS = (
     *("url", "trace", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
     *("poison", "writer", "batch", "foreign", "lease"),
@@ -90,7 +100,7 @@ class PluribusSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         if self._settings.trace:
             return TraceReader(self._settings.trace, schema.names)
-        return TopicReader(self._settings, schema)
+        return (PushingReader if _asked_for_conditions() else TopicReader)(self._settings, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         settings = self._settings
@@ -102,9 +112,13 @@ class PluribusSource(DataSource):
         return TopicStreamReader(settings, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        if overwrite:
+            raise BadInput("a durable topic only grows, so nothing is overwritten: write with mode('append')")
         return BatchWriter(self._settings.given, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        if overwrite:
+            raise BadInput("a durable topic only grows, so no answer replaces the last: use outputMode('update')")
         return StreamWriter(self._settings.given, schema)
 
 
@@ -153,7 +167,7 @@ class Settings:
 
     def _of_events(self) -> StructType:
         fields = self.body_fields()
-        taken = [name for name in fields.names if name in (*ENVELOPE_NAMES, "kind", "body", "reason")]
+        taken = [name for name in fields.names if name in RESERVED]
         if taken:
             raise BadInput(f"the field {taken[0]!r} is a name of the envelope: read the body as bytes and rename it")
         whole = StructType([*envelope_fields().fields, *fields.fields])
@@ -171,8 +185,9 @@ class Settings:
         return StructType([whole[name] for name in wanted]) if wanted else whole
 
     def shape(self, schema: StructType) -> Shape:
-        known = self.body_fields().names
-        return Shape(schema, [name for name in schema.names if name in known], self.poison)
+        """Of the schema that the options make, or of one that ``.schema()`` was given."""
+        fields = [name for name in checked_schema(schema).names if name not in RESERVED]
+        return Shape(schema, fields, self.poison)
 
 
 class Range(NamedTuple):
@@ -216,10 +231,16 @@ class _Reading:
         if value == "latest":
             return {one.topic: one.end for one in known}
         if value.isdigit():
-            return {one.topic: int(value) for one in known}
+            return {one.topic: self._within(one, int(value)) for one in known}
         time_s = _time_s(option, value)
         with self._settings.keepers() as keepers:
             return {one.topic: keepers.offset_at(one.topic, time_s) for one in known}
+
+    def _within(self, known: Known, offset: int) -> int:
+        """Of several topics, one that is shorter is taken at its end: whatever follows there is new."""
+        if offset > known.end and not set("+#") & set(self._settings.topic):
+            raise BadInput(f"offset {offset} of {known.topic!r} is beyond its end {known.end}: use 'latest'")
+        return min(offset, known.end)
 
     def _tasks(self, starts: Mapping[str, int], stops: Mapping[str, int], log: str) -> list[Ranges]:
         parts = self._settings.number("parts") or 2 * (os.cpu_count() or 1)
@@ -298,26 +319,32 @@ class _Reading:
 
 
 class TopicReader(_Reading, DataSourceReader):
-    """Beside the driver: takes conditions over from Spark, and plans."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Conditions on fields of the body go to the keepers; Spark keeps the others."""
-        for filter in filters:
-            text = condition(filter, self._shape.fields)
-            if text is None or self._settings.poison == "aside":
-                yield filter
-            else:
-                self._where = f"({self._where}) AND {text}" if self._where else text
+    """Beside the driver: plans."""
 
     def partitions(self) -> Sequence[InputPartition]:
         known = self._known()
         starts = self._places("start", known, "earliest")
         stops = self._places("stop", known, "latest")
-        for one in known:
-            if max(starts[one.topic], stops[one.topic]) > one.end:
-                at = max(starts[one.topic], stops[one.topic])
-                raise BadInput(f"offset {at} of {one.topic!r} is beyond its end {one.end}: use 'latest'")
         return self._tasks(starts, stops, log_of(known))
+
+
+class PushingReader(TopicReader):
+    """Takes conditions over from Spark, before it plans. Spark refuses a reader that can, where its setting
+    ``spark.sql.python.filterPushdown.enabled`` is off, as it is by default: so there is one that cannot.
+
+    It is off in our sessions too. Spark 4.3 keeps one reader for each ``load()``, the one that it planned last: where
+    conditions are pushed down, ``t.where(a).union(t.where(b))`` gives the rows of ``b`` twice.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Conditions on fields of the body go to the keepers; Spark keeps the others."""
+        fields = {name: self._shape.may_be_nan(name) for name in self._shape.fields}
+        for filter in filters:
+            pushed = condition(filter, fields) if self._settings.poison != "aside" else None
+            if pushed is not None:
+                self._where = f"({self._where}) AND {pushed.text}" if self._where else pushed.text
+            if pushed is None or not pushed.exact:
+                yield filter
 
 
 class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -382,6 +409,12 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 def register(spark: Any) -> None:
     """Make ``format("pluribus")`` known to a session, on any engine."""
     spark.dataSource.register(PluribusSource)
+
+
+def _asked_for_conditions() -> bool:
+    """Whether this process is one in which Spark pushes conditions down: it has a kind of worker for that."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return PUSHING in sys.modules or (main is not None and main.name == PUSHING)
 
 
 def _needed(value: str, option: str) -> str:

@@ -8,22 +8,25 @@ only if that fails are they looked at one by one, to tell the poison from the ot
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
 from ..core.errors import BadInput
-from ..pubsub.durable.batch import Batch
+from ..pubsub.durable.batch import Batch, Extra
 from ..wire.bodies import BYTES, array_header
 from .columns import arrow_schema, name_of_kind
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _decode = msgspec.msgpack.Decoder().decode
+NOTHING = Extra()
 
 
 class Shape:
@@ -36,11 +39,16 @@ class Shape:
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_row_decode", "_arrow")}
+        return {name: value for name, value in self.__dict__.items() if name not in _MADE}
 
     @property
     def needs_bodies(self) -> bool:
         return bool(self.fields) or "body" in self.names
+
+    def may_be_nan(self, field: str) -> bool:
+        from pyspark.sql.types import DoubleType, FloatType
+
+        return isinstance(self._schema[field].dataType, DoubleType | FloatType)
 
     @cached_property
     def _arrow(self) -> Any:
@@ -49,7 +57,18 @@ class Shape:
     @cached_property
     def _row_decode(self) -> Callable[[bytes], list[Any]]:
         """Decodes an array of bodies into objects with the wanted fields alone; None where one is not there."""
-        row = msgspec.defstruct("Row", [(name, Any, None) for name in self.fields], gc=False)
+        return self._decoder([hint_of(self._schema[name].dataType) for name in self.fields])
+
+    @cached_property
+    def _patient_decode(self) -> Callable[[bytes], list[Any]]:
+        """The same, for whole numbers that were published as ``1.0``."""
+        hints = [hint_of(self._schema[name].dataType) for name in self.fields]
+        return self._decoder([int | float | None if hint == WHOLE else hint for hint in hints])
+
+    def _decoder(self, hints: Sequence[Any]) -> Callable[[bytes], list[Any]]:
+        fields = [(f"f{number}", hint, None) for number, hint in enumerate(hints)]
+        names = {f"f{number}": name for number, name in enumerate(self.fields)}
+        row = msgspec.defstruct("Row", fields, rename=names, gc=False)
         return msgspec.msgpack.Decoder(list[row]).decode  # type: ignore[valid-type]
 
     def table(self, batches: Sequence[Batch]) -> Any:
@@ -68,10 +87,12 @@ class Shape:
                 pa.array(reasons, pa.string()) if reasons else pa.nulls(len(columns["body"]), pa.string())
             )
             good = pc.is_null(columns["reason"]) if reasons else None
-            if self.poison == "aside":
+            if self.poison == "aside" and "body" in self.names:
                 columns["body"] = pc.if_else(
                     pc.is_null(columns["reason"]), pa.scalar(None, pa.binary()), columns["body"]
                 )
+        elif "reason" in self.names:
+            columns["reason"] = pa.nulls(sum(len(batch) for batch in batches), pa.string())
         found = pa.RecordBatch.from_arrays([columns[name] for name in self.names], schema=self._arrow)
         if self.poison == "skip" and good is not None:
             found = found.filter(good)
@@ -83,9 +104,9 @@ class Shape:
 
         return {
             name: pa.array(
-                list(map(attrgetter(name), rows)), self._arrow.field(name).type
+                list(map(attrgetter(f"f{number}"), rows)), self._arrow.field(name).type
             )  # a list is what Arrow is quick at
-            for name in self.fields
+            for number, name in enumerate(self.fields)
         }
 
     def _decoded(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
@@ -112,7 +133,7 @@ class Shape:
                         f"event {offset} of {batch.topic!r} is poison, {reason}: "
                         "set it aside with option poison='aside'"
                     )
-                rows += self._row_decode(array_header(1) + (body if reason is None else none))
+                rows += self._patient_decode(array_header(1) + (body if reason is None else none))
                 reasons.append(reason)
         return self._columns(rows), reasons
 
@@ -122,15 +143,60 @@ class Shape:
             value = _decode(body)
             if type(value) is not dict:
                 return f"its body is of type {type(value).__name__} and has no fields"
-            self._columns(self._row_decode(array_header(1) + body))
+            (row,) = rows = self._patient_decode(array_header(1) + body)
+            if any(type(value) is float and hint == WHOLE and value % 1 for value, hint in self._told(row)):
+                raise ValueError  # Arrow would cut off what is behind the point
+            self._columns(rows)
+        except msgspec.ValidationError:
+            return f"its fields are not {self._said()}"
         except msgspec.MsgspecError as error:
             return f"its body does not decode: {error}"
         except (TypeError, ValueError, OverflowError):
             return f"its fields are not {self._said()}"
         return None
 
+    def _told(self, row: Any) -> list[tuple[Any, Any]]:
+        """The values of a row, with what their columns decode."""
+        kinds = [self._schema[name].dataType for name in self.fields]
+        return [(getattr(row, f"f{number}"), hint_of(kind)) for number, kind in enumerate(kinds)]
+
     def _said(self) -> str:
         return ", ".join(f"{name} {self._schema[name].dataType.simpleString()}" for name in self.fields)
+
+
+_MADE = ("_row_decode", "_patient_decode", "_arrow")
+WHOLE = int | None
+
+
+def hint_of(kind: DataType) -> Any:
+    """What a decoder has to know of a column's type; ``Any`` if Arrow makes the right thing of what it decodes to.
+
+    Dates and decimals travel as text, whole numbers must be told from others, and times may travel as text too.
+    """
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.IntegralType):
+        return WHOLE
+    plain = {
+        T.DateType: datetime.date | int | None,
+        T.TimestampType: datetime.datetime | int | None,
+        T.TimestampNTZType: datetime.datetime | int | None,
+        T.DecimalType: decimal.Decimal | int | None,
+    }
+    if type(kind) in plain:
+        return plain[type(kind)]
+    if isinstance(kind, T.ArrayType):
+        inner = hint_of(kind.elementType)
+        return Any if inner is Any else list[inner] | None  # type: ignore[valid-type]
+    if isinstance(kind, T.MapType):
+        key = str if isinstance(kind.keyType, T.StringType) else hint_of(kind.keyType)
+        inner = hint_of(kind.valueType)
+        return Any if key in (str, Any) and inner is Any else dict[key, inner] | None  # type: ignore[valid-type]
+    if isinstance(kind, T.StructType):
+        hints = {field.name: hint_of(field.dataType) for field in kind.fields}
+        if any(hint is not Any for hint in hints.values()):
+            return TypedDict("Inner", hints, total=False) | None  # type: ignore[operator]
+    return Any
 
 
 def envelope(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, Any]:
@@ -150,17 +216,32 @@ def envelope(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, Any]:
         found["kind"] = pa.repeat(pa.scalar(kinds[0]), count) if same else pa.array(np.repeat(kinds, counts))
     if "offset" in wanted:
         found["offset"] = pa.array(_joined([batch.offsets for batch in batches]))
+    copies = [batch.extra if head.extra_bytes else NOTHING for batch, head in zip(batches, heads, strict=True)]
     if "id" in wanted:
-        session = pa.array(np.repeat(np.array([head.session for head in heads], "i8"), counts))
-        numbers = pa.array(_joined([batch.sequences for batch in batches]))
-        found["id"] = pa.StructArray.from_arrays([session, numbers], ["session", "number"])
+        pairs = [_ids(batch, extra.ids) for batch, extra in zip(batches, copies, strict=True)]
+        columns = [pa.array(_joined([pair[place] for pair in pairs])) for place in (0, 1)]
+        found["id"] = pa.StructArray.from_arrays(columns, ["session", "number"])
     if "sender" in wanted:
-        found["sender"] = pa.array(np.repeat(np.array([head.sender for head in heads], "i8"), counts))
+        senders = [
+            np.array(extra.senders, "i8") if extra.senders else np.full(head.events, head.sender, "i8")
+            for head, extra in zip(heads, copies, strict=True)
+        ]
+        found["sender"] = pa.array(_joined(senders))
     if "time" in wanted:
         found["time"] = pa.array(_joined([batch.times for batch in batches])).view(pa.timestamp("us", "UTC"))
     if wanted & {"parent", "headers"}:
         found["parent"], found["headers"] = _rare(batches)
     return found
+
+
+def _ids(batch: Batch, copied: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    """Sessions and numbers; of copies, those that they came with."""
+    import numpy as np
+
+    if copied:
+        pairs = np.array(copied, "i8")
+        return pairs[:, 0].copy(), pairs[:, 1].copy()
+    return np.full(len(batch), batch.head.session, "i8"), batch.sequences
 
 
 def _rare(batches: Sequence[Batch]) -> tuple[Any, Any]:

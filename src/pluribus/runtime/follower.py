@@ -55,7 +55,7 @@ def without_live(options: dict[str, Any]) -> dict[str, Any]:
 def unpacked(batch: Batch) -> list[Event[Any]]:
     """The events of a batch, as subscribers get them."""
     head, topic, extra = batch.head, batch.topic, batch.extra
-    headers, parents = extra.headers, extra.parents
+    headers, parents, ids, senders = extra.headers, extra.parents, extra.ids, extra.senders
     times = (batch.times / 1e6).tolist()
     offsets = batch.offsets.tolist()
     shift = head.first - batch.offset
@@ -66,8 +66,8 @@ def unpacked(batch: Batch) -> list[Event[Any]]:
         events.append(
             Event(
                 body,
-                head.sender,
-                (head.session, offset + shift),
+                senders[place] if senders else head.sender,
+                ids[place] if ids else (head.session, offset + shift),
                 topic,
                 times[place],
                 MappingProxyType(given) if given else NO_HEADERS,

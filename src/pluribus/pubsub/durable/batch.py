@@ -10,10 +10,11 @@ data frame is made of. Nobody on the way looks at an event. Little-endian throug
                of one length and not empty, which the head tells
     places     uint32 a event, only if some events of the batch were left out: which ones these are
     bodies     one after another, encoded as ``wire.bodies`` says
-    extra      what only some events have, as msgpack: headers and parents
+    extra      what only some events have, as msgpack: headers, parents; and identities and senders, where the batch is
+               a copy of events of several publishers
 
-Event ``i`` has the identity (session, first + i). The first byte is one that no msgpack begins with, so a batch is told
-from other commands by it.
+Event ``i`` has the identity (session, first + i), unless ``extra`` says otherwise. The first byte is one that no
+msgpack begins with, so a batch is told from other commands by it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -42,6 +43,7 @@ EXTRA, PLACES, ONE_TIME, EVEN = 1, 2, 4, 8
 _FLAGS = EXTRA | PLACES | ONE_TIME | EVEN
 _HEAD = struct.Struct("<BBHIqqqIIHHHH")
 HEAD_BYTES = _HEAD.size
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 EVENTS_MAX = 1 << 20
 """Events in one batch."""
 
@@ -51,6 +53,8 @@ class Extra(msgspec.Struct, array_like=True):
 
     headers: list[dict[str, Any] | None] = []
     parents: list[MessageId | None] = []
+    ids: list[tuple[Long, Long]] = []
+    senders: list[Long] = []
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
@@ -93,15 +97,20 @@ def pack(
     headers: Sequence[dict[str, Any] | None] = (),
     parents: Sequence[MessageId | None] = (),
     places: array[int] | None = None,
+    ids: Sequence[MessageId] = (),
+    senders: Sequence[int] = (),
 ) -> bytes:
-    """A batch of these events, whose bodies are encoded and of one kind; a single time is that of all."""
-    if isinstance(times, int) and not headers and not parents and places is None:
+    """A batch of these events, whose bodies are encoded and of one kind; a single time is that of all. ``ids`` and
+    ``senders`` are those of copies, in the place of ``session``, ``first`` and ``sender``."""
+    extras = any(headers) or any(parents) or len(ids) or len(senders)
+    if isinstance(times, int) and not extras and places is None:
         packed = pack_plain(topic, session, first, sender, kind, times, bodies)
         if packed is not None:
             return packed
     extra = b""
-    if any(headers) or any(parents):
-        extra = _encode(Extra(list(headers) if any(headers) else [], list(parents) if any(parents) else []))
+    if extras:
+        rare = (list(headers) if any(headers) else [], list(parents) if any(parents) else [])
+        extra = _encode(Extra(*rare, list(ids), list(senders)))
     if not isinstance(times, int) and min(times) == max(times):
         times = times[0]
     sizes = [*map(len, bodies)]
@@ -226,7 +235,8 @@ def checked(command: bytes) -> Head:
         raise MalformedFrame(f"a batch of the topic {topic[:NAME_CHARS_MAX]!r}: its names are too long")
     if int(ends[0]) != 0 or int(ends[-1]) != head.bodies_bytes or bool((ends[1:] < ends[:-1]).any()):
         raise MalformedFrame(f"a batch of {topic!r} whose bodies do not add up to {head.bodies_bytes} bytes")
-    if any(len(column) not in (0, head.events) for column in (extra.headers, extra.parents)):
+    columns: tuple[list[Any], ...] = (extra.headers, extra.parents, extra.ids, extra.senders)
+    if any(len(column) not in (0, head.events) for column in columns):
         raise MalformedFrame(f"a batch of {topic!r} with columns that are not as long as it is")
     return head
 
@@ -296,7 +306,7 @@ class Batch:
 
     @property
     def sequences(self) -> NDArray[np.int64]:
-        """With the session, the identities of the events."""
+        """With the session, the identities of the events, unless they are copies with ``extra.ids``."""
         return self.offsets - self.offset + self.head.first
 
     @property
@@ -360,5 +370,7 @@ class Batch:
             [extra.headers[i] for i in which] if extra.headers else (),
             [extra.parents[i] for i in which] if extra.parents else (),
             array("I", which if places is None else [int(places[i]) for i in which]),
+            [extra.ids[i] for i in which] if extra.ids else (),
+            [extra.senders[i] for i in which] if extra.senders else (),
         )
         return Batch(packed, self.offset)
