@@ -64,21 +64,6 @@ class Generous(Demands):
         }
 
 
-class Anew(Demands):
-    """Settles for whoever says so, of whatever epoch."""
-
-    replaces = (jobs, "Demands")
-
-    def settle(self, number, epoch, thing):
-        consumer = self.consumers.get(number)
-        if consumer is None:
-            for other in self.consumers.values():
-                if thing in other.held:
-                    return super().settle(other.number, other.epoch, thing)
-            return None
-        return super().settle(number, consumer.epoch, thing)
-
-
 class Forgetful(Parts):
     """Forgets that a part changed while a snapshot was being taken."""
 
@@ -90,5 +75,11 @@ class Forgetful(Parts):
             self.touched.clear()
 
 
-FOUND = {}
-"""The seed that finds the mutant, and what it finds."""
+FOUND = {
+    # The seed that finds the mutant, and what it finds.
+    Halfway: (0, "clients still wait"),
+    Generous: (0, "AssertionError"),
+    Hollowing: (0, "has the body b''"),
+    Jumping: (20, "the time fell"),
+    Forgetful: (2, "has another part"),
+}

@@ -2,7 +2,7 @@
 
 They read ``put`` (a job was acknowledged), ``moved`` and ``stayed`` (a transaction was done or refused; the number is
 the job and the transaction), ``handled``, ``settled`` and ``ended`` of consumers (job and epoch), ``added`` (a call was
-answered; the body names the counter), ``time`` of keepers (the replicated time, and their life), and at the end
+answered; the body names the counter), ``time`` of keepers (of the row that is applied, and their life), and at the end
 ``final`` (the state in parts, the jobs of both machines, the counters), ``body`` of each job, ``stored`` and
 ``differed`` of each keeper.
 """

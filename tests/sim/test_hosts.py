@@ -1,0 +1,87 @@
+"""Machines on one log in the simulator: samples of both campaigns, mutants, and checkers on broken histories."""
+
+import warnings
+
+import msgspec
+import pytest
+
+from pluribus.core.errors import Violation
+from pluribus.sim import hosts
+from pluribus.sim.campaign import campaign, play_seed
+from pluribus.sim.history import Happening, History
+from tests.mutants import hosts as mutants
+from tests.mutants.hunt import SEEDS_MAX, hunt
+
+
+def test_a_sample_of_the_campaign_breaks_no_promise():
+    found = campaign("hosts", range(100, 106))
+    assert (found["failures"], found["reasons"]) == ([], {})
+    assert all(count > 5 for count in found["checkers"].values())
+
+
+def test_a_sample_of_durable_replicas_breaks_no_promise():
+    found = campaign("durable-replica", range(100, 103))
+    assert (found["failures"], found["reasons"]) == ([], {})
+    assert found["checkers"]["linearizable"] > 200
+
+
+@pytest.mark.parametrize("mutant", mutants.FOUND, ids=lambda mutant: mutant.__name__)
+def test_the_mutant_is_found_by_its_seed(mutant):
+    seed, sentence = mutants.FOUND[mutant]
+    found = hunt(mutant, [seed], "hosts")
+    if found is None or sentence not in found.failure:
+        warnings.warn(f"{mutant.__name__} does otherwise in seed {seed}: `python -m tests.mutants`", stacklevel=1)
+        assert hunt(mutant, scenario="hosts") is not None, f"{mutant.__name__} survived {SEEDS_MAX} seeds"
+
+
+def test_the_shipped_host_passes_where_mutants_fail():
+    for seed in sorted({seed for seed, _ in mutants.FOUND.values()}):
+        assert play_seed("hosts", seed).failure == ""
+
+
+def history(*happenings):
+    made = History()
+    for at, (what, member, number, body) in enumerate(happenings):
+        made.add(Happening(float(at), member, what, "kept", number, body))
+    return made
+
+
+def final(member=0, left=(), right=(), counters=None, part=b"same"):
+    body = msgspec.msgpack.encode(([("0/space", part)], (list(left), list(right)), counters or {}))
+    return ("final", member, (0, 0), body)
+
+
+@pytest.mark.parametrize(
+    ("checker", "happenings", "sentence"),
+    [
+        (hosts.all_or_nothing, [("put", 0, (1, 0), b""), final()], "are nowhere"),
+        (hosts.all_or_nothing, [final(left=[1], right=[1])], "on both sides"),
+        (hosts.all_or_nothing, [("moved", 0, (1, 5), b""), final(left=[1])], "not on the right"),
+        (hosts.assigned_once, [("settled", 1, (7, 1), b""), ("settled", 2, (7, 1), b"")], "was settled by 1 and by 2"),
+        (hosts.counted, [("added", 0, (1, 1), b"x"), final(counters={"x": 2})], "was acknowledged"),
+        (hosts.same_states, [final(0), final(1, part=b"other")], "another part 0/space"),
+        (hosts.same_states, [final(0), ("differed", 0, (1, 0), b"")], "another state than most"),
+        (hosts.time_never_falls, [("time", 0, (5, 1), b""), ("time", 0, (4, 1), b"")], "the time fell to 4"),
+        (hosts.with_bodies, [("body", 0, (3, 9), b"")], "job 3 has the body b''"),
+        (hosts.bounded, [("stored", 0, (200_000, 10), b"")], "stores 200000 bytes"),
+    ],
+)
+def test_a_broken_history_is_found(checker, happenings, sentence):
+    with pytest.raises(Violation, match=sentence):
+        checker(history(*happenings))
+
+
+def test_a_good_history_is_counted():
+    good = history(
+        ("put", 0, (1, 0), b""),
+        ("moved", 0, (1, 1), b""),
+        ("settled", 1, (1, 1), b""),
+        ("time", 0, (5, 1), b""),
+        ("time", 0, (3, 2), b""),
+        ("body", 0, (1, 1), b"body of job 1 "),
+        ("stored", 0, (1_000, 500), b""),
+        final(right=[1]),
+        final(1, right=[1]),
+    )
+    checkers = (hosts.all_or_nothing, hosts.assigned_once, hosts.same_states, hosts.time_never_falls)
+    assert all(checker(good) > 0 for checker in (*checkers, hosts.with_bodies, hosts.bounded))
