@@ -169,7 +169,7 @@ class Reckless:
 
 FOUND = {
     Late: (5, "another command than others"),
-    Early: (8, "nothing explains what"),
+    Early: (36, "nothing explains what"),
     Twice: (5, "another command than others"),
     Unaware: (72, "another command than others"),
     Sure: (15, "nothing explains"),
