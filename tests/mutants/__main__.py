@@ -15,6 +15,7 @@ from tests.mutants import (
     replicas,
     spread,
     views,
+    waking,
     wholeness,
 )
 from tests.mutants.hunt import SEEDS_MAX, hunt
@@ -26,6 +27,7 @@ SCENARIOS = {
     **dict.fromkeys(deaf.FOUND, "deaf"),
     **dict.fromkeys(relays.FOUND, "relays"),
     **dict.fromkeys(limbo.FOUND, "shatter"),
+    **dict.fromkeys(waking.FOUND, "waking"),
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),
     **dict.fromkeys(keepers.FOUND, "keepers"),
