@@ -17,6 +17,7 @@ from tests.mutants import (
     replicas,
     spread,
     views,
+    waking,
     wholeness,
 )
 from tests.mutants.hunt import SEEDS_MAX, hunt
@@ -29,6 +30,7 @@ SCENARIOS = {
     **dict.fromkeys(relays.FOUND, "relays"),
     **dict.fromkeys(limbo.FOUND, "shatter"),
     **dict.fromkeys(founding.FOUND, "founding"),
+    **dict.fromkeys(waking.FOUND, "waking"),
     **dict.fromkeys(replicas.FOUND, "replica"),
     **dict.fromkeys(spread.FOUND, "spread"),
     **dict.fromkeys(keepers.FOUND, "keepers"),

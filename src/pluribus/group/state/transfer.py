@@ -362,11 +362,12 @@ class Transfer:
             self._forget_lives_before()
         elif self._ordered and (self._version[0], self._version_view) != (view.lineage, view.after):
             self._inbox.append(Mark.of(lambda: self.on_older(view)))
+            self._forget_lives_before()
         self._have(self._hold)
 
     def _forget_lives_before(self) -> None:
-        """What was held in earlier views was sent by members that had a state, and are gone with it: whoever begins
-        anew begins with this view."""
+        """What was held in earlier views was applied by members that had a later state, and are gone with it: whoever
+        begins anew, or with an older state, begins with this view. Else there would be a hole before it."""
         last = max(at for at, frame in enumerate(self._hold) if type(frame) is Mark)
         before, after = list(self._hold)[:last], list(self._hold)[last:]
         for frame in before:
