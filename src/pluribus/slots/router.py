@@ -71,6 +71,8 @@ INFORM_S = 0.2
 PUT_OFF_S = 2.0
 ADVERTISE_S = 1.0
 CHALLENGES_MAX = 1_024
+TICKETS_PER_EPOCH = 1_000
+"""Epochs count milliseconds: so many a millisecond, and a later epoch's tickets are greater."""
 SAVE_S = 0.5
 """After which a map that could not be written is written again."""
 
@@ -137,6 +139,7 @@ class Router:
         while the map is not on disk."""
         self._challenges: dict[int, tuple[int, bytes]] = {}
         map.epoch = max(map.epoch + 1, epoch)
+        map.issued = max(map.issued, map.epoch * TICKETS_PER_EPOCH)  # though the map were lost: none is used twice
         self._commit(self._serve, now)
 
     def _serve(self) -> None:

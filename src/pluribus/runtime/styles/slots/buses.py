@@ -1,0 +1,285 @@
+"""The software buses that one member takes part in: stations, routers, occupants, and the directory of what is
+advertised."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ....core.errors import BadInput, NoMembers, Refused, Undelivered
+from ....core.ids import ALL, checked_name
+from ....core.ports import Store
+from ....slots.keys import prove
+from ....slots.map import BusMap
+from ....slots.occupant import ENROLLED, ENROLLING, Carry, Occupant
+from ....slots.words import Advertise, Cancel, Challenge, Enquire, Proofs, Word
+from ...futures import in_a_thread
+from ..style import Style
+from .hosts import ALL_OF_THEM, ASKER, HOSTS, Given, RouterHost, load, plan_from
+from .slot import EnrolledSlot
+from .station import GROUP, Station
+
+if TYPE_CHECKING:
+    from ...bus import Bus
+
+ENQUIRE_S = 0.5
+SILENT_S = 4.0
+"""A bus that was not advertised for so long is forgotten."""
+
+
+class Slots(Style):
+    """The software buses that one member takes part in."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.bus: Bus = bus
+        self.stations: dict[str, Station] = {}
+        self.enrolled: list[EnrolledSlot] = []
+        self.hosts: list[RouterHost] = []
+        self._directory: Directory | None = None
+
+    # Stations
+
+    async def station(self, name: str) -> Station:
+        checked_name(name, "the software bus")
+        found = self.stations.get(name)
+        if found is None or found.closed:
+            group = await self.bus.group(f"{GROUP}/{name}", own=False)
+            found = self.stations.get(name)
+            if found is None or found.closed:
+                found = self.stations[name] = Station(self.bus, group)
+        return found
+
+    async def directory(self) -> Directory:
+        if self._directory is None or self._directory.station.closed:
+            group = await self.bus.group(GROUP, own=False)
+            if self._directory is None or self._directory.station.closed:
+                self._directory = Directory(Station(self.bus, group))
+        return self._directory
+
+    # Hosts
+
+    async def host(self, given: Given, by: str, kept: Any, answers: str, invoke: bool) -> RouterHost:
+        if by not in HOSTS or answers not in (ASKER, ALL_OF_THEM):
+            raise BadInput(f"by={by!r} and answers={answers!r}: use by= {', '.join(HOSTS)}, answers= asker or all")
+        plan = plan_from(given)
+        name = plan.plan.name if isinstance(plan, BusMap) else plan.name
+        if any(host.name == name for host in self.hosts):
+            raise BadInput(f"bus {name!r} has its router on this member already: stop that one first")
+        own = None
+        store: Store | None = None
+        if kept is not None:
+            if isinstance(kept, str | os.PathLike):
+                from ...keeper import opened_store
+
+                own = opened_store(os.fspath(kept))
+                store = cast(Store, own)
+            else:
+                store = kept
+        try:
+            saved = load(store, name) if store is not None else None
+            if isinstance(plan, BusMap):
+                map = plan if saved is None or saved.epoch <= plan.epoch else saved
+            else:
+                map = saved if saved is not None else BusMap(plan)
+            host = RouterHost(self.bus, await self.station(name), (await self.directory()).station, self._host_left)
+        except BaseException:
+            if own is not None:
+                own.close()
+            raise
+        host._own_store = own
+        self.hosts.append(host)
+        host.begin(map, store, answers)
+        await host.serving()
+        return host
+
+    def _host_left(self, host: RouterHost) -> None:
+        if host in self.hosts:
+            self.hosts.remove(host)
+
+    # Occupants
+
+    async def enroll(
+        self,
+        slot: str,
+        on: str | None,
+        name: str | None,
+        key: str | None,
+        carry: Carry | None,
+        capacity: int,
+        trusts: bool,
+        timeout: float,
+    ) -> EnrolledSlot:
+        if capacity < 1:
+            raise BadInput(f"capacity={capacity} lets nothing be sent: use 1 or more messages")
+        try:
+            async with asyncio.timeout(timeout):
+                on = on if on is not None else (await (await self.directory()).only()).bus
+                station = await self.station(on)
+                nonce = self.bus._random.getrandbits(62) + 1
+                occupant = Occupant(
+                    slot,
+                    nonce,
+                    station.now(),
+                    name=self.bus.name if name is None else name,
+                    keyed=key is not None,
+                    carry=carry,
+                    capacity=capacity,
+                    trusts=trusts,
+                )
+                return await self._enrolled(station, on, occupant, key)
+        except TimeoutError:
+            where = f"bus {on!r}" if on is not None else "any software bus"
+            raise NoMembers(f"no router of {where} answered in {timeout:g} s: start one with bus.slots(FILE)") from None
+
+    async def _enrolled(self, station: Station, on: str, occupant: Occupant, key: str | None) -> EnrolledSlot:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        proving: list[asyncio.Task[None]] = []
+
+        def on_event(what: str, about: Any) -> None:
+            if what == "challenge":
+                if key is not None and not proving:
+                    proving.append(asyncio.ensure_future(self._prove(station, occupant, about, key)))
+                elif key is None:
+                    occupant.prove(about.challenge, (("", b""),), station.now())
+            elif what == "state" and not done.done():
+                done.set_result(None)
+
+        occupant.on_event = on_event
+        station.add(occupant)
+        try:
+            await done
+        except BaseException:
+            station.remove(occupant)
+            raise
+        finally:
+            for task in proving:
+                task.cancel()
+        if occupant.state in (ENROLLING, ENROLLED):
+            made = EnrolledSlot(station, on, occupant, self._occupant_left)
+            self.enrolled.append(made)
+            return made
+        station.remove(occupant)
+        raise Refused(occupant.reason)
+
+    async def _prove(self, station: Station, occupant: Occupant, challenge: Challenge, key: str) -> None:
+        proofs = await self.proofs(challenge, key)
+        occupant.prove(challenge.challenge, proofs, station.now())
+        station.flush()
+
+    async def proofs(self, challenge: Challenge, key: str) -> Proofs:
+        """Proofs for every role; those of other passphrases prove nothing."""
+
+        def computed() -> Proofs:
+            return tuple(
+                (name, prove(key, rounds, salt, challenge.challenge)) for name, rounds, salt in challenge.salts
+            )
+
+        return await in_a_thread(computed) if self.bus._line.eager else computed()
+
+    def _occupant_left(self, slot: EnrolledSlot) -> None:
+        slot._station.remove(slot._occupant)
+        if slot in self.enrolled:
+            self.enrolled.remove(slot)
+
+    # The bus's own life
+
+    async def drain(self, timeout: float) -> None:
+        for slot in list(self.enrolled):
+            await slot._drain(timeout)
+        waiting = sum(slot.queued for slot in self.enrolled if slot.state == ENROLLED)
+        if waiting:
+            raise Undelivered(f"{waiting} messages of software buses wait for acknowledgements: move() keeps them")
+
+    async def close(self) -> None:
+        for slot in list(self.enrolled):
+            await slot.close()
+        for host in list(self.hosts):
+            await host.close(cancel=True)
+        for station in self.stations.values():
+            await station.close()
+        if self._directory is not None:
+            await self._directory.station.close()
+
+    def abandon(self) -> None:
+        for slot in list(self.enrolled):
+            slot.abandon()
+        for host in list(self.hosts):
+            host.abandon()
+        for station in self.stations.values():
+            station.abandon()
+        if self._directory is not None:
+            self._directory.station.abandon()
+
+    def validate(self) -> None:
+        for station in self.stations.values():
+            station.validate()
+
+
+class Directory:
+    """The buses that are advertised, as one member hears of them."""
+
+    def __init__(self, station: Station) -> None:
+        self.station = station
+        self.out: list[tuple[int, Word]] = []
+        self.buses: dict[str, tuple[Advertise, int, float]] = {}
+        """By name: the advertisement, who sent it, and when."""
+        self._changes: list[asyncio.Future[None]] = []
+        station.add(self)
+
+    @property
+    def due_at(self) -> float | None:
+        return None
+
+    def tick(self, now: float) -> None:
+        pass
+
+    def validate(self) -> None:
+        pass
+
+    def take(self, sender: int, word: Word, now: float) -> None:
+        if isinstance(word, Advertise):
+            known = self.buses.get(word.bus)
+            if known is None or now - known[2] > SILENT_S or (word.epoch, sender) >= (known[0].epoch, known[1]):
+                self.buses[word.bus] = (word, sender, now)
+        elif isinstance(word, Cancel):
+            known = self.buses.get(word.bus)
+            if known is not None and word.epoch >= known[0].epoch:
+                del self.buses[word.bus]
+        woken, self._changes = self._changes, []
+        for future in woken:
+            if not future.done():
+                future.set_result(None)
+
+    def here(self) -> dict[str, Advertise]:
+        """The buses that were advertised lately."""
+        now = self.station.now()
+        self.buses = {name: found for name, found in self.buses.items() if now - found[2] <= SILENT_S}
+        return {name: found[0] for name, found in sorted(self.buses.items())}
+
+    def enquire(self) -> None:
+        self.out.append((ALL, Enquire()))
+        self.station.flush()
+
+    async def changed(self, timeout: float | None) -> None:
+        """Return at the next advertisement or cancellation, or after ``timeout`` seconds."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changes.append(future)
+        try:
+            async with asyncio.timeout(timeout):
+                await future
+        except TimeoutError:
+            pass
+
+    async def only(self) -> Advertise:
+        """The one bus that is advertised; ``BadInput`` if there are several."""
+        while not self.here():
+            self.enquire()
+            await self.changed(ENQUIRE_S)
+        found: Sequence[Advertise] = list(self.here().values())
+        if len(found) > 1:
+            names = ", ".join(advert.bus for advert in found)
+            raise BadInput(f"there are several software buses here, {names}: say which with on=")
+        return found[0]
