@@ -1,9 +1,10 @@
 """What occupants of a software bus were promised, as functions that read what happened; see ``checkers``.
 
-Happenings of this kind: ``send`` (a message, its port as group); ``done`` (``members`` are the tickets that
-acknowledged, the body has the leg of each, one a word); ``expired`` (a report; legs as body); ``refused``; ``lost`` (the
-sender of this origin is gone with its queue). Of receivers, with origin and ticket as ``chain``: ``enrolled``,
-``accept``, ``deliver``, ``ack``, ``withhold``. Of routers: ``map`` (one began, with these connections), ``route+`` and ``route-``, ``emptied`` (the last
+Happenings of this kind: ``send`` (a message, its port as group); ``counted`` (``members`` are the tickets that are
+waited for, the body has the leg of each, one a word); ``done`` (the same of those that acknowledged); ``expired`` (a
+report; legs as body); ``refused``; ``lost`` (the sender of this origin is gone with its queue). Of receivers, with
+origin and ticket as ``chain``: ``enrolled``, ``accept``, ``deliver``, ``ack``, ``withhold``. Of routers: ``map`` (one
+began, with these connections), ``route+`` and ``route-``, ``occupied`` (who is in a slot now), ``emptied`` (the last
 occupant of a slot left for good). And ``settled``. Versions of the map are pairs in ``parent``; the version that an
 accepted message carried is in ``members``, and ``orphan`` says that its ticket was known to be stale.
 """
@@ -14,7 +15,7 @@ from collections import defaultdict
 
 from ..core.errors import Violation
 from ..core.ids import MessageId
-from .history import Happening, History
+from .history import History
 
 Hand = tuple[int, str, MessageId]
 
@@ -60,6 +61,43 @@ def done_means_acknowledged(history: History) -> int:
                 if leg not in legs and leg not in reported[h.id]:
                     raise Violation(f"{h.id} is called done, and nobody of {leg} has acknowledged it")
     return checks
+
+
+def everybody_counted_has_it(history: History) -> int:
+    """An occupant that was counted first and stayed has acknowledged what its sender calls done, or it is reported."""
+    counted: dict[MessageId, list[tuple[str, int]]] = {}
+    reported: dict[MessageId, set[str]] = defaultdict(set)
+    gone_at = _departures(history)
+    checks = 0
+    for h in history.happenings:
+        if h.what == "counted":
+            counted[h.id] = list(zip(h.body.decode().split(), h.members, strict=True))
+        elif h.what == "expired":
+            reported[h.id] |= set(h.body.decode().split())
+        elif h.what == "done":
+            acked = set(zip(h.body.decode().split(), h.members, strict=True))
+            for leg, ticket in counted.get(h.id, ()):
+                stayed = h.at < gone_at.get(ticket, float("inf")) - TOLD_S
+                if stayed and leg in PERMANENT.get(h.group, ()) and leg not in reported[h.id]:
+                    checks += 1
+                    if (leg, ticket) not in acked:
+                        raise Violation(f"{h.id} is called done, and ticket {ticket} of {leg} was not waited for")
+    return checks
+
+
+TOLD_S = 1.0
+"""A router counts by its map, and tells of a change of it when that is on disk."""
+
+
+def _departures(history: History) -> dict[int, float]:
+    """When each ticket was known to be given up."""
+    there: dict[str, tuple[int, ...]] = {}
+    gone_at: dict[int, float] = {}
+    for h in history.of("occupied"):
+        for ticket in set(there.get(h.group, ())) - set(h.members):
+            gone_at.setdefault(ticket, h.at)
+        there[h.group] = h.members
+    return gone_at
 
 
 PERMANENT = {"producer.red": ("alpha.in", "beta.in"), "producer.green": ("beta.in",)}
@@ -138,7 +176,7 @@ def dependent_routes_deleted(history: History) -> int:
         elif h.what == "route-":
             connections.discard(h.group)
         elif h.what == "emptied":
-            checks += 1
+            checks += 1 + len(connections)
             left = [edge for edge in connections if f"{h.group}." in edge]
             if left:
                 raise Violation(f"slot {h.group!r} was left for good at {h.at:.6f} and {left[0]} is still there")
@@ -174,7 +212,3 @@ def answered(history: History) -> int:
         if h.body != b"answer to " + h.group.encode():
             raise Violation(f"{h.group} was answered with {h.body!r}")
     return checks
-
-
-def who(h: Happening) -> str:
-    return f"{h.group} ({h.chain[0]})"

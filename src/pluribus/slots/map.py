@@ -150,7 +150,13 @@ class BusMap:
         """Every connection of a port, with its occupants; ``only`` these targets, if any are named."""
         chosen = set(only)
         return tuple(
-            Leg(found.target, found.capacity, found.ttl_s, self.live(found.target.slot))
+            Leg(
+                found.target,
+                found.capacity,
+                found.ttl_s,
+                self.live(found.target.slot),
+                self.generation(found.target.slot),
+            )
             for found in self._of.get(source, ())
             if not chosen or found.target in chosen
         )

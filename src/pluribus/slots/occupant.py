@@ -329,7 +329,8 @@ class Occupant:
         """The own copy of the map has changed: who is counted may be others now, and doubts may be solved."""
         if self.legs_of is not None and self.state == ENROLLED:
             for queued in list(self.outbox.queue.values()):
-                self.outbox.count(queued.number, self.legs_of(self._end(queued.port), queued.destinations), now)
+                legs = self.legs_of(self._end(queued.port), queued.destinations)
+                self.outbox.count(queued.number, legs, self.routes.version)
             self._reconsider(now)
 
     # Words
@@ -351,6 +352,8 @@ class Occupant:
 
     def _negative(self, sender: int, word: NegAck, now: float) -> None:
         if word.kind == STALE and word.about == self.ticket:
+            if not self._is_router(word.epoch, sender):
+                return
             if self.state == LEAVING:  # the answer to the drop-out was lost
                 self.left()
             else:
@@ -372,15 +375,15 @@ class Occupant:
             self.left()
 
     def _ping(self, sender: int, word: KeepAlive, now: float) -> None:
-        if self._is_router(word.epoch, sender):
-            self._say(sender, Alive(self.ticket, self.slot))
+        self._is_router(word.epoch, sender)
+        self._say(sender, Alive(self.ticket, self.slot, self.router[0]))
 
     def _counted(self, sender: int, word: CountTtl, now: float) -> None:
         if word.id[0] != self.origin or not self._is_router(word.version[0], sender):
             return
         self.generation = max(self.generation, word.generation)
         self.table.note(word.version)
-        self.outbox.count(word.id[1], word.legs, now)
+        self.outbox.count(word.id[1], word.legs, word.version)
 
     def _acknowledged(self, sender: int, word: AckData, now: float) -> None:
         if word.id[0] != self.origin:
@@ -525,7 +528,7 @@ class Occupant:
     def _transmit(self, queued: Queued, now: float) -> None:
         source = self._end(queued.port)
         if self.legs_of is not None and queued.counted is None:
-            self.outbox.count(queued.number, self.legs_of(source, queued.destinations), now)
+            self.outbox.count(queued.number, self.legs_of(source, queued.destinations), self.routes.version)
             if queued.done:
                 return
         again = queued.sent and queued.counted is not None

@@ -31,7 +31,7 @@ from ..core.errors import Overflow
 from ..core.limits import SLOT_QUEUE_BYTES_MAX, SLOT_QUEUE_MESSAGES
 from ..wire.questions import Wrapped
 from .plan import End
-from .words import Leg
+from .words import Leg, Version
 
 RETRY_S = 0.1
 RETRY_S_MAX = 2.0
@@ -42,10 +42,12 @@ RETRIES_AT_ONCE = 256
 class OpenLeg:
     """A connection on which acknowledgements are missing."""
 
-    __slots__ = ("acked", "expires_at", "need")
+    __slots__ = ("acked", "expires_at", "known", "need")
 
-    def __init__(self, need: set[int], expires_at: float) -> None:
+    def __init__(self, need: set[int], expires_at: float, known: tuple[int, int] = (0, 0)) -> None:
         self.need = need
+        self.known = known
+        """Epoch and generation of the slot, as the last answer had them; answers may overtake each other."""
         """Tickets; empty: any one of that slot."""
         self.acked: set[int] = set()
         self.expires_at = expires_at
@@ -54,8 +56,10 @@ class OpenLeg:
     def settled(self) -> bool:
         return bool(self.acked) and not self.need - self.acked
 
-    def recount(self, tickets: Collection[int]) -> None:
-        self.need = self.need & set(tickets) if self.acked else set(tickets)
+    def recount(self, tickets: Collection[int], known: tuple[int, int]) -> None:
+        if known >= self.known:
+            self.known = known
+            self.need = self.need & set(tickets) if self.acked else set(tickets)
 
 
 class Queued:
@@ -77,6 +81,7 @@ class Queued:
         "port",
         "sent",
         "ttl_s",
+        "version",
     )
 
     def __init__(self, number: int, port: str, body: Wrapped, at: float) -> None:
@@ -96,6 +101,8 @@ class Queued:
         self.interval_s = RETRY_S
         self.next_at = at
         self.sent = False
+        self.version: Version = (0, 0)
+        """Of the map by which it was counted last."""
 
     @property
     def done(self) -> bool:
@@ -169,24 +176,27 @@ class Outbox:
         self._uncounted[port] += 1
         return queued
 
-    def count(self, number: int, legs: tuple[Leg, ...], now: float) -> None:
-        """The router's answer, the first or a later one."""
+    def count(self, number: int, legs: tuple[Leg, ...], version: Version) -> None:
+        """The answer by a version of the map, the first or a later one."""
         queued = self.queue.get(number)
-        if queued is None:
+        if queued is None or version < queued.version:
             return
+        queued.version = version
         if queued.counted is None:
             self._uncounted[queued.port] -= 1
             queued.counted = sum(leg.count for leg in legs)
             queued.ttl_s = max((leg.ttl_s for leg in legs), default=0.0)
             for leg in legs:
-                opened = queued.legs[leg.target] = OpenLeg(set(leg.tickets), queued.at + leg.ttl_s)
+                opened = queued.legs[leg.target] = OpenLeg(
+                    set(leg.tickets), queued.at + leg.ttl_s, (version[0], leg.generation)
+                )
                 opened.acked |= queued.acks.get(leg.target, set())
                 self._open[queued.port, leg.target] += 1
         else:
             answer = {leg.target: leg for leg in legs}
             for end in list(queued.legs):
                 if end in answer:
-                    queued.legs[end].recount(answer[end].tickets)
+                    queued.legs[end].recount(answer[end].tickets, (version[0], answer[end].generation))
                 else:
                     self._close(queued, end)
         self._capacity[queued.port] = {leg.target: leg.capacity for leg in legs}

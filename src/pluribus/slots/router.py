@@ -10,7 +10,8 @@ that the dependent routes are gone, or has itself been dropped.
 
 *Assumes.* A best-effort group. Two routers of one bus may run for a while (a partition, an operator's mistake): the one
 of the later *epoch* wins, of one epoch the one with the greater member number. Occupants do not hear the other, and it
-stops as soon as it hears the winner. An epoch is later than any that the disk has seen, and not before the clock.
+stops as soon as it hears the winner. An epoch is later than any that the disk has seen, and not before the clock; if
+occupants know a later router all the same, and nobody hears it, this one takes a later epoch still.
 
 *States.* ::
 
@@ -133,6 +134,9 @@ class Router:
         self._ping_at = now
         self._advertise_at = now
         self._information: list[_Information] = []
+        self._later = 0
+        """The epoch of a later router that occupants know, and for how many pings they have."""
+        self._pings_below = 0
         self._put_off: dict[int, float] = {}
         self._leaving: dict[int, tuple[int, set[Version] | None]] = {}
         """Tickets that were given up: the member to tell, as soon as these deletions are acknowledged by all. None
@@ -197,6 +201,7 @@ class Router:
     def _ping(self, now: float) -> None:
         """Those who said nothing since the last one have missed one more."""
         self._ping_at = now + PING_S
+        self._overtake(now)
         silent = []
         for number in self.map.seats:
             missed = 0 if number in self._heard else self._missed.get(number, 0) + 1
@@ -207,6 +212,19 @@ class Router:
         for number in silent:
             self._gone(number, Expel(number), now)
         self._say(ALL, KeepAlive(self.map.epoch))
+
+    def _overtake(self, now: float) -> None:
+        """Occupants know a later router that is not heard: it is gone, and so is its map. After a few pings this one
+        takes a still later epoch, or nobody would ever hear it."""
+        if self._later <= self.map.epoch:
+            self._pings_below = 0
+            return
+        self._pings_below += 1
+        if self._pings_below > MISSES_MAX:
+            self.map.epoch = self._later + 1
+            self.map.issued = max(self.map.issued, self.map.epoch * TICKETS_PER_EPOCH)
+            self._pings_below = 0
+            self._commit(lambda: None, now)
 
     # The map
 
@@ -340,14 +358,16 @@ class Router:
         self._gone(number, Leave(number, word.end), now)
 
     def _alive(self, sender: int, word: Alive, now: float) -> None:
-        if self.map.valid(word.ticket, word.slot):
+        if word.epoch > self.map.epoch:
+            self._later = max(self._later, word.epoch)
+        elif self.map.valid(word.ticket, word.slot):
             self._heard.add(word.ticket)
         elif word.ticket not in self._leaving:
             self._stale(sender, word.ticket, word.slot)
 
     def _stale(self, sender: int, ticket: int, slot: str) -> None:
         reason = f"ticket {ticket} of slot {slot!r} is not valid any more: this program was silent; enroll again"
-        self._say(sender, NegAck(ticket, STALE, reason))
+        self._say(sender, NegAck(ticket, STALE, reason, self.map.epoch))
 
     def _data(self, sender: int, word: SendData, now: float) -> None:
         here = self.map

@@ -41,6 +41,8 @@ class Leg(msgspec.Struct, array_like=True, frozen=True):
     ttl_s: Seconds
     tickets: Live = ()
     """Of the occupants; empty: the slot is, and one acknowledgement of whoever comes is waited for."""
+    generation: Number = 0
+    """Of the slot: a later answer about it has a greater one."""
 
     @property
     def count(self) -> int:
@@ -131,10 +133,11 @@ class DelRoute(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Alive(msgspec.Struct, array_like=True, frozen=True):
-    """ALIVE: I still occupy this slot."""
+    """ALIVE: I still occupy this slot. ``epoch`` is that of the latest router that I heard."""
 
     ticket: Number
     slot: Name
+    epoch: Number = 0
 
 
 class Ticket(msgspec.Struct, array_like=True, frozen=True):
@@ -208,6 +211,8 @@ class NegAck(msgspec.Struct, array_like=True, frozen=True):
     about: Number
     kind: Text
     reason: Text
+    epoch: Number = 0
+    """Of the router that says so."""
 
 
 # Information

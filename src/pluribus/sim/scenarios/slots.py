@@ -15,7 +15,7 @@ from ...runtime.styles.slots.hosts import RouterHost
 from ...runtime.styles.slots.slot import EnrolledSlot, SlotMessage
 from ...slots.check import plan_of
 from ...slots.map import Change
-from ...slots.occupant import Arrived, Carry
+from ...slots.occupant import Arrived, Carry, Occupant
 from ...slots.outbox import Queued
 from ...slots.words import AnsRoute, Dropout, RouteAdded, RouteDeleted, SendData, SlotChanged, Word
 from ..chaos import STRIKES, torment
@@ -26,6 +26,7 @@ from ..slot_checkers import (
     dependent_routes_deleted,
     done_means_acknowledged,
     ended,
+    everybody_counted_has_it,
     given_once,
     reached_in_the_end,
     routed,
@@ -63,7 +64,7 @@ class Book:
         self.ended: set[int] = set()
         """Tickets that were given up for good."""
         self.live: dict[tuple[int, str], tuple[int, tuple[int, ...]]] = {}
-        self.sent: set[MessageId] = set()
+        self.counted: set[MessageId] = set()
 
     def add(self, what: str, group: str = "", id: MessageId = (0, 0), body: bytes = b"", **more: Any) -> None:
         self.history.add(Happening(self.world.now, more.pop("member", 0), what, group, id, body, **more))
@@ -74,6 +75,27 @@ class Book:
         if isinstance(word, Dropout) and word.end:
             self.ended.add(word.ticket)
 
+    def observe(self, occupant: Occupant, what: str, about: Any) -> None:
+        """What a sender's queue tells."""
+        if what == "queued":
+            self.settled(about, occupant.origin)
+        elif what == "denied":
+            self.add("refused", id=(occupant.origin, about[0]))
+
+    def settled(self, queued: Queued, origin: int) -> None:
+        id, port = (origin, queued.number), f"producer.{queued.port}"
+        if queued.counted is not None and id not in self.counted:
+            self.counted.add(id)
+            needs = [(str(end), ticket) for end, leg in queued.legs.items() for ticket in sorted(leg.need)]
+            body = " ".join(leg for leg, _ in needs).encode()
+            self.add("counted", port, id, body, members=tuple(ticket for _, ticket in needs))
+        if queued.expired:
+            self.add("expired", port, id, " ".join(map(str, queued.expired)).encode())
+        if queued.done:
+            acks = [(str(end), ticket) for end, tickets in queued.acks.items() for ticket in sorted(tickets)]
+            legs = " ".join(leg for leg, _ in acks).encode()
+            self.add("done", port, id, legs, members=tuple(ticket for _, ticket in acks))
+
     def changed(self, word: Change) -> None:
         """A router's map."""
         match word:
@@ -82,6 +104,7 @@ class Book:
             case RouteDeleted(version, source, target):
                 self.add("route-", f"{source}>{target}", parent=version)
             case SlotChanged(epoch, slot, generation, live):
+                self.add("occupied", slot, members=live)
                 before = self.live.get((epoch, slot), (0, ()))
                 if generation > before[0]:
                     self.live[epoch, slot] = (generation, live)
@@ -124,6 +147,8 @@ class Routing:
         self.host, self.state = found, None
         edges = " ".join(f"{a}>{b}" for a, b in found.map.connections)
         self.book.add("map", NAME, body=edges.encode(), parent=found.map.version)
+        for slot in ("alpha", "beta", "spare"):
+            self.book.add("occupied", slot, members=found.map.live(slot))
         found._station.taps.append(self.book.heard)
         tell = found.router.on_event
 
@@ -166,6 +191,7 @@ class Role:
                 continue
             bus = self.bus = random.choice(buses)
             try:
+                bus._style(Slots).observe = self.book.observe
                 slot = await bus.enroll(self.slot, on=NAME, carry=carry, timeout=3)
             except PluribusError:
                 await asyncio.sleep(random.random())
@@ -178,7 +204,7 @@ class Role:
             await asyncio.sleep(random.random() * (0 if self.play.calm else 2))
 
     def _watch(self, slot: EnrolledSlot, bus: Bus) -> None:
-        occupant, on_event = slot._occupant, slot._on_event
+        occupant, on_event = slot._occupant, slot._occupant.on_event
         station = bus._style(Slots).stations[NAME]
         self._versions.clear()
         self._told.clear()
@@ -199,10 +225,6 @@ class Role:
         def told(what: str, about: Any) -> None:
             if what == "arrived":
                 self._accepted(occupant.inbox[about][-1], occupant.origin, occupant.ticket)
-            elif what == "queued":
-                self._settled(about, occupant.origin)
-            elif what == "denied":
-                self.book.add("refused", id=(occupant.origin, about[0]))
             on_event(what, about)
 
         station.taps.append(tap)
@@ -226,15 +248,6 @@ class Role:
             orphan=stale,
         )
 
-    def _settled(self, queued: Queued, origin: int) -> None:
-        id, port = (origin, queued.number), f"producer.{queued.port}"
-        if queued.expired:
-            self.book.add("expired", port, id, " ".join(map(str, queued.expired)).encode())
-        if queued.done:
-            acks = [(str(end), ticket) for end, tickets in queued.acks.items() for ticket in sorted(tickets)]
-            legs = " ".join(leg for leg, _ in acks).encode()
-            self.book.add("done", port, id, legs, members=tuple(ticket for _, ticket in acks))
-
     async def _occupy(self, slot: EnrolledSlot, bus: Bus) -> Carry | None:
         """What it takes along; None if the machine crashed."""
         readers = [asyncio.create_task(self._read(slot, port)) for port in PORTS.get(self.slot, ())]
@@ -257,7 +270,7 @@ class Role:
                 elif self.slot == "eye" and not self.play.calm:
                     change = slot.add_route if random.random() < 0.6 else slot.del_route
                     await change(*SPARE, timeout=2)
-                elif self.slot == "spare" and not self.play.calm and random.random() < 0.1:
+                elif self.slot == "spare" and not self.play.calm and random.random() < 0.25:
                     await slot.drop_out(timeout=2)
                     return None
                 if slot.state != "enrolled":
@@ -393,6 +406,7 @@ SLOTS = Scenario(
     {
         "given_once": given_once,
         "done_means_acknowledged": done_means_acknowledged,
+        "everybody_counted_has_it": everybody_counted_has_it,
         "ended": ended,
         "sent_by_somebody": sent_by_somebody,
         "routed": routed,

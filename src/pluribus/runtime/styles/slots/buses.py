@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ....core.errors import BadInput, NoMembers, Refused, Undelivered
@@ -39,6 +39,8 @@ class Slots(Style):
         self.enrolled: list[EnrolledSlot] = []
         self.hosts: list[RouterHost] = []
         self._directory: Directory | None = None
+        self.observe: Callable[[Occupant, str, Any], None] | None = None
+        """Is shown what occupants tell their applications; for the simulator."""
 
     # Stations
 
@@ -81,7 +83,8 @@ class Slots(Style):
         try:
             saved = load(store, name) if store is not None else None
             if isinstance(plan, BusMap):
-                map = plan if saved is None or saved.epoch <= plan.epoch else saved
+                map = plan
+                map.epoch = max(map.epoch, saved.epoch if saved is not None else 0)
             else:
                 map = saved if saved is not None else BusMap(plan)
             host = RouterHost(self.bus, await self.station(name), (await self.directory()).station, self._host_left)
@@ -135,6 +138,7 @@ class Slots(Style):
             raise NoMembers(f"no router of {where} answered in {timeout:g} s: start one with bus.slots(FILE)") from None
 
     async def _enrolled(self, station: Station, on: str, occupant: Occupant, key: str | None) -> EnrolledSlot:
+        made = EnrolledSlot(station, on, occupant, self._occupant_left)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         proving: list[asyncio.Task[None]] = []
 
@@ -146,6 +150,9 @@ class Slots(Style):
                     occupant.prove(about.challenge, (("", b""),), station.now())
             elif what == "state" and not done.done():
                 done.set_result(None)
+            if self.observe is not None:
+                self.observe(occupant, what, about)
+            made._on_event(what, about)
 
         occupant.on_event = on_event
         station.add(occupant)
@@ -158,7 +165,6 @@ class Slots(Style):
             for task in proving:
                 task.cancel()
         if occupant.state in (ENROLLING, ENROLLED):
-            made = EnrolledSlot(station, on, occupant, self._occupant_left)
             self.enrolled.append(made)
             return made
         station.remove(occupant)

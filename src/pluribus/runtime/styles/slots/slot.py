@@ -202,7 +202,6 @@ class EnrolledSlot:
         """How one leaves where there is no router to tell."""
         self.change: Callable[[Connection | tuple[End, End]], Awaitable[None]] | None = None
         """How routes are changed there."""
-        occupant.on_event = self._on_event
 
     @property
     def name(self) -> str:
@@ -211,7 +210,7 @@ class EnrolledSlot:
     @property
     def state(self) -> str:
         """``enrolled``, ``leaving``, ``out`` or ``expelled``."""
-        return self._occupant.state
+        return OUT_OF_IT if self.closed else self._occupant.state
 
     @property
     def ticket(self) -> int:
