@@ -256,10 +256,8 @@ class Occupant:
             for waiting in self.inbox.values():  # nobody will take these; their senders have them
                 while waiting:
                     self.withhold(waiting.popleft())
-            if self.legs_of is None:
+            if self.legs_of is None:  # else whoever holds the map is told in another way, and calls ``left``
                 self._ask(self.nonce, Dropout(self.ticket, self.slot, end), now)
-            else:
-                self.left()
 
     def left(self) -> None:
         self.state, self.reason = OUT_OF_IT, f"this program has left slot {self.slot!r}: enroll again"
@@ -383,7 +381,7 @@ class Occupant:
             return
         self.generation = max(self.generation, word.generation)
         self.table.note(word.version)
-        self.outbox.count(word.id[1], word.legs, word.version)
+        self.outbox.count(word.id[1], word.legs, word.version, word.count)
 
     def _acknowledged(self, sender: int, word: AckData, now: float) -> None:
         if word.id[0] != self.origin:
@@ -456,6 +454,8 @@ class Occupant:
         return any(end.slot == self.slot and (not live or self.ticket in live) for end, live in data.wanted)
 
     def _targets(self, data: SendData) -> tuple[Leg, ...] | Stale | None:
+        if self.by == CENTRAL:  # whoever delivers has routed it
+            return tuple(Leg(end, SLOT_QUEUE_MESSAGES, 1e9) for end in data.destinations if self._wanted(data, end))
         found = self.routes.targets(data, self.slot)
         if found is None and self.trusts and data.destinations:
             mine = [end for end in data.destinations if end.slot == self.slot]

@@ -176,15 +176,15 @@ class Outbox:
         self._uncounted[port] += 1
         return queued
 
-    def count(self, number: int, legs: tuple[Leg, ...], version: Version) -> None:
-        """The answer by a version of the map, the first or a later one."""
+    def count(self, number: int, legs: tuple[Leg, ...], version: Version, count: int | None = None) -> None:
+        """The answer by a version of the map, the first or a later one. ``count`` is told where others deliver."""
         queued = self.queue.get(number)
         if queued is None or version < queued.version:
             return
         queued.version = version
         if queued.counted is None:
             self._uncounted[queued.port] -= 1
-            queued.counted = sum(leg.count for leg in legs)
+            queued.counted = sum(leg.count for leg in legs) if count is None else count
             queued.ttl_s = max((leg.ttl_s for leg in legs), default=0.0)
             for leg in legs:
                 opened = queued.legs[leg.target] = OpenLeg(

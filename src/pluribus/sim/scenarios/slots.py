@@ -144,6 +144,7 @@ class Routing:
 
     async def _begin(self, bus: Bus, given: Any, disk: Any) -> None:
         found = await bus.slots(given, store=disk, answers=self.answers)
+        assert isinstance(found, RouterHost)
         self.host, self.state = found, None
         edges = " ".join(f"{a}>{b}" for a, b in found.map.connections)
         self.book.add("map", NAME, body=edges.encode(), parent=found.map.version)

@@ -5,19 +5,36 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from ....core.errors import BadInput, NoMembers, Refused, Undelivered
+from ....core.errors import BadInput, NoMembers, PluribusError, Refused, Undelivered
 from ....core.ids import ALL, checked_name
 from ....core.ports import Store
-from ....slots.keys import prove
-from ....slots.map import BusMap
+from ....slots.central import CentralBus
+from ....slots.keys import prove, salt_of
+from ....slots.machine import MapMachine, MapRoutes, challenge_for
+from ....slots.map import Begin, BusMap, Connect, Disconnect, Enrol, Granted, Leave
 from ....slots.occupant import ENROLLED, ENROLLING, Carry, Occupant
-from ....slots.words import Advertise, Cancel, Challenge, Enquire, Proofs, Word
+from ....slots.plan import Connection, End, Plan
+from ....slots.router import Router
+from ....slots.words import Advertise, Cancel, Challenge, Enquire, Proofs, Ticket, Word
 from ...futures import in_a_thread
 from ..style import Style
-from .hosts import ALL_OF_THEM, ASKER, HOSTS, Given, RouterHost, load, plan_from
+from .hosts import (
+    ALL_OF_THEM,
+    ASKER,
+    CENTRAL,
+    HOSTS,
+    REPLICA,
+    Given,
+    ReplicaHost,
+    RouterHost,
+    SlotsHost,
+    load,
+    plan_from,
+)
 from .slot import EnrolledSlot
 from .station import GROUP, Station
 
@@ -38,6 +55,8 @@ class Slots(Style):
         self.stations: dict[str, Station] = {}
         self.enrolled: list[EnrolledSlot] = []
         self.hosts: list[RouterHost] = []
+        self.replicas: dict[str, ReplicaHost] = {}
+        self._machines: dict[str, MapMachine] = {}
         self._directory: Directory | None = None
         self.observe: Callable[[Occupant, str, Any], None] | None = None
         """Is shown what occupants tell their applications; for the simulator."""
@@ -63,10 +82,12 @@ class Slots(Style):
 
     # Hosts
 
-    async def host(self, given: Given, by: str, kept: Any, answers: str, invoke: bool) -> RouterHost:
+    async def host(self, given: Given, by: str, kept: Any, answers: str, invoke: bool) -> SlotsHost:
         if by not in HOSTS or answers not in (ASKER, ALL_OF_THEM):
             raise BadInput(f"by={by!r} and answers={answers!r}: use by= {', '.join(HOSTS)}, answers= asker or all")
         plan = plan_from(given)
+        if by == REPLICA:
+            return await self._replicated(plan, kept)
         name = plan.plan.name if isinstance(plan, BusMap) else plan.name
         if any(host.name == name for host in self.hosts):
             raise BadInput(f"bus {name!r} has its router on this member already: stop that one first")
@@ -94,9 +115,82 @@ class Slots(Style):
             raise
         host._own_store = own
         self.hosts.append(host)
-        host.begin(map, store, answers)
+        host.begin(map, store, answers, CentralBus if by == CENTRAL else Router)
         await host.serving()
         return host
+
+    # The map as a replica
+
+    async def _replicated(self, plan: Plan | BusMap, kept: Any) -> ReplicaHost:
+        if kept is not None:
+            raise BadInput("by='replica' keeps the map in memory, in every member: leave out store=")
+        if isinstance(plan, BusMap):
+            plan = plan.shape
+        host = await self.replica(plan.name)
+        host.held = True
+        await host.call(Begin(plan))
+        return host
+
+    async def replica(self, name: str) -> ReplicaHost:
+        """This member's copy of the map of a bus without a router."""
+        if "views" not in self.bus._provided:
+            raise BadInput("a bus without a router needs agreed views: connect with stack='views'")
+        found = self.replicas.get(name)
+        if found is None or found.closed:
+            station = await self.station(name)
+            directory = (await self.directory()).station
+            replica = await self.bus.replica(f"slots/{name}", self._machines.setdefault(name, MapMachine()))
+            found = self.replicas.get(name)
+            if found is None or found.closed:
+                found = self.replicas[name] = ReplicaHost(self.bus, station, directory, replica)
+        return found
+
+    async def _enroll_in_map(
+        self, name: str, slot: str, label: str, key: str | None, carry: Carry | None, capacity: int
+    ) -> EnrolledSlot:
+        host = await self.replica(name)
+        station, nonce, me = host._station, self.bus._random.getrandbits(62) + 1, int(self.bus.me)
+        machine = host.machine
+        challenge, proofs = b"", cast(Proofs, ())
+        if key is not None and machine.map is not None:
+            challenge = challenge_for(name, me, nonce)
+            salts = tuple((role.name, *salt_of(role.verifier)) for role in machine.map.plan.roles)
+            proofs = await self.proofs(Challenge(nonce, challenge, salts), key)
+        outcome = await host.call(Enrol(slot, me, nonce, label, challenge, proofs))
+        assert isinstance(outcome, Granted)
+        here = host.map
+        occupant = Occupant(
+            slot,
+            nonce,
+            station.now(),
+            carry=carry,
+            capacity=capacity,
+            legs_of=lambda source, only: host.map.legs(source, only),
+            routes=MapRoutes(machine),
+        )
+        made = EnrolledSlot(station, name, occupant, self._occupant_left)
+        occupant.on_event = lambda what, about: self._told(made, what, about)
+        number = outcome.seat.number
+        made.leave = lambda end: _ignored(host.call(Leave(number, end), timeout=5.0))
+
+        async def change(wished: Connection | tuple[End, End]) -> None:
+            connected = isinstance(wished, Connection)
+            await host.call(Connect(number, wished) if connected else Disconnect(number, *wished), timeout=10.0)  # type: ignore[misc, arg-type]
+
+        made.change = change
+        generation, waiting = here.generation(slot), here.waiting()
+        ticket = Ticket(nonce, number, slot, generation, here.version, here.plan, waiting, REPLICA, outcome.seat.roles)
+        station.add(occupant)
+        occupant.granted(ticket, station.now())
+        host.slots.append(made)
+        self.enrolled.append(made)
+        host._changed([])
+        return made
+
+    def _told(self, slot: EnrolledSlot, what: str, about: Any) -> None:
+        if self.observe is not None:
+            self.observe(slot._occupant, what, about)
+        slot._on_event(what, about)
 
     def _host_left(self, host: RouterHost) -> None:
         if host in self.hosts:
@@ -119,7 +213,12 @@ class Slots(Style):
             raise BadInput(f"capacity={capacity} lets nothing be sent: use 1 or more messages")
         try:
             async with asyncio.timeout(timeout):
-                on = on if on is not None else (await (await self.directory()).only()).bus
+                directory = await self.directory()
+                advert = await (directory.only() if on is None else directory.named(on))
+                on = advert.bus
+                if advert.by == REPLICA:
+                    label = self.bus.name if name is None else name
+                    return await self._enroll_in_map(on, slot, label, key, carry, capacity)
                 station = await self.station(on)
                 nonce = self.bus._random.getrandbits(62) + 1
                 occupant = Occupant(
@@ -147,12 +246,10 @@ class Slots(Style):
                 if key is not None and not proving:
                     proving.append(asyncio.ensure_future(self._prove(station, occupant, about, key)))
                 elif key is None:
-                    occupant.prove(about.challenge, (("", b""),), station.now())
+                    occupant.prove(about.challenge, (("nobody", b""),), station.now())
             elif what == "state" and not done.done():
                 done.set_result(None)
-            if self.observe is not None:
-                self.observe(occupant, what, about)
-            made._on_event(what, about)
+            self._told(made, what, about)
 
         occupant.on_event = on_event
         station.add(occupant)
@@ -189,6 +286,9 @@ class Slots(Style):
         slot._station.remove(slot._occupant)
         if slot in self.enrolled:
             self.enrolled.remove(slot)
+        host = self.replicas.get(slot.bus_name)
+        if host is not None and slot in host.slots:
+            host.slots.remove(slot)
 
     # The bus's own life
 
@@ -204,6 +304,8 @@ class Slots(Style):
             await slot.close()
         for host in list(self.hosts):
             await host.close(cancel=True)
+        for replica in list(self.replicas.values()):
+            await replica._leave()
         for station in self.stations.values():
             await station.close()
         if self._directory is not None:
@@ -214,6 +316,8 @@ class Slots(Style):
             slot.abandon()
         for host in list(self.hosts):
             host.abandon()
+        for replica in self.replicas.values():
+            replica.abandon()
         for station in self.stations.values():
             station.abandon()
         if self._directory is not None:
@@ -279,6 +383,13 @@ class Directory:
         except TimeoutError:
             pass
 
+    async def named(self, name: str) -> Advertise:
+        """The advertisement of a bus."""
+        while name not in self.here():
+            self.enquire()
+            await self.changed(ENQUIRE_S)
+        return self.here()[name]
+
     async def only(self) -> Advertise:
         """The one bus that is advertised; ``BadInput`` if there are several."""
         while not self.here():
@@ -289,3 +400,9 @@ class Directory:
             names = ", ".join(advert.bus for advert in found)
             raise BadInput(f"there are several software buses here, {names}: say which with on=")
         return found[0]
+
+
+async def _ignored(call: Awaitable[Any]) -> None:
+    """Whoever leaves does not wait for a primary: the eldest gives its ticket up when it is gone."""
+    with suppress(PluribusError):
+        await call

@@ -12,7 +12,7 @@ from ..style import Styled
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from ....slots.occupant import Carry
     from .buses import Slots
-    from .hosts import Given, RouterHost
+    from .hosts import Given, SlotsHost
     from .slot import EnrolledSlot
 
 ENROL_S = 10.0
@@ -29,11 +29,13 @@ class SlotsFace:
         store: str | os.PathLike[str] | Store | None = None,
         answers: str = "asker",
         invoke: bool = True,
-    ) -> RouterHost:
+    ) -> SlotsHost:
         """Start a software bus from an interconnection file, or go on with the map that ``move()`` returned.
 
-        ``by="router"`` makes this member its router. ``store`` is a file that keeps the map: started with it again,
-        tickets and routes are as they were. ``answers="all"`` tells everybody the answer to each question about routes.
+        ``by="router"`` makes this member its router; ``by="replica"`` needs none: every occupant has the map, and it
+        lives as long as one of them does; ``by="central"`` queues and delivers every message here, for comparison.
+        ``store`` is a file that keeps a router's map: started with it again, tickets and routes are as they were.
+        ``answers="all"`` tells everybody the answer to each question about routes.
         ``invoke=False``: programs of invoked slots are not started here. Raises ``BadPlan`` for a file that is wrong.
         """
         return await _slots(self).host(plan, by, store, answers, invoke)

@@ -1,4 +1,5 @@
-"""What holds the map of a software bus on this member: ``RouterHost`` is the report's router, which may move.
+"""What holds the map of a software bus on this member: ``RouterHost`` is the report's router, which may move, or the
+centralised bus; ``ReplicaHost`` is the copy that every occupant has where there is no router.
 
 The map is kept under ``slots/NAME`` in a store: a file, or the store that is handed over.
 """
@@ -8,24 +9,31 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from ....core.errors import BadInput, Closed, Damaged
+from ....core.errors import BadInput, Closed, Damaged, PluribusError, Refused
+from ....core.ids import ALL
 from ....core.ports import Store
 from ....slots.check import checked
+from ....slots.keys import salt_of
 from ....slots.language import Source, parse, printed
-from ....slots.map import BusMap
+from ....slots.machine import MapMachine, challenge_for, outcome_of, packed
+from ....slots.map import BusMap, Change, Command, Denied, Expel, Outcome
+from ....slots.occupant import ENROLLED
 from ....slots.plan import Plan
-from ....slots.router import SERVING, STARTING, Router, at_once
-from ....slots.words import Word
+from ....slots.router import ADVERTISE_S, SERVING, STARTING, Router, at_once
+from ....slots.words import DENIED, Advertise, AnsMap, Challenge, Enquire, NegAck, ReqMap, SlotChanged, Word
+from .slot import EnrolledSlot
 from .station import Station
 
 if TYPE_CHECKING:
     from ...bus import Bus
+    from ...replica import Replica
 
 ROUTER, REPLICA, CENTRAL = "router", "replica", "central"
 HOSTS = (ROUTER, REPLICA, CENTRAL)
@@ -58,7 +66,48 @@ def key_of(name: str) -> str:
     return f"slots/{name}"
 
 
-class RouterHost:
+class SlotsHost:
+    """A software bus as the member holds it that started it; ``bus.slots`` makes it."""
+
+    closed = False
+
+    @property
+    def name(self) -> str:
+        return self.map.plan.name
+
+    @property
+    def map(self) -> BusMap:
+        """The map of this moment; not to be changed."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> str:
+        """``starting``, ``waiting`` for required slots, ``running``, ``fenced`` by a later router, or ``stopped``."""
+        raise NotImplementedError
+
+    async def running(self, timeout: float | None = None) -> None:
+        """Return when every required slot is occupied."""
+        raise NotImplementedError
+
+    async def move(self) -> bytes:
+        """Stop here, and return what ``bus.slots(...)`` goes on with elsewhere. Messages flow meanwhile."""
+        raise NotImplementedError
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Stop; with ``cancel=True`` those who list buses forget this one at once."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.closed:
+            await self.close(cancel=True)
+
+
+class RouterHost(SlotsHost):
     """A router on this member. ``move`` stops it and returns the map, with which another member goes on."""
 
     def __init__(self, bus: Bus, station: Station, directory: Station, left: Callable[[RouterHost], None]) -> None:
@@ -98,23 +147,16 @@ class RouterHost:
         station.add(self.router)
 
     @property
-    def name(self) -> str:
-        return self.router.plan.name
-
-    @property
     def map(self) -> BusMap:
-        """The map of this moment; not to be changed."""
         return self.router.map
 
     @property
     def state(self) -> str:
-        """``starting``, ``waiting`` for required slots, ``running``, ``fenced`` by a later router, or ``stopped``."""
         if self.router.state == SERVING:
             return "waiting" if self.router.map.waiting() else "running"
         return self.router.state
 
     async def running(self, timeout: float | None = None) -> None:
-        """Return when every required slot is occupied."""
         await self._until(lambda: self.state == "running", timeout)
 
     async def serving(self, timeout: float | None = None) -> None:
@@ -122,11 +164,9 @@ class RouterHost:
         await self._until(lambda: self.router.state != STARTING, timeout)
 
     async def move(self) -> bytes:
-        """Stop here, and return what ``bus.slots(...)`` goes on with elsewhere. Messages flow meanwhile."""
         return await self._stop(cancel=False)
 
     async def close(self, *, cancel: bool = False) -> None:
-        """Stop; with ``cancel=True`` those who list buses forget this one at once."""
         await self._stop(cancel=cancel)
 
     async def _stop(self, *, cancel: bool) -> bytes:
@@ -149,15 +189,6 @@ class RouterHost:
         self.closed = True
         self._notify()
 
-    async def __aenter__(self) -> RouterHost:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self.closed:
-            await self.close(cancel=True)
-
     def _on_event(self, what: str, about: Any) -> None:
         self._notify()
 
@@ -178,6 +209,165 @@ class RouterHost:
 
     def __repr__(self) -> str:
         return f"<router of {self.name!r}, {self.state}>"
+
+
+class ReplicaHost(SlotsHost):
+    """No router: this member has a copy of the map, as every occupant has. The eldest member advertises the bus, and
+    gives up the tickets of members that are gone."""
+
+    def __init__(self, bus: Bus, station: Station, directory: Station, replica: Replica[MapMachine]) -> None:
+        self._bus = bus
+        self._station = station
+        self._directory = directory
+        self._changes: list[asyncio.Future[None]] = []
+        self._tasks: list[asyncio.Future[None]] = []
+        self.replica = replica
+        self.machine = replica.machine
+        self.machine.on_change = self._changed
+        self.slots: list[EnrolledSlot] = []
+        self.held = False
+        """Whether an application started the bus here; else it is there for those who are enrolled."""
+        self.out: list[tuple[int, Word]] = []
+        self._advertise_at = station.now()
+        self.closed = False
+        directory.add(self)
+        self._tasks.append(asyncio.ensure_future(self._watch()))
+
+    @property
+    def map(self) -> BusMap:
+        if self.machine.map is None:
+            raise Closed("this bus has not begun: start it with bus.slots(FILE, by='replica')")
+        return self.machine.map
+
+    @property
+    def state(self) -> str:
+        if self.closed:
+            return "stopped"
+        if self.machine.map is None:
+            return "starting"
+        return "waiting" if self.machine.map.waiting() else "running"
+
+    async def call(self, command: Command, timeout: float | None = None) -> Outcome:
+        """Apply a command everywhere; ``Refused`` if the map does not allow it."""
+        outcome = outcome_of(await self.replica.call(packed(command), timeout=timeout))
+        if isinstance(outcome, Denied):
+            raise Refused(outcome.reason)
+        return outcome
+
+    async def running(self, timeout: float | None = None) -> None:
+        async with asyncio.timeout(timeout):
+            while self.state != "running":
+                if self.closed:
+                    raise Closed("the bus is closed: connect again")
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._changes.append(future)
+                await future
+
+    def _changed(self, changes: list[Change]) -> None:
+        here, now = self.machine.map, self._station.now()
+        if here is None:
+            return
+        for slot in list(self.slots):
+            occupant = slot._occupant
+            if occupant.state != ENROLLED:
+                continue
+            if not here.valid(occupant.ticket, occupant.slot):
+                occupant.expelled(
+                    f"ticket {occupant.ticket} of slot {occupant.slot!r} is not valid any more: enroll again"
+                )
+                continue
+            occupant.generation, occupant.waiting = here.generation(occupant.slot), here.waiting()
+            for change in changes:
+                if isinstance(change, SlotChanged):
+                    occupant.outbox.hurry(change.slot)
+            occupant.recount(now)
+            occupant._due(now)
+            slot._notify()
+        woken, self._changes = self._changes, []
+        for future in woken:
+            if not future.done():
+                future.set_result(None)
+        self._station.flush()
+
+    async def _watch(self) -> None:
+        """The eldest gives up the tickets of those who are gone."""
+        group = self._station.group
+        async for view in group.views():
+            if view.members and view.members[0] == self._station.me and self.machine.map is not None:
+                gone = [seat.number for seat in self.machine.map.seats.values() if seat.member not in view]
+                for number in gone:
+                    with suppress(PluribusError):
+                        await self.call(Expel(number), timeout=5.0)
+
+    # A machine of the directory: it advertises
+
+    @property
+    def due_at(self) -> float | None:
+        return self._advertise_at
+
+    def tick(self, now: float) -> None:
+        self._advertise_at = now + ADVERTISE_S
+        view = self._station.group.view
+        if view.members and view.members[0] == self._station.me:
+            self._advertise(ALL)
+
+    def take(self, sender: int, word: Word, now: float) -> None:
+        if isinstance(word, Enquire):
+            self._advertise(sender)
+        elif isinstance(word, ReqMap) and self.machine.map is not None and word.bus == self.name:
+            here = self.machine.map
+            challenge = challenge_for(self.name, sender, word.nonce)
+            if here.plan.see and not word.proofs:
+                salts = tuple((role.name, *salt_of(role.verifier)) for role in here.plan.roles)
+                self.out.append((sender, Challenge(word.nonce, challenge, salts)))
+            elif not here.may_see(here.roles_of(challenge, word.proofs)):
+                roles = ", ".join(here.plan.see)
+                self.out.append(
+                    (sender, NegAck(word.nonce, DENIED, f"bus {word.bus!r} is shown to {roles}: give their key"))
+                )
+            else:
+                seats = tuple(here.seats.values())
+                self.out.append((sender, AnsMap(word.nonce, here.shape, seats, here.version, here.waiting(), REPLICA)))
+
+    def _advertise(self, to: int) -> None:
+        here = self.machine.map
+        if here is not None:
+            waiting, slots, seats = bool(here.waiting()), len(here.plan.slots), len(here.seats)
+            self.out.append((to, Advertise(here.plan.name, here.epoch, REPLICA, waiting, slots, seats, self._bus.name)))
+
+    def validate(self) -> None:
+        if self.machine.map is not None:
+            self.machine.map.validate()
+
+    async def move(self) -> bytes:
+        """Nothing has to move: the others have the map. This is a copy of it."""
+        state = self.map.snapshot()
+        await self.close()
+        return state
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Leave the map to the others; the bus goes on as long as one of them is there. Occupants of this member keep
+        its copy until they leave."""
+        self.held = False
+        if not self.slots:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        self.abandon()
+        self._directory.remove(self)
+        await self.replica.close()
+
+    def abandon(self) -> None:
+        self.closed = True
+        for task in self._tasks:
+            task.cancel()
+        woken, self._changes = self._changes, []
+        for future in woken:
+            if not future.done():
+                future.set_result(None)
+
+    def __repr__(self) -> str:
+        return f"<copy of the map of a software bus, {self.state}>"
 
 
 class _Adverts:

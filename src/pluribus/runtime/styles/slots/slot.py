@@ -414,10 +414,11 @@ class EnrolledSlot:
                 if port._hand is not None:
                     port._hand.acknowledge()
                     port._hand = None
-            if self.leave is not None:
-                await self.leave(end)
             self._occupant.drop_out(self._station.now(), end=end)
             self._station.flush()
+            if self.leave is not None:
+                await self.leave(end)
+                self._occupant.left()
         try:
             await self._until(lambda: self.state != LEAVING, timeout)
         except TimeoutError:
