@@ -40,14 +40,12 @@ def given_once(history: History) -> int:
 def done_means_acknowledged(history: History) -> int:
     """What a sender calls done, each occupant that it counted has acknowledged, on every connection that stayed."""
     acked: set[tuple[MessageId, str, int]] = set()
-    origins: dict[int, int] = {}
+    origins = {h.chain[1]: h.chain[0] for h in history.of("enrolled")}
     reported: dict[MessageId, set[str]] = defaultdict(set)
     checks = 0
     for h in history.happenings:
         if h.what == "ack":
             acked.add((h.id, h.group, h.chain[0]))
-        elif h.what == "enrolled":
-            origins[h.chain[1]] = h.chain[0]
         elif h.what == "expired":
             reported[h.id] |= set(h.body.decode().split())
         elif h.what == "done":

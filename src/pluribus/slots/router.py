@@ -137,6 +137,8 @@ class Router:
         self._later = 0
         """The epoch of a later router that occupants know, and for how many pings they have."""
         self._pings_below = 0
+        self._handed = 0
+        """The nonce of whoever was handed the map over."""
         self._put_off: dict[int, float] = {}
         self._leaving: dict[int, tuple[int, set[Version] | None]] = {}
         """Tickets that were given up: the member to tell, as soon as these deletions are acknowledged by all. None
@@ -448,17 +450,41 @@ class Router:
     def _req_map(self, sender: int, word: ReqMap, now: float) -> None:
         if word.bus != self.plan.name:
             return
-        if (word.keyed or self.plan.see) and self.plan.roles and not word.proofs:
+        if (
+            (word.keyed or self.plan.see or (word.hand_over and self.plan.reconfigure))
+            and self.plan.roles
+            and not word.proofs
+        ):
             self._challenge(sender, word.nonce)
             return
         known = self._challenges.get(word.nonce) == (sender, word.challenge)
-        if not self.map.may_see(self.map.roles_of(word.challenge, word.proofs) if known else ()):
-            roles = ", ".join(self.plan.see)
-            self._say(sender, NegAck(word.nonce, DENIED, f"bus {word.bus!r} is shown to {roles}: give their key"))
+        roles = self.map.roles_of(word.challenge, word.proofs) if known else ()
+        if not self.map.may_see(roles):
+            may = ", ".join(self.plan.see)
+            self._say(sender, NegAck(word.nonce, DENIED, f"bus {word.bus!r} is shown to {may}: give their key"))
             return
+        if word.hand_over and self.plan.reconfigure and not set(roles) & set(self.plan.reconfigure):
+            may = ", ".join(self.plan.reconfigure)
+            self._say(
+                sender, NegAck(word.nonce, DENIED, f"the router of {word.bus!r} is moved by {may}: give their key")
+            )
+            return
+        if word.hand_over:
+            self._handed = word.nonce
+            self.state = FENCED
+            self.on_event("state", self.state)
+        self._show(sender, word)
+
+    def _show(self, sender: int, word: ReqMap) -> None:
         here = self.map
         seats = tuple(here.seats.values())
-        self._say(sender, AnsMap(word.nonce, here.shape, seats, here.version, here.waiting(), self.by))
+        state = here.snapshot() if word.hand_over else b""
+        self._say(sender, AnsMap(word.nonce, here.shape, seats, here.version, here.waiting(), self.by, state))
+
+    def _handed_over(self, sender: int, word: ReqMap, now: float) -> None:
+        """The answer with the map was lost."""
+        if word.hand_over and word.nonce == self._handed:
+            self._show(sender, word)
 
     def _say(self, to: int, word: Word) -> None:
         self.out.append((to, word))
@@ -484,5 +510,6 @@ TRANSITIONS: dict[tuple[str, type], Action] = {
     (SERVING, KeepAlive): Router._other,
     (SERVING, Enquire): Router._enquired,
     (SERVING, ReqMap): Router._req_map,
+    (FENCED, ReqMap): Router._handed_over,
 }
 """What a state does with a word; what is not here is not the router's."""

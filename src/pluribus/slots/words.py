@@ -299,6 +299,8 @@ class ReqMap(msgspec.Struct, array_like=True, frozen=True):
     challenge: bytes = b""
     proofs: Proofs = ()
     keyed: bool = False
+    hand_over: bool = False
+    """Stop, and give me the map: I go on as the router."""
 
 
 class Seat(msgspec.Struct, array_like=True, frozen=True):
@@ -321,6 +323,8 @@ class AnsMap(msgspec.Struct, array_like=True, frozen=True):
     version: Version
     waiting: Annotated[tuple[Name, ...], msgspec.Meta(max_length=1_000)] = ()
     by: Text = "router"
+    state: bytes = b""
+    """The whole map, if it is handed over."""
 
 
 REQUESTS = (Enroll, Dropout, KeepAlive, SendData, ReqRoute, AddRoute, DelRoute)

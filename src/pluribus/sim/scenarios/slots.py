@@ -13,6 +13,7 @@ from ...runtime.bus import BEST_EFFORT, Bus
 from ...runtime.styles.slots.buses import Slots
 from ...runtime.styles.slots.hosts import RouterHost
 from ...runtime.styles.slots.slot import EnrolledSlot, SlotMessage
+from ...runtime.styles.slots.station import Station
 from ...slots.check import plan_of
 from ...slots.map import Change
 from ...slots.occupant import Arrived, Carry, Occupant
@@ -192,43 +193,48 @@ class Role:
                 continue
             bus = self.bus = random.choice(buses)
             try:
-                bus._style(Slots).observe = self.book.observe
+                style = bus._style(Slots)
+                style.observe = self.book.observe
+                self._listen(await style.station(NAME))
                 slot = await bus.enroll(self.slot, on=NAME, carry=carry, timeout=3)
             except PluribusError:
                 await asyncio.sleep(random.random())
                 continue
-            self._watch(slot, bus)
+            self._watch(slot)
             carry = await self._occupy(slot, bus)
             self.current = None
             if carry is None:
                 self.book.add("lost", id=(slot._occupant.origin, 0))
             await asyncio.sleep(random.random() * (0 if self.play.calm else 2))
 
-    def _watch(self, slot: EnrolledSlot, bus: Bus) -> None:
-        occupant, on_event = slot._occupant, slot._occupant.on_event
-        station = bus._style(Slots).stations[NAME]
-        self._versions.clear()
-        self._told.clear()
+    def _listen(self, station: Station) -> None:
+        """What is said to this member, from before it enrols."""
+        versions: dict[MessageId, tuple[int, int]] = {}
+        live: dict[str, tuple[int, int, tuple[int, ...]]] = {}
+        self._versions, self._told = versions, live
 
-        def told_of(sender: int, epoch: int, slot: str, word: SlotChanged | AnsRoute) -> None:
-            now = self._told.get(slot, (0, 0, ()))
-            if (epoch, sender) >= occupant.router and (epoch, word.generation) >= now[:2]:
-                self._told[slot] = (epoch, word.generation, word.live)
+        def told_of(epoch: int, slot: str, word: SlotChanged | AnsRoute) -> None:
+            if (epoch, word.generation) >= live.get(slot, (0, 0, ()))[:2]:
+                live[slot] = (epoch, word.generation, word.live)
 
         def tap(sender: int, to: int, word: Word) -> None:
             if isinstance(word, SendData):
-                self._versions[word.id] = min(word.version, self._versions.get(word.id, word.version))
+                versions[word.id] = min(word.version, versions.get(word.id, word.version))
             elif isinstance(word, SlotChanged):
-                told_of(sender, word.epoch, word.slot, word)
+                told_of(word.epoch, word.slot, word)
             elif isinstance(word, AnsRoute):
-                told_of(sender, word.version[0], word.source.slot, word)
+                told_of(word.version[0], word.source.slot, word)
+
+        station.taps.append(tap)
+
+    def _watch(self, slot: EnrolledSlot) -> None:
+        occupant, on_event = slot._occupant, slot._occupant.on_event
 
         def told(what: str, about: Any) -> None:
             if what == "arrived":
                 self._accepted(occupant.inbox[about][-1], occupant.origin, occupant.ticket)
             on_event(what, about)
 
-        station.taps.append(tap)
         occupant.on_event = told
         self.current = slot
         self.book.add("enrolled", self.slot, chain=(occupant.origin, occupant.ticket))

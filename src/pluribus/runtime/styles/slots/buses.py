@@ -17,11 +17,12 @@ from ....slots.keys import prove, salt_of
 from ....slots.machine import MapMachine, MapRoutes, challenge_for
 from ....slots.map import Begin, BusMap, Connect, Disconnect, Enrol, Granted, Leave
 from ....slots.occupant import ENROLLED, ENROLLING, Carry, Occupant
-from ....slots.plan import Connection, End, Plan
+from ....slots.plan import INVOKED, Connection, End, Plan
 from ....slots.router import Router
 from ....slots.words import Advertise, Cancel, Challenge, Enquire, Proofs, Ticket, Word
 from ...futures import in_a_thread
 from ..style import Style
+from .communications import CommunicationsManager
 from .hosts import (
     ALL_OF_THEM,
     ASKER,
@@ -35,6 +36,7 @@ from .hosts import (
     load,
     plan_from,
 )
+from .programs import Programs
 from .slot import EnrolledSlot
 from .station import GROUP, Station
 
@@ -80,6 +82,9 @@ class Slots(Style):
                 self._directory = Directory(Station(self.bus, group))
         return self._directory
 
+    async def communications(self) -> CommunicationsManager:
+        return CommunicationsManager(self, await self.directory())
+
     # Hosts
 
     async def host(self, given: Given, by: str, kept: Any, answers: str, invoke: bool) -> SlotsHost:
@@ -87,7 +92,7 @@ class Slots(Style):
             raise BadInput(f"by={by!r} and answers={answers!r}: use by= {', '.join(HOSTS)}, answers= asker or all")
         plan = plan_from(given)
         if by == REPLICA:
-            return await self._replicated(plan, kept)
+            return await self._replicated(plan, kept, invoke)
         name = plan.plan.name if isinstance(plan, BusMap) else plan.name
         if any(host.name == name for host in self.hosts):
             raise BadInput(f"bus {name!r} has its router on this member already: stop that one first")
@@ -117,11 +122,14 @@ class Slots(Style):
         self.hosts.append(host)
         host.begin(map, store, answers, CentralBus if by == CENTRAL else Router)
         await host.serving()
+        if invoke and self.bus._line.eager and any(slot.kind == INVOKED for slot in map.plan.slots):
+            host.programs = Programs(self, name, map.plan)
+            host.programs.begin()
         return host
 
     # The map as a replica
 
-    async def _replicated(self, plan: Plan | BusMap, kept: Any) -> ReplicaHost:
+    async def _replicated(self, plan: Plan | BusMap, kept: Any, invoke: bool) -> ReplicaHost:
         if kept is not None:
             raise BadInput("by='replica' keeps the map in memory, in every member: leave out store=")
         if isinstance(plan, BusMap):
@@ -129,6 +137,9 @@ class Slots(Style):
         host = await self.replica(plan.name)
         host.held = True
         await host.call(Begin(plan))
+        if invoke and self.bus._line.eager and any(slot.kind == INVOKED for slot in plan.slots):
+            host.programs = Programs(self, plan.name, plan)
+            host.programs.begin()
         return host
 
     async def replica(self, name: str) -> ReplicaHost:
@@ -300,11 +311,17 @@ class Slots(Style):
             raise Undelivered(f"{waiting} messages of software buses wait for acknowledgements: move() keeps them")
 
     async def close(self) -> None:
+        for holder in (*self.hosts, *self.replicas.values()):
+            if holder.programs is not None:
+                await holder.programs.close()
+                holder.programs = None
         for slot in list(self.enrolled):
             await slot.close()
         for host in list(self.hosts):
             await host.close(cancel=True)
         for replica in list(self.replicas.values()):
+            if replica.programs is not None:
+                await replica.programs.close()
             await replica._leave()
         for station in self.stations.values():
             await station.close()

@@ -12,6 +12,7 @@ from ..style import Styled
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from ....slots.occupant import Carry
     from .buses import Slots
+    from .communications import CommunicationsManager
     from .hosts import Given, SlotsHost
     from .slot import EnrolledSlot
 
@@ -60,6 +61,11 @@ class SlotsFace:
         nobody answers within ``timeout`` seconds.
         """
         return await _slots(self).enroll(slot, on, name, key, carry, capacity, trusts, timeout)
+
+    async def communications(self) -> CommunicationsManager:
+        """A communications manager: it lists the software buses of this bus, shows their slots and occupants, and
+        starts the tool of a slot."""
+        return await _slots(self).communications()
 
 
 def _slots(face: Any) -> Slots:

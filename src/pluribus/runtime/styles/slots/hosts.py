@@ -34,6 +34,7 @@ from .station import Station
 if TYPE_CHECKING:
     from ...bus import Bus
     from ...replica import Replica
+    from .programs import Programs
 
 ROUTER, REPLICA, CENTRAL = "router", "replica", "central"
 HOSTS = (ROUTER, REPLICA, CENTRAL)
@@ -70,6 +71,8 @@ class SlotsHost:
     """A software bus as the member holds it that started it; ``bus.slots`` makes it."""
 
     closed = False
+    programs: Programs | None = None
+    """Those of invoked slots, if they are started here."""
 
     @property
     def name(self) -> str:
@@ -119,7 +122,6 @@ class RouterHost(SlotsHost):
         self._tap = _Adverts(self)
         self._own_store: Any = None
         self.closed = False
-        self.programs: Any = None
 
     def begin(self, map: BusMap, store: Store | None, answers: str, make: type[Router] = Router) -> None:
         station, bus = self._station, self._bus
@@ -349,6 +351,9 @@ class ReplicaHost(SlotsHost):
         """Leave the map to the others; the bus goes on as long as one of them is there. Occupants of this member keep
         its copy until they leave."""
         self.held = False
+        if self.programs is not None:
+            await self.programs.close()
+            self.programs = None
         if not self.slots:
             await self._leave()
 
@@ -389,7 +394,12 @@ class _Adverts:
         return self._host.router.due_at
 
     def take(self, sender: int, word: Word, now: float) -> None:
-        self._host.router.take(sender, word, now)
+        """What is asked in this group is answered in it."""
+        router = self._host.router
+        kept, router.out = router.out, []
+        router.take(sender, word, now)
+        router.adverts += router.out
+        router.out = kept
 
     def tick(self, now: float) -> None:
         self._host.router.tick(now)
