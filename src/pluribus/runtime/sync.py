@@ -371,7 +371,7 @@ def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[
 
 
 class EnrolledSlot(Face):
-    """A slot of a synchronous bus: ``send``, ``ask``, ``port``, ``move``, ``drop_out``, as ``pluribus.Bus.enroll`` has."""
+    """A slot of a synchronous bus, with ``send``, ``ask``, ``move`` and ``drop_out``. See ``pluribus.Bus.enroll``."""
 
     def port(self, name: str) -> SlotPort:
         """A port that receives or answers: iterate it, or ``receive``."""

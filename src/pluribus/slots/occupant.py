@@ -41,8 +41,9 @@ from ..core.errors import BadInput, PluribusError, Refused
 from ..core.ids import ALL
 from ..core.limits import SLOT_DOUBTS_MAX, SLOT_QUEUE_MESSAGES
 from ..wire.questions import Wrapped
-from .inbox import PLAIN, Answer, Memory, Remembered
-from .outbox import Carried, Outbox, Queued
+from .carry import Carry
+from .inbox import PLAIN, Answer, Memory
+from .outbox import Outbox, Queued
 from .plan import ASKS, OUT, Connection, End, Plan, Port
 from .routes import RouteTable, Stale
 from .words import (
@@ -81,15 +82,6 @@ ASK_S = 0.2
 """After which a request is made again."""
 ASK_S_MAX = 1.0
 CENTRAL = "central"
-
-
-class Carry(msgspec.Struct, array_like=True, frozen=True):
-    """What goes with an occupant that moves: who it is, what it has queued, what it has acknowledged."""
-
-    origin: int
-    next_number: int
-    queue: list[Carried]
-    memory: list[Remembered]
 
 
 class Arrived(msgspec.Struct, frozen=True):

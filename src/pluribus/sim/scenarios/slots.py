@@ -14,9 +14,10 @@ from ...runtime.styles.slots.buses import Slots
 from ...runtime.styles.slots.hosts import RouterHost
 from ...runtime.styles.slots.slot import EnrolledSlot, SlotMessage
 from ...runtime.styles.slots.station import Station
+from ...slots.carry import Carry
 from ...slots.check import plan_of
 from ...slots.map import Change
-from ...slots.occupant import Arrived, Carry, Occupant
+from ...slots.occupant import Arrived, Occupant
 from ...slots.outbox import Queued
 from ...slots.words import AnsRoute, Dropout, RouteAdded, RouteDeleted, SendData, SlotChanged, Word
 from ..chaos import STRIKES, torment

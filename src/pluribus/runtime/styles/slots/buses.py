@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 from ....core.errors import BadInput, NoMembers, PluribusError, Refused, Undelivered
 from ....core.ids import ALL, checked_name
 from ....core.ports import Store
+from ....slots.carry import Carry, carry_from
 from ....slots.central import CentralBus
 from ....slots.keys import prove, salt_of
 from ....slots.machine import MapMachine, MapRoutes, challenge_for
 from ....slots.map import Begin, BusMap, Connect, Disconnect, Enrol, Granted, Leave
-from ....slots.occupant import ENROLLED, ENROLLING, Carry, Occupant
+from ....slots.occupant import ENROLLED, ENROLLING, Occupant
 from ....slots.plan import INVOKED, Connection, End, Plan
 from ....slots.router import Router
 from ....slots.words import Advertise, Cancel, Challenge, Enquire, Proofs, Ticket, Word
@@ -215,11 +216,12 @@ class Slots(Style):
         on: str | None,
         name: str | None,
         key: str | None,
-        carry: Carry | None,
+        given: Carry | bytes | None,
         capacity: int,
         trusts: bool,
         timeout: float,
     ) -> EnrolledSlot:
+        carry = carry_from(given)
         if capacity < 1:
             raise BadInput(f"capacity={capacity} lets nothing be sent: use 1 or more messages")
         try:

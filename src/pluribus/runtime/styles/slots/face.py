@@ -10,7 +10,7 @@ from ....core.ports import Store
 from ..style import Styled
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
-    from ....slots.occupant import Carry
+    from ....slots.carry import Carry
     from .buses import Slots
     from .communications import CommunicationsManager
     from .hosts import Given, SlotsHost
@@ -48,7 +48,7 @@ class SlotsFace:
         on: str | None = None,
         name: str | None = None,
         key: str | None = None,
-        carry: Carry | None = None,
+        carry: Carry | bytes | None = None,
         capacity: int = SLOT_QUEUE_MESSAGES,
         trusts: bool = False,
         timeout: float = ENROL_S,

@@ -21,8 +21,9 @@ from ....core.errors import (
     Uncertain,
 )
 from ....core.limits import SLOT_REPORTS_MAX
+from ....slots.carry import Carry
 from ....slots.language import end_of
-from ....slots.occupant import ENROLLED, LEAVING, OUT_OF_IT, Arrived, Carry, Occupant
+from ....slots.occupant import ENROLLED, LEAVING, OUT_OF_IT, Arrived, Occupant
 from ....slots.outbox import Queued
 from ....slots.plan import ANSWERS, ASKS, CAPACITY, IN, OUT, TTL_S, Connection, End, Port
 from ....wire.bodies import BYTES, DATA, TEXT, Kind, Opaque
