@@ -21,6 +21,7 @@ VERBS = {
     "sub": "Watch events as they come.",
     "topics": "List what is advertised, retained and published.",
     "slots": "Software buses: slots, ports, routes.",
+    "console": "Show software buses in a browser.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "keep": "Keep durable topics on disk, as a process of its own.",
     "top": "Show what the members of a bus are doing.",
