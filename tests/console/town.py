@@ -36,11 +36,12 @@ def town(folder: Path) -> Iterator[str]:
     """The console's address, as long as the context lasts."""
     script, file = folder / "bell.py", folder / "town.bus"
     script.write_text(BELL)
-    file.write_text(PLAN.format(bell=f"{sys.executable} {script}"))
+    file.write_text(PLAN.format(bell=f"python {script.name}"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "PLURIBUS_URL": f"multicast://console-{os.getpid()}"}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     environment.pop("PYTEST_CURRENT_TEST", None)  # NiceGUI would believe that it is tested by its own means
     commands = [
         ["slots", "up", str(file), "--stack", "best-effort", "--json", "--seconds", "300"],
@@ -50,7 +51,7 @@ def town(folder: Path) -> Iterator[str]:
     try:
         for words in commands:
             command = [sys.executable, "-m", "pluribus", *words]
-            running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment))
+            running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder))
             said = json.loads(running[-1].stdout.readline())
         yield said["address"]
     finally:

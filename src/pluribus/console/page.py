@@ -29,8 +29,8 @@ class Page:
         with ui.row().classes("w-full no-wrap"):
             self._buses = ui.column().classes("w-64").props("data-test=buses")
             with ui.column().classes("grow"):
-                self._slots = ui.column().props("data-test=slots")
-                self._properties = ui.column().classes("font-mono text-sm").props("data-test=properties")
+                self._slots = ui.column().classes("gap-1").props("data-test=slots")
+                self._properties = ui.column().classes("font-mono text-sm gap-0").props("data-test=properties")
                 self._graph = ui.element("div").props("data-test=graph")
                 self._routes = ui.column().props("data-test=routes")
                 self._complaint = ui.label().classes("text-negative").props("data-test=complaint")

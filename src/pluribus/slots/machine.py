@@ -48,6 +48,7 @@ class MapMachine:
             if not isinstance(given, Begin):
                 return _encode(Denied("this bus has not begun: start it with bus.slots(FILE, by='replica')"))
             self.map = BusMap(given.plan)
+            self.map.begin(given.epoch)
             self.on_change([])
             return _encode(Done())
         if isinstance(given, Begin) and given.plan.name != self.map.plan.name:

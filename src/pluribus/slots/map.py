@@ -32,11 +32,16 @@ from .keys import proves
 from .plan import REQUIRED, SHADOW, Connection, End, Name, Plan, Text
 from .words import Leg, Proofs, RouteAdded, RouteDeleted, Seat, SlotChanged, Version
 
+TICKETS_PER_EPOCH = 1_000
+"""Epochs count milliseconds: so many a millisecond, and a later epoch's tickets are greater."""
+
 
 class Begin(msgspec.Struct, array_like=True, frozen=True, tag=0):
     """The first command of a replica: which bus it is. A second one changes nothing."""
 
     plan: Plan
+    epoch: Number = 0
+    """Later than that of a map that was lost; see ``BusMap.begin``."""
 
 
 class Enrol(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -117,6 +122,11 @@ class BusMap:
         self._in: dict[str, dict[int, Seat]] = {}
         self._changes: list[Change] = []
         self._load(_State(plan, list(plan.connections), [], {}, 0, 0, epoch))
+
+    def begin(self, epoch: int) -> None:
+        """A later life of the map, though an earlier one were lost: its versions are later, its tickets greater."""
+        self.epoch = epoch
+        self.issued = max(self.issued, epoch * TICKETS_PER_EPOCH)
 
     # What it says
 

@@ -72,8 +72,6 @@ INFORM_S = 0.2
 PUT_OFF_S = 2.0
 ADVERTISE_S = 1.0
 CHALLENGES_MAX = 1_024
-TICKETS_PER_EPOCH = 1_000
-"""Epochs count milliseconds: so many a millisecond, and a later epoch's tickets are greater."""
 SAVE_S = 0.5
 """After which a map that could not be written is written again."""
 
@@ -144,8 +142,7 @@ class Router:
         """Tickets that were given up: the member to tell, as soon as these deletions are acknowledged by all. None
         while the map is not on disk."""
         self._challenges: dict[int, tuple[int, bytes]] = {}
-        map.epoch = max(map.epoch + 1, epoch)
-        map.issued = max(map.issued, map.epoch * TICKETS_PER_EPOCH)  # though the map were lost: none is used twice
+        map.begin(max(map.epoch + 1, epoch))
         self._commit(self._serve, now)
 
     def _serve(self) -> None:
@@ -223,8 +220,7 @@ class Router:
             return
         self._pings_below += 1
         if self._pings_below > MISSES_MAX:
-            self.map.epoch = self._later + 1
-            self.map.issued = max(self.map.issued, self.map.epoch * TICKETS_PER_EPOCH)
+            self.map.begin(self._later + 1)
             self._pings_below = 0
             self._commit(lambda: None, now)
 

@@ -65,7 +65,7 @@ def scenario(name: str) -> Scenario:
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
-    styles = (slots.SLOTS,)
+    styles = (slots.SLOTS, slots.SLOTS_REPLICA)
     shipped = (
         *plain,
         *views,

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import Closed, Damaged, Expired, Overflow, PluribusError, Refused, RemoteError, Uncertain, Violation
 from ...core.ids import MessageId
 from ...core.limits import PATH_BYTES_LOOPBACK
-from ...runtime.bus import BEST_EFFORT, Bus
+from ...runtime.bus import BEST_EFFORT, VIEWS, Bus
 from ...runtime.styles.slots.buses import Slots
 from ...runtime.styles.slots.hosts import RouterHost
 from ...runtime.styles.slots.slot import EnrolledSlot, SlotMessage
@@ -20,7 +20,7 @@ from ...slots.map import Change
 from ...slots.occupant import Arrived, Occupant
 from ...slots.outbox import Queued
 from ...slots.words import AnsRoute, Dropout, RouteAdded, RouteDeleted, SendData, SlotChanged, Word
-from ..chaos import STRIKES, torment
+from ..chaos import STRIKES, restore_primary, torment
 from ..history import Happening, History
 from ..network import Medium
 from ..slot_checkers import (
@@ -168,6 +168,33 @@ class Routing:
             return
         self.home = self.world.random.randrange(len(self.world.hosts))
         self.state = await host.move()
+        await self.start()
+
+
+class Copies:
+    """No router: every machine has a copy of the map."""
+
+    def __init__(self, world: World, book: Book, plan: Any) -> None:
+        self.world = world
+        self.book = book
+        self.plan = plan
+        self._begun: set[int] = set()
+
+    async def start(self) -> None:
+        for bus in self.world.buses:
+            if int(bus.me) not in self._begun:
+                self._begun.add(int(bus.me))
+                asyncio.create_task(self._begin(bus))  # noqa: RUF006 - it ends with the bus
+
+    async def _begin(self, bus: Bus) -> None:
+        try:
+            await bus.slots(self.plan, by="replica")
+        except PluribusError:
+            if not bus.closed:
+                raise
+
+    async def move(self) -> None:
+        """Nothing has to move."""
         await self.start()
 
 
@@ -348,13 +375,16 @@ ROLES = ("producer", "producer", "alpha", "beta", "beta", "spare", "eye")
 
 
 class Play:
-    def __init__(self, world: World, history: History) -> None:
+    def __init__(self, world: World, history: History, replicated: bool = False) -> None:
         self.world = world
+        self.replicated = replicated
         self.book = Book(world, history)
         self.calm = self.over = False
         quiet = "quiet" if world.seed % 3 == 2 else ""
         answers = "all" if world.seed % 5 == 4 else "asker"
-        self.routing = Routing(world, self.book, plan_of(PLAN.format(quiet=quiet)), answers)
+        plan = plan_of(PLAN.format(quiet=quiet))
+        self.routing: Routing | Copies
+        self.routing = Copies(world, self.book, plan) if replicated else Routing(world, self.book, plan, answers)
         self.roles: list[Role] = []
 
     async def run(self) -> None:
@@ -364,14 +394,17 @@ class Play:
         moving = asyncio.create_task(self._move_router())
 
         async def restarted(number: int, bus: Bus) -> None:
-            if number == self.routing.home:
+            if isinstance(self.routing, Copies) or number == self.routing.home:
                 await self.routing.start()
 
         await torment(world, TORMENT_S, restarted)
         self.calm = True
         await moving
         await self.routing.start()
-        await asyncio.sleep(CALM_S)
+        await asyncio.sleep(CALM_S / 2)
+        if self.replicated:
+            restore_primary(world)
+        await asyncio.sleep(CALM_S / 2)
         for role in self.roles:
             if role.current is None or role.current.state != "enrolled":
                 raise Violation(f"{role.slot} does not occupy its slot {CALM_S:g} s after the last fault")
@@ -396,14 +429,18 @@ class Play:
     async def _move_router(self) -> None:
         while not self.calm:
             await asyncio.sleep(1 + self.world.random.random() * 5)
-            if self.routing.host is None or self.routing.host.closed:
-                await self.routing.start()
-            else:
+            if isinstance(self.routing, Routing) and self.routing.host is not None and not self.routing.host.closed:
                 await self.routing.move()
+            else:
+                await self.routing.start()
 
 
 async def play(world: World, history: History) -> None:
     await Play(world, history).run()
+
+
+async def play_replicated(world: World, history: History) -> None:
+    await Play(world, history, replicated=True).run()
 
 
 SLOTS = Scenario(
@@ -420,6 +457,27 @@ SLOTS = Scenario(
         "routed": routed,
         "stale_tickets_refused": stale_tickets_refused,
         "dependent_routes_deleted": dependent_routes_deleted,
+        "answered": answered,
+        "reached_in_the_end": reached_in_the_end,
+    },
+    STRIKES,
+    members_min=3,
+    members_max=5,
+    media=tuple(Medium(broadcasts=broadcasts, path_bytes=PATH_BYTES_LOOPBACK) for broadcasts in (True, False)),
+)
+
+
+SLOTS_REPLICA = Scenario(
+    "slots-replica",
+    "a software bus without a router: every member has the map, under every fault",
+    VIEWS,
+    play_replicated,
+    {
+        "given_once": given_once,
+        "done_means_acknowledged": done_means_acknowledged,
+        "ended": ended,
+        "sent_by_somebody": sent_by_somebody,
+        "routed": routed,
         "answered": answered,
         "reached_in_the_end": reached_in_the_end,
     },

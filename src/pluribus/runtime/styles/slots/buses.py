@@ -137,7 +137,7 @@ class Slots(Style):
             plan = plan.shape
         host = await self.replica(plan.name)
         host.held = True
-        await host.call(Begin(plan))
+        await host.call(Begin(plan, max(int(self.bus._wall() * 1_000), 1)))
         if invoke and self.bus._line.eager and any(slot.kind == INVOKED for slot in plan.slots):
             host.programs = Programs(self, plan.name, plan)
             host.programs.begin()
@@ -161,16 +161,25 @@ class Slots(Style):
         self, name: str, slot: str, label: str, key: str | None, carry: Carry | None, capacity: int
     ) -> EnrolledSlot:
         host = await self.replica(name)
-        station, nonce, me = host._station, self.bus._random.getrandbits(62) + 1, int(self.bus.me)
+        nonce, me = self.bus._random.getrandbits(62) + 1, int(self.bus.me)
         machine = host.machine
         challenge, proofs = b"", cast(Proofs, ())
         if key is not None and machine.map is not None:
             challenge = challenge_for(name, me, nonce)
             salts = tuple((role.name, *salt_of(role.verifier)) for role in machine.map.plan.roles)
             proofs = await self.proofs(Challenge(nonce, challenge, salts), key)
-        outcome = await host.call(Enrol(slot, me, nonce, label, challenge, proofs))
-        assert isinstance(outcome, Granted)
-        here = host.map
+        host.enrolling.add(nonce)
+        try:
+            outcome = await host.call(Enrol(slot, me, nonce, label, challenge, proofs))
+            return self._granted(host, nonce, cast(Granted, outcome), carry, capacity)
+        finally:
+            host.enrolling.discard(nonce)
+
+    def _granted(
+        self, host: ReplicaHost, nonce: int, outcome: Granted, carry: Carry | None, capacity: int
+    ) -> EnrolledSlot:
+        here, station, machine = host.map, host._station, host.machine
+        name, slot = here.plan.name, outcome.seat.slot
         occupant = Occupant(
             slot,
             nonce,

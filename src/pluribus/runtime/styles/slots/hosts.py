@@ -233,7 +233,10 @@ class ReplicaHost(SlotsHost):
         self._advertise_at = station.now()
         self.closed = False
         directory.add(self)
-        self._tasks.append(asyncio.ensure_future(self._watch()))
+        self.enrolling: set[int] = set()
+        """Nonces of enrolments of this member that are not answered."""
+        self._due = asyncio.Event()
+        self._tasks.append(asyncio.ensure_future(self._give_up()))
 
     @property
     def map(self) -> BusMap:
@@ -291,15 +294,28 @@ class ReplicaHost(SlotsHost):
                 future.set_result(None)
         self._station.flush()
 
-    async def _watch(self) -> None:
-        """The eldest gives up the tickets of those who are gone."""
-        group = self._station.group
-        async for view in group.views():
-            if view.members and view.members[0] == self._station.me and self.machine.map is not None:
-                gone = [seat.number for seat in self.machine.map.seats.values() if seat.member not in view]
-                for number in gone:
-                    with suppress(PluribusError):
-                        await self.call(Expel(number), timeout=5.0)
+    def _ghosts(self) -> list[int]:
+        """Tickets that nobody holds: of this member, whose enrolment was given up before it was agreed; and, if this is
+        the eldest member, of members that are gone."""
+        view, me = self._station.group.view, self._station.me
+        if self.machine.map is None or me not in view:
+            return []
+        eldest = view.members[0] == me
+        mine = {slot.ticket for slot in self.slots}
+        return [
+            seat.number
+            for seat in self.machine.map.seats.values()
+            if (eldest and seat.member not in view)
+            or (seat.member == me and seat.number not in mine and seat.nonce not in self.enrolling)
+        ]
+
+    async def _give_up(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            for number in self._ghosts():
+                with suppress(PluribusError):
+                    await self.call(Expel(number), timeout=5.0)
 
     # A machine of the directory: it advertises
 
@@ -312,6 +328,8 @@ class ReplicaHost(SlotsHost):
         view = self._station.group.view
         if view.members and view.members[0] == self._station.me:
             self._advertise(ALL)
+        if self._ghosts():
+            self._due.set()
 
     def take(self, sender: int, word: Word, now: float) -> None:
         if isinstance(word, Enquire):
