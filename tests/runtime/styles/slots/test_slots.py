@@ -6,7 +6,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadBody, BadInput, Expired, NoMembers, Overflow, Refused, RemoteError, Uncertain
+from pluribus.core.errors import (
+    BadBody,
+    BadInput,
+    Expired,
+    NoMembers,
+    Overflow,
+    Refused,
+    RemoteError,
+    TooLarge,
+    Uncertain,
+)
 from pluribus.runtime.styles.slots.buses import Slots
 from pluribus.slots.check import plan_of
 from pluribus.slots.keys import verifier
@@ -245,6 +255,22 @@ async def test_keys():
                 with pytest.raises(Refused, match="is for chief"):
                     await two.enroll("a", key=key)
             assert (await two.enroll("a", key="open")).state == "enrolled"
+
+
+@on_a_loop
+async def test_a_large_message():
+    plan = plan_of("bus large slot p { out o } slot c { in in } p.o -> c.in")
+    async with members(2, "large-best-effort") as (one, _):
+        await one.slots(plan)
+        with pytest.raises(TooLarge, match="which cuts it"):
+            await (await one.enroll("p")).send("o", b"x" * 1_000_000)
+    async with members(2, "large-views", "views") as (one, two):
+        await one.slots(plan)
+        producer, consumer = await one.enroll("p"), await two.enroll("c")
+        into, task = await reading(consumer)
+        await producer.send("o", b"x" * 1_000_000, wait="all", timeout=20)
+        assert into == [b"x" * 1_000_000]
+        task.cancel()
 
 
 @on_a_loop

@@ -84,7 +84,9 @@ class SlotMessage:
         """Answer it, which acknowledges it. The answer goes to the one who asked, and again if it is lost."""
         if not self.asks:
             raise BadInput("this message asks nothing: look at m.asks before m.reply")
-        self._slot._acknowledge(self._arrived, wrapped(body), "")
+        answer = wrapped(body)
+        self._slot._station.check_size(len(answer[1]))
+        self._slot._acknowledge(self._arrived, answer, "")
 
     def fail(self, reason: str) -> None:
         """Answer it with an error: whoever asked is raised ``RemoteError``."""
@@ -134,6 +136,7 @@ class SlotPort:
                 continue
             try:
                 answer = wrapped(await handled)
+                self._slot._station.check_size(len(answer[1]))
             except Exception as error:  # noqa: BLE001 - it is the asker's to handle
                 message.fail(f"{type(error).__name__}: {error}")
             else:
@@ -280,25 +283,30 @@ class EnrolledSlot:
         found = self._occupant.port(port, kind)
         encoded = wrapped(body)
         check_type(found, encoded)
+        self._station.check_size(len(encoded[1]))
         queued = self._occupant.send(port, encoded, self._station.now(), asks=kind == ASKS, destinations=to)
         self._station.flush()
         return queued
 
     async def _wait(self, queued: Queued, wait: str | None, timeout: float | None) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not _reached(queued, wait):
-            self._waiters.setdefault(queued.number, []).append((wait, future))
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiting = (wait, future)
+            self._waiters.setdefault(queued.number, []).append(waiting)
             try:
                 async with asyncio.timeout(timeout):
                     await future
             except TimeoutError:
                 if not _reached(queued, wait):
                     id = (self._occupant.origin, queued.number)
-                    raise Uncertain(
-                        f"message {queued.number} is not {_word(wait)} after {timeout:g} s, and queued", id
-                    ) from None
+                    what = f"message {queued.number} is not {_word(wait)} after {timeout:g} s, and queued"
+                    raise Uncertain(what, id) from None
             finally:
-                self._waiters.pop(queued.number, None) if queued.done else None
+                others = self._waiters.get(queued.number, [])
+                if waiting in others:
+                    others.remove(waiting)
+                if not others:
+                    self._waiters.pop(queued.number, None)
         if queued.number in self._denied:
             raise Refused(self._denied.pop(queued.number))
         if queued.expired and wait is not None and (wait == ALL_OF_THEM or not queued.acknowledged):

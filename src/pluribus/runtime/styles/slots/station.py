@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ....core.errors import BadInput, PluribusError
+from ....core.errors import BadInput, PluribusError, TooLarge
 from ....core.ids import ALL
 from ....core.ports import Timer
 from ....slots.words import DATA_PATH, WORDS, Word
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 GROUP = "slots"
 """Of all software buses of a bus: routers advertise there. The bus NAME has the group ``slots/NAME``."""
 _WORDS = frozenset(WORDS)
+WORD_BYTES = 4_096
+"""What the rest of a SEND_DATA may weigh besides its body: who has not acknowledged it is named."""
 
 Tap = Callable[[int, int, Word], None]
 """Is shown each word: who said it, to whom, and what."""
@@ -85,6 +87,15 @@ class Station:
     def cost(self) -> int:
         """Words on the way of data that machines of this member said."""
         return sum(self.said[word] for word in DATA_PATH)
+
+    def check_size(self, size: int) -> None:
+        """``TooLarge`` for a body that a group of this stack does not carry in one piece."""
+        longest = self.group._channel.out.longest - WORD_BYTES
+        if size > longest and not self.group._dispatch.cuts:
+            raise TooLarge(
+                f"a message of {size:,} bytes exceeds the {longest:,} that this network carries in one piece: "
+                "connect everybody with stack='views', which cuts it, or send it in parts"
+            )
 
     def flush(self) -> None:
         """Carry what machines have said, and wake up when the next of them is due."""
