@@ -107,7 +107,7 @@ FOUND = {
     Countless: (0, "has acknowledged it"),
     Repetitious: (0, "neither done nor expired"),
     Forgetful: (0, "again"),
-    Untidy: (0, "is still there"),
+    Untidy: (1, "is still there"),
     Complacent: (0, "the message knew"),
     Gullible: (1, "stale"),
     Hasty: (0, "which did not"),

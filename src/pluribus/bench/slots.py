@@ -37,6 +37,8 @@ ABOUT = {ROUTER: "router", REPLICA: "no router", CENTRAL: "centralised"}
 RECIPIENTS = (1, 2, 4, 8, 16, 32)
 QUICK_RECIPIENTS = (1, 4)
 SENDS = 5
+WARM_UP = 10
+SETTLE_S = 0.5
 LOSS = "drop(p=0.05)"
 RATE_RECIPIENTS = 8
 RATE_SENDS = 2_000
@@ -139,6 +141,10 @@ async def counted(by: str, recipients: int, lossy: bool) -> tuple[int, list[int]
         stage.cost()
         await stage.send()
         cold = stage.cost()
+        for _ in range(WARM_UP):  # senders learn how long acknowledgements take here
+            await stage.send()
+        await asyncio.sleep(SETTLE_S)
+        stage.cost()
         warm = []
         for _ in range(SENDS):
             await stage.send()

@@ -381,7 +381,7 @@ class Occupant:
         queued = self.outbox.queue.get(word.id[1])
         if queued is not None and queued.asks and word.ticket not in queued.acks.get(word.target, ()):
             queued.answers.append((word.answer, word.failure))
-        self.outbox.acknowledge(word.id[1], word.target, word.ticket)
+        self.outbox.acknowledge(word.id[1], word.target, word.ticket, now)
 
     def _informed(self, sender: int, word: RouteAdded | RouteDeleted | SlotChanged, now: float) -> None:
         epoch = word.epoch if isinstance(word, SlotChanged) else word.version[0]

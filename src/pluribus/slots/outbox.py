@@ -9,9 +9,10 @@ acknowledgement (who left is not waited for), replace the occupants of one that 
 waits), and close one whose connection was deleted. They never add a leg: a route that is added later is for later
 messages.
 
-Acknowledgements may come before the count; no message completes without it. It is sent again after ``RETRY_S``, then
-ever more rarely up to ``RETRY_S_MAX``, and at once when a slot that it waits for has changed; then it names who is
-still wanted, so that nobody else takes it. A leg *expires* by its own time to live, and the message is reported.
+Acknowledgements may come before the count; no message completes without it. It is sent again after ``RETRY_S``, or three
+times what acknowledgements took lately; then ever more rarely, up to ``RETRY_S_MAX``; and at once when a slot that it
+waits for has changed. Then it names who is still wanted, so that nobody else takes it. A leg *expires* by its own time to
+live, and the message is reported.
 
 Bounds: messages and bytes of the whole queue, and each connection's capacity; at either ``add`` raises ``Overflow``.
 Liveness: a counted message leaves the queue by its last leg's acknowledgement, deletion or expiry.
@@ -35,6 +36,8 @@ from .words import Leg, Version
 
 RETRY_S = 0.1
 RETRY_S_MAX = 2.0
+FIRST_RETRY_S_MAX = 1.0
+"""The first repetition comes after three times what acknowledgements took lately, between these bounds."""
 RETRIES_AT_ONCE = 256
 """Messages that are sent again in one go; the others a moment later."""
 
@@ -147,6 +150,8 @@ class Outbox:
         self.messages_max = messages_max
         self.next_number = first
         self.bytes = 0
+        self.took_s = 0.0
+        """How long it took lately until everybody had acknowledged, smoothed."""
         self.queue: dict[int, Queued] = {}
         self._uncounted: Counter[str] = Counter()
         self._open: Counter[tuple[str, End]] = Counter()
@@ -170,6 +175,7 @@ class Outbox:
                     f"the connection to {end} holds its {capacity} messages: send later, or raise its capacity"
                 )
         queued = Queued(self.next_number, port, body, now)
+        queued.interval_s = min(max(RETRY_S, 3 * self.took_s), FIRST_RETRY_S_MAX)
         self.next_number += 1
         self.queue[queued.number] = queued
         self.bytes += len(body[1])
@@ -202,7 +208,7 @@ class Outbox:
         self._capacity[queued.port] = {leg.target: leg.capacity for leg in legs}
         self._settle(queued)
 
-    def acknowledge(self, number: int, target: End, ticket: int) -> bool:
+    def acknowledge(self, number: int, target: End, ticket: int, now: float) -> bool:
         """Whether this acknowledgement is a new one."""
         queued = self.queue.get(number)
         if queued is None or ticket in queued.acks.get(target, ()):
@@ -211,6 +217,8 @@ class Outbox:
         leg = queued.legs.get(target)
         if leg is not None:
             leg.acked.add(ticket)
+        if leg is None or leg.need:  # else the slot was empty, and nobody could have been quicker
+            self.took_s += (min(now - queued.at, FIRST_RETRY_S_MAX) - self.took_s) / 8
         self._settle(queued)
         return True
 

@@ -6,7 +6,18 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from ...core.errors import Closed, Damaged, Expired, Overflow, PluribusError, Refused, RemoteError, Uncertain, Violation
+from ...core.errors import (
+    Closed,
+    Damaged,
+    Expired,
+    NotPrimary,
+    Overflow,
+    PluribusError,
+    Refused,
+    RemoteError,
+    Uncertain,
+    Violation,
+)
 from ...core.ids import MessageId
 from ...core.limits import PATH_BYTES_LOOPBACK
 from ...runtime.bus import BEST_EFFORT, VIEWS, Bus
@@ -315,7 +326,7 @@ class Role:
             except Refused:
                 if not bus.closed and slot.state != "enrolled":
                     return slot.carry()
-            except (Uncertain, Expired, Overflow):
+            except (Uncertain, Expired, Overflow, NotPrimary):
                 pass
         return slot.carry()
 

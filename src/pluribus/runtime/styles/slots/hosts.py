@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from ....core.errors import BadInput, Closed, Damaged, PluribusError, Refused
+from ....core.errors import BadInput, Closed, Damaged, PluribusError, Refused, Uncertain
 from ....core.ids import ALL
 from ....core.ports import Store
 from ....slots.check import checked
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 ROUTER, REPLICA, CENTRAL = "router", "replica", "central"
 HOSTS = (ROUTER, REPLICA, CENTRAL)
 ASKER, ALL_OF_THEM = "asker", "all"
+AGAIN_S = 0.05
 
 Given = str | os.PathLike[str] | Plan | Source | bytes
 """An interconnection file, what it says, or the map that a router left behind when it moved."""
@@ -253,8 +254,19 @@ class ReplicaHost(SlotsHost):
         return "waiting" if self.machine.map.waiting() else "running"
 
     async def call(self, command: Command, timeout: float | None = None) -> Outcome:
-        """Apply a command everywhere; ``Refused`` if the map does not allow it."""
-        outcome = outcome_of(await self.replica.call(packed(command), timeout=timeout))
+        """Apply a command everywhere; ``Refused`` if the map does not allow it. Commands may come twice, so one whose
+        end is not known is given again."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        while True:
+            left_s = None if until is None else max(until - loop.time(), 0.0)
+            try:
+                outcome = outcome_of(await self.replica.call(packed(command), timeout=left_s))
+                break
+            except Uncertain:
+                if self.closed or (until is not None and loop.time() >= until):
+                    raise
+                await asyncio.sleep(AGAIN_S)
         if isinstance(outcome, Denied):
             raise Refused(outcome.reason)
         return outcome
