@@ -109,7 +109,7 @@ FOUND = {
     Forgetful: (0, "again"),
     Untidy: (1, "is still there"),
     Complacent: (0, "the message knew"),
-    Gullible: (1, "stale"),
+    Gullible: (20, "stale"),
     Hasty: (0, "which did not"),
     Satisfied: (0, "was not waited for"),
 }

@@ -9,10 +9,10 @@ acknowledgement (who left is not waited for), replace the occupants of one that 
 waits), and close one whose connection was deleted. They never add a leg: a route that is added later is for later
 messages.
 
-Acknowledgements may come before the count; no message completes without it. It is sent again after ``RETRY_S``, or three
-times what acknowledgements took lately; then ever more rarely, up to ``RETRY_S_MAX``; and at once when a slot that it
-waits for has changed. Then it names who is still wanted, so that nobody else takes it. A leg *expires* by its own time to
-live, and the message is reported.
+Acknowledgements may come before the count; no message completes without it. It is sent again after ``RETRY_S``, or
+three times what acknowledgements took lately; then ever more rarely, up to ``RETRY_S_MAX``; and at once when a slot
+that it waits for has changed. Then it names who is still wanted, so that nobody else takes it. A leg *expires* by its
+own time to live, and the message is reported.
 
 Bounds: messages and bytes of the whole queue, and each connection's capacity; at either ``add`` raises ``Overflow``.
 Liveness: a counted message leaves the queue by its last leg's acknowledgement, deletion or expiry.
