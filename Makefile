@@ -10,10 +10,10 @@ TESTS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format clean
+.PHONY: help setup run test check screenshots format clean
 
 help: ## say what can be made
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml constraints.txt scripts/setup.sh hatch_build.py $(wildcard src/pluribus/core/c/*)
 	@scripts/setup.sh
@@ -32,6 +32,9 @@ check: setup ## style, types, import directions and house rules
 	$(VENV)/bin/mypy --strict
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/pytest -q tests/test_house.py
+
+screenshots: setup ## take the pictures of the console in docs/
+	@$(VENV)/bin/python scripts/screenshots.py
 
 format: setup ## let ruff put the code in order
 	$(VENV)/bin/ruff check --fix .

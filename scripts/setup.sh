@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes this checkout ready to run: a virtual environment with the package and all its extras, and the programs that
 # compile a part of it or that some tests start (Java for Spark, servers of NATS, Redis, MQTT, RabbitMQ and PostgreSQL,
-# `ip` for network namespaces).
+# `ip` for network namespaces, Chromium for the console).
 #
 # Only Python is essential. What else is missing is installed from the distribution where that is allowed (root, with
 # apt-get); anywhere else one sentence says what is missing and how to get it, and the tests that need it are skipped.
@@ -122,6 +122,7 @@ have() {
         rabbit) found rabbitmq-server ;;
         postgres) postgres_works ;;
         ip) found ip ;;
+        browser) found chromium || found chromium-browser ;;
     esac
 }
 
@@ -136,6 +137,7 @@ packages_for() { # the names under which distributions carry it, best first
         rabbit) echo rabbitmq-server ;;
         postgres) echo postgresql ;;
         ip) echo iproute2 ;;
+        browser) echo chromium chromium-browser ;;
     esac
 }
 
@@ -149,11 +151,12 @@ sentence_for() {
         mqtt) echo "mosquitto is missing, so comparisons with MQTT are skipped; install it, e.g. 'apt-get install mosquitto' as root." ;;
         rabbit) echo "rabbitmq-server is missing, so comparisons with RabbitMQ are skipped; install it, e.g. 'apt-get install rabbitmq-server' as root." ;;
         postgres) echo "The PostgreSQL server is missing, so tests of the PostgreSQL store are skipped; install it, e.g. 'apt-get install postgresql' as root." ;;
+        browser) echo "Chromium is missing, so tests of the console are skipped; install it, e.g. 'apt-get install chromium' as root." ;;
         ip) echo "The command 'ip' is missing, so tests in network namespaces are skipped; install it, e.g. 'apt-get install iproute2' as root." ;;
     esac
 }
 
-THINGS=(compiler headers java nats redis mqtt rabbit postgres ip)
+THINGS=(compiler headers java nats redis mqtt rabbit postgres ip browser)
 
 install_missing_things() {
     local thing package wanted=()

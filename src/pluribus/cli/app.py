@@ -20,6 +20,8 @@ VERBS = {
     "pub": "Publish events.",
     "sub": "Watch events as they come.",
     "topics": "List what is advertised, retained and published.",
+    "slots": "Software buses: slots, ports, routes.",
+    "console": "Show software buses in a browser.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "keep": "Keep durable topics on disk, as a process of its own.",
     "keepers": "Look after keepers: who votes, lost ones replaced, backups.",

@@ -10,6 +10,7 @@
     │   ├── BadFilter             a filter that does not parse or compares what cannot be compared
     │   ├── BadTopic              a topic or a pattern of topics that is none
     │   ├── BadPattern            a row pattern that does not parse, or that would have to remember without bound
+    │   ├── BadPlan               an interconnection file that does not parse, or that cannot become a bus
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
     ├── Unavailable               the surroundings do not allow it; also an OSError
@@ -32,6 +33,7 @@
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
     ├── Uncertain                 it may have happened or not: ask again with the same id
     ├── Undelivered               the bus was closed before everybody had what was sent
+    │   └── Expired               a message of a software bus outlived its time before all had acknowledged it
     ├── Refused                   another member, or this one, said no, and why
     ├── LogChanged                the durable log is another one than was read before, or lacks what was in it
     ├── JobFailed                 a standing query on Spark ended with an error
@@ -111,6 +113,21 @@ class BadPattern(BadInput):
         around = " ".join(text[max(0, position - 21) : position + 39].split())
         error = cls(f"pattern, character {position}, near {around!r}: {reason}; {remedy}")
         error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
+        return error
+
+
+class BadPlan(BadInput):
+    """Where in the file (lines and columns are counted from 1), why, and what to write instead."""
+
+    line: int = 1
+    column: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, file: str, line: int, column: int, reason: str, remedy: str) -> "BadPlan":
+        error = cls(f"{file}, line {line}, column {column}: {reason}; {remedy}")
+        error.line, error.column, error.reason, error.remedy = line, column, reason, remedy
         return error
 
 
@@ -221,6 +238,14 @@ class Uncertain(PluribusError):
 
 class Undelivered(PluribusError):
     pass
+
+
+class Expired(Undelivered):
+    """``missing`` names the connections on which the acknowledgement did not come."""
+
+    def __init__(self, text: str, missing: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.missing = tuple(missing)
 
 
 class Refused(PluribusError):

@@ -187,6 +187,27 @@ another if their taker dies."""
 OUTBOX_BATCHES_MAX = 64
 """Batches of ``publish_soon`` that may wait for a window; then it raises."""
 
+# Software buses
+PLAN_CHARS_MAX = 1 << 20
+"""Of an interconnection file."""
+SLOTS_MAX = 1_000
+SLOT_PORTS_MAX = 256
+SLOT_CONNECTIONS_MAX = 10_000
+SLOT_OCCUPANTS_MAX = 10_000
+"""Of one slot, and of the whole bus."""
+SLOT_QUEUE_MESSAGES = 10_000
+"""Messages that one occupant may have queued, unless it says otherwise; then ``send`` raises ``Overflow``."""
+SLOT_QUEUE_BYTES_MAX = 64 << 20
+SLOT_DOUBTS_MAX = 1_024
+"""Messages that an occupant holds while it asks the router about their route; further ones come again."""
+SLOT_ROUTES_CACHED_MAX = 10_000
+SLOT_SENDERS_REMEMBERED_MAX = 10_000
+"""Senders of which an occupant remembers what it has acknowledged; the one heard least lately is forgotten first."""
+SLOT_REPORTS_MAX = 1_000
+"""Reports of expired messages that nobody has read; then the oldest are forgotten, and counted."""
+SLOT_BUSES_MAX = 1_000
+"""Buses that a communications manager lists."""
+
 # Patterns
 PATTERN_CHARS_MAX = 8_192
 PATTERN_POSITIONS_MAX = 1_000

@@ -32,6 +32,7 @@ from ..core.errors import Closed, Uncertain, Undelivered
 from ..core.events import Event
 from ..core.frame import Message
 from ..core.ids import MemberId, MessageId
+from ..core.limits import SLOT_QUEUE_MESSAGES
 from ..core.view import View
 from ..group.cache import Key
 from ..pubsub.event import Event as Topical
@@ -41,6 +42,7 @@ from . import group as real_group
 from . import replica as real_replica
 from . import subscription as real_subscription
 from .background import Background, background
+from .styles.slots.face import ENROL_S
 
 if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Match
@@ -161,6 +163,34 @@ class Bus(Face):
         real = self._thread.ask(self._real.matches, topics, pattern, **options)
         self._thread.call(real.open)
         return Matches(real, self._thread)
+
+    def enroll(
+        self,
+        slot: str,
+        *,
+        on: str | None = None,
+        name: str | None = None,
+        key: str | None = None,
+        carry: Any = None,
+        capacity: int = SLOT_QUEUE_MESSAGES,
+        trusts: bool = False,
+        timeout: float = ENROL_S,
+    ) -> EnrolledSlot:
+        """Occupy a slot of a software bus. See ``pluribus.Bus.enroll``; use it with ``with``, or ``drop_out`` of it."""
+        given: dict[str, Any] = {"on": on, "name": name, "key": key, "carry": carry, "capacity": capacity}
+        real = self._thread.call(self._real.enroll, slot, trusts=trusts, timeout=timeout, **given)
+        return EnrolledSlot(real, self._thread)
+
+    def slots(
+        self, plan: Any, *, by: str = "router", store: Any = None, answers: str = "asker", invoke: bool = True
+    ) -> Face:
+        """Start a software bus. See ``pluribus.Bus.slots``."""
+        given: dict[str, Any] = {"by": by, "store": store, "answers": answers, "invoke": invoke}
+        return Face(self._thread.call(self._real.slots, plan, **given), self._thread)
+
+    def communications(self) -> Face:
+        """A communications manager. See ``pluribus.Bus.communications``."""
+        return Face(self._thread.call(self._real.communications), self._thread)
 
     def log(self, topic: str) -> Face:
         """The log of a durable topic. See ``pluribus.Bus.log``."""
@@ -343,6 +373,30 @@ def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[
         if found is None:
             return
         yield found
+
+
+class EnrolledSlot(Face):
+    """A slot of a synchronous bus, with ``send``, ``ask``, ``move`` and ``drop_out``. See ``pluribus.Bus.enroll``."""
+
+    def port(self, name: str) -> SlotPort:
+        """A port that receives or answers: iterate it, or ``receive``."""
+        return SlotPort(self._thread.ask(self._real.port, name), self._thread)
+
+    def close(self) -> None:
+        """Leave the slot; its routes stay."""
+        if not self.closed and self._real.state == "enrolled":
+            self._thread.call(self._real.close)
+
+
+class SlotPort(Face):
+    """Messages have ``acknowledge``, ``withhold`` and ``reply``; each is acknowledged when the next is asked for."""
+
+    def receive(self, timeout: float | None = None) -> Face:
+        """The next message; ``TimeoutError`` after ``timeout`` seconds."""
+        return Face(self._thread.call(self._real.receive, timeout), self._thread)
+
+    def __iter__(self) -> Iterator[Face]:
+        return (Face(message, self._thread) for message in _one_by_one(self._thread, aiter(self._real)))
 
 
 class Subscription(Face):

@@ -7,6 +7,8 @@ the bases of ``Faces``. Nothing else of the bus changes.
 
 from __future__ import annotations
 
+from .slots.face import SlotsFace
 
-class Faces:
+
+class Faces(SlotsFace):
     """What the styles add to a bus."""

@@ -58,6 +58,7 @@ def scenario(name: str) -> Scenario:
         relays,
         replica,
         shatter,
+        slots,
         spread,
         spread_views,
         states,
@@ -68,7 +69,17 @@ def scenario(name: str) -> Scenario:
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, live.LIVE, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
-    shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
+    styles = (slots.SLOTS, slots.SLOTS_REPLICA)
+    shipped = (
+        *plain,
+        *views,
+        *blocks,
+        *styles,
+        spread.SPREAD,
+        boundaries.BOUNDARIES,
+        spread_views.SPREAD_VIEWS,
+        crowd.CROWD,
+    )
     known = {found.name: found for found in shipped}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())

@@ -1,0 +1,450 @@
+"""What holds the map of a software bus on this member: ``RouterHost`` is the report's router, which may move, or the
+centralised bus; ``ReplicaHost`` is the copy that every occupant has where there is no router.
+
+The map is kept under ``slots/NAME`` in a store: a file, or the store that is handed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from ....core.errors import BadInput, Closed, Damaged, PluribusError, Refused, Uncertain
+from ....core.ids import ALL
+from ....core.ports import Store
+from ....slots.check import checked
+from ....slots.keys import salt_of
+from ....slots.language import Source, parse, printed
+from ....slots.machine import MapMachine, challenge_for, outcome_of, packed
+from ....slots.map import BusMap, Change, Command, Denied, Expel, Outcome
+from ....slots.occupant import ENROLLED
+from ....slots.plan import Plan
+from ....slots.router import ADVERTISE_S, SERVING, STARTING, Router, at_once
+from ....slots.words import DENIED, Advertise, AnsMap, Challenge, Enquire, NegAck, ReqMap, SlotChanged, Word
+from .slot import EnrolledSlot
+from .station import Station
+
+if TYPE_CHECKING:
+    from ...bus import Bus
+    from ...replica import Replica
+    from .programs import Programs
+
+ROUTER, REPLICA, CENTRAL = "router", "replica", "central"
+HOSTS = (ROUTER, REPLICA, CENTRAL)
+ASKER, ALL_OF_THEM = "asker", "all"
+AGAIN_S = 0.05
+
+Given = str | os.PathLike[str] | Plan | Source | bytes
+"""An interconnection file, what it says, or the map that a router left behind when it moved."""
+
+
+def plan_from(given: Given) -> Plan | BusMap:
+    if isinstance(given, Plan):
+        return checked(Source(given, printed(given)))
+    if isinstance(given, Source):
+        return checked(given)
+    if isinstance(given, bytes):
+        try:
+            return BusMap.restored(given)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise BadInput(f"these bytes are no map of a software bus ({error}): give what move() returned") from None
+    path = Path(given)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise BadInput(f"the interconnection file {path} cannot be read ({reason}): name a file") from None
+    return checked(parse(text, str(path)))
+
+
+def key_of(name: str) -> str:
+    return f"slots/{name}"
+
+
+class SlotsHost:
+    """A software bus as the member holds it that started it; ``bus.slots`` makes it."""
+
+    closed = False
+    programs: Programs | None = None
+    """Those of invoked slots, if they are started here."""
+
+    @property
+    def name(self) -> str:
+        return self.map.plan.name
+
+    @property
+    def map(self) -> BusMap:
+        """The map of this moment; not to be changed."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> str:
+        """``starting``, ``waiting`` for required slots, ``running``, ``fenced`` by a later router, or ``stopped``."""
+        raise NotImplementedError
+
+    async def running(self, timeout: float | None = None) -> None:
+        """Return when every required slot is occupied."""
+        raise NotImplementedError
+
+    async def move(self) -> bytes:
+        """Stop here, and return what ``bus.slots(...)`` goes on with elsewhere. Messages flow meanwhile."""
+        raise NotImplementedError
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Stop; with ``cancel=True`` those who list buses forget this one at once."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.closed:
+            await self.close(cancel=True)
+
+
+class RouterHost(SlotsHost):
+    """A router on this member. ``move`` stops it and returns the map, with which another member goes on."""
+
+    def __init__(self, bus: Bus, station: Station, directory: Station, left: Callable[[RouterHost], None]) -> None:
+        self._bus = bus
+        self._station = station
+        self._directory = directory
+        self._left = left
+        self._changes: list[asyncio.Future[None]] = []
+        self._tap = _Adverts(self)
+        self._own_store: Any = None
+        self.closed = False
+
+    def begin(self, map: BusMap, store: Store | None, answers: str, make: type[Router] = Router) -> None:
+        station, bus = self._station, self._bus
+
+        def save(snapshot: bytes, done: Callable[[Exception | None], None]) -> None:
+            def saved(error: Exception | None) -> None:
+                done(error)
+                station.flush()
+
+            assert store is not None
+            store.put(key_of(map.plan.name), snapshot, saved)
+
+        self.router = make(
+            map,
+            station.me,
+            station.now(),
+            bus._random,
+            epoch=max(int(bus._wall() * 1_000), 1),
+            save=at_once if store is None else save,
+            name=bus.name,
+            answers_all=answers == ALL_OF_THEM,
+            on_event=self._on_event,
+        )
+        self._directory.add(self._tap)
+        station.add(self.router)
+
+    @property
+    def map(self) -> BusMap:
+        return self.router.map
+
+    @property
+    def state(self) -> str:
+        if self.router.state == SERVING:
+            return "waiting" if self.router.map.waiting() else "running"
+        return self.router.state
+
+    async def running(self, timeout: float | None = None) -> None:
+        await self._until(lambda: self.state == "running", timeout)
+
+    async def serving(self, timeout: float | None = None) -> None:
+        """Return when the map is on disk and the router answers."""
+        await self._until(lambda: self.router.state != STARTING, timeout)
+
+    async def move(self) -> bytes:
+        return await self._stop(cancel=False)
+
+    async def close(self, *, cancel: bool = False) -> None:
+        await self._stop(cancel=cancel)
+
+    async def _stop(self, *, cancel: bool) -> bytes:
+        if self.programs is not None:
+            await self.programs.close()
+        state = self.router.stop(cancel=cancel)
+        self._directory.flush()
+        self._station.flush()
+        await self._station.drained()
+        await self._directory.drained()
+        self._station.remove(self.router)
+        self._directory.remove(self._tap)
+        self.abandon()
+        self._left(self)
+        if self._own_store is not None:
+            self._own_store.close()
+        return state
+
+    def abandon(self) -> None:
+        self.closed = True
+        self._notify()
+
+    def _on_event(self, what: str, about: Any) -> None:
+        self._notify()
+
+    def _notify(self) -> None:
+        woken, self._changes = self._changes, []
+        for future in woken:
+            if not future.done():
+                future.set_result(None)
+
+    async def _until(self, found: Callable[[], bool], timeout: float | None) -> None:
+        async with asyncio.timeout(timeout):
+            while not found():
+                if self.closed:
+                    raise Closed("this router was stopped: start another with bus.slots()")
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._changes.append(future)
+                await future
+
+    def __repr__(self) -> str:
+        return f"<router of {self.name!r}, {self.state}>"
+
+
+class ReplicaHost(SlotsHost):
+    """No router: this member has a copy of the map, as every occupant has. The eldest member advertises the bus, and
+    gives up the tickets of members that are gone."""
+
+    def __init__(self, bus: Bus, station: Station, directory: Station, replica: Replica[MapMachine]) -> None:
+        self._bus = bus
+        self._station = station
+        self._directory = directory
+        self._changes: list[asyncio.Future[None]] = []
+        self._tasks: list[asyncio.Future[None]] = []
+        self.replica = replica
+        self.machine = replica.machine
+        self.machine.on_change = self._changed
+        self.slots: list[EnrolledSlot] = []
+        self.held = False
+        """Whether an application started the bus here; else it is there for those who are enrolled."""
+        self.out: list[tuple[int, Word]] = []
+        self._advertise_at = station.now()
+        self.closed = False
+        directory.add(self)
+        self.enrolling: set[int] = set()
+        """Nonces of enrolments of this member that are not answered."""
+        self._due = asyncio.Event()
+        self._tasks.append(asyncio.ensure_future(self._give_up()))
+
+    @property
+    def map(self) -> BusMap:
+        if self.machine.map is None:
+            raise Closed("this bus has not begun: start it with bus.slots(FILE, by='replica')")
+        return self.machine.map
+
+    @property
+    def state(self) -> str:
+        if self.closed:
+            return "stopped"
+        if self.machine.map is None:
+            return "starting"
+        return "waiting" if self.machine.map.waiting() else "running"
+
+    async def call(self, command: Command, timeout: float | None = None) -> Outcome:
+        """Apply a command everywhere; ``Refused`` if the map does not allow it. Commands may come twice, so one whose
+        end is not known is given again."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        while True:
+            left_s = None if until is None else max(until - loop.time(), 0.0)
+            try:
+                outcome = outcome_of(await self.replica.call(packed(command), timeout=left_s))
+                break
+            except Uncertain:
+                if self.closed or (until is not None and loop.time() >= until):
+                    raise
+                await asyncio.sleep(AGAIN_S)
+        if isinstance(outcome, Denied):
+            raise Refused(outcome.reason)
+        return outcome
+
+    async def running(self, timeout: float | None = None) -> None:
+        async with asyncio.timeout(timeout):
+            while self.state != "running":
+                if self.closed:
+                    raise Closed("the bus is closed: connect again")
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._changes.append(future)
+                await future
+
+    def _changed(self, changes: list[Change]) -> None:
+        here, now = self.machine.map, self._station.now()
+        if here is None:
+            return
+        for slot in list(self.slots):
+            occupant = slot._occupant
+            if occupant.state != ENROLLED:
+                continue
+            if not here.valid(occupant.ticket, occupant.slot):
+                occupant.expelled(
+                    f"ticket {occupant.ticket} of slot {occupant.slot!r} is not valid any more: enroll again"
+                )
+                continue
+            occupant.generation, occupant.waiting = here.generation(occupant.slot), here.waiting()
+            for change in changes:
+                if isinstance(change, SlotChanged):
+                    occupant.outbox.hurry(change.slot)
+            occupant.recount(now)
+            occupant._due(now)
+            slot._notify()
+        woken, self._changes = self._changes, []
+        for future in woken:
+            if not future.done():
+                future.set_result(None)
+        self._station.flush()
+
+    def _ghosts(self) -> list[int]:
+        """Tickets that nobody holds: of this member, whose enrolment was given up before it was agreed; and, if this is
+        the eldest member, of members that are gone."""
+        view, me = self._station.group.view, self._station.me
+        if self.machine.map is None or me not in view:
+            return []
+        eldest = view.members[0] == me
+        mine = {slot.ticket for slot in self.slots}
+        return [
+            seat.number
+            for seat in self.machine.map.seats.values()
+            if (eldest and seat.member not in view)
+            or (seat.member == me and seat.number not in mine and seat.nonce not in self.enrolling)
+        ]
+
+    async def _give_up(self) -> None:
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            for number in self._ghosts():
+                with suppress(PluribusError):
+                    await self.call(Expel(number), timeout=5.0)
+
+    # A machine of the directory: it advertises
+
+    @property
+    def due_at(self) -> float | None:
+        return self._advertise_at
+
+    def tick(self, now: float) -> None:
+        self._advertise_at = now + ADVERTISE_S
+        view = self._station.group.view
+        if view.members and view.members[0] == self._station.me:
+            self._advertise(ALL)
+        if self._ghosts():
+            self._due.set()
+
+    def take(self, sender: int, word: Word, now: float) -> None:
+        if isinstance(word, Enquire):
+            self._advertise(sender)
+        elif isinstance(word, ReqMap) and self.machine.map is not None and word.bus == self.name:
+            here = self.machine.map
+            challenge = challenge_for(self.name, sender, word.nonce)
+            if here.plan.see and not word.proofs:
+                salts = tuple((role.name, *salt_of(role.verifier)) for role in here.plan.roles)
+                self.out.append((sender, Challenge(word.nonce, challenge, salts)))
+            elif not here.may_see(here.roles_of(challenge, word.proofs)):
+                roles = ", ".join(here.plan.see)
+                self.out.append(
+                    (sender, NegAck(word.nonce, DENIED, f"bus {word.bus!r} is shown to {roles}: give their key"))
+                )
+            else:
+                seats = tuple(here.seats.values())
+                self.out.append((sender, AnsMap(word.nonce, here.shape, seats, here.version, here.waiting(), REPLICA)))
+
+    def _advertise(self, to: int) -> None:
+        here = self.machine.map
+        if here is not None:
+            waiting, slots, seats = bool(here.waiting()), len(here.plan.slots), len(here.seats)
+            self.out.append((to, Advertise(here.plan.name, here.epoch, REPLICA, waiting, slots, seats, self._bus.name)))
+
+    def validate(self) -> None:
+        if self.machine.map is not None:
+            self.machine.map.validate()
+
+    async def move(self) -> bytes:
+        """Nothing has to move: the others have the map. This is a copy of it."""
+        state = self.map.snapshot()
+        await self.close()
+        return state
+
+    async def close(self, *, cancel: bool = False) -> None:
+        """Leave the map to the others; the bus goes on as long as one of them is there. Occupants of this member keep
+        its copy until they leave."""
+        self.held = False
+        if self.programs is not None:
+            await self.programs.close()
+            self.programs = None
+        if not self.slots:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        self.abandon()
+        self._directory.remove(self)
+        await self.replica.close()
+
+    def abandon(self) -> None:
+        self.closed = True
+        for task in self._tasks:
+            task.cancel()
+        woken, self._changes = self._changes, []
+        for future in woken:
+            if not future.done():
+                future.set_result(None)
+
+    def __repr__(self) -> str:
+        return f"<copy of the map of a software bus, {self.state}>"
+
+
+class _Adverts:
+    """The part of a router that is in the group of all buses: it advertises, and answers whoever enquires."""
+
+    def __init__(self, host: RouterHost) -> None:
+        self._host = host
+
+    @property
+    def out(self) -> list[tuple[int, Word]]:
+        return self._host.router.adverts
+
+    @out.setter
+    def out(self, words: list[tuple[int, Word]]) -> None:
+        self._host.router.adverts = words
+
+    @property
+    def due_at(self) -> float | None:
+        return self._host.router.due_at
+
+    def take(self, sender: int, word: Word, now: float) -> None:
+        """What is asked in this group is answered in it."""
+        router = self._host.router
+        kept, router.out = router.out, []
+        router.take(sender, word, now)
+        router.adverts += router.out
+        router.out = kept
+
+    def tick(self, now: float) -> None:
+        self._host.router.tick(now)
+        self._host._station.flush()
+
+    def validate(self) -> None:
+        pass
+
+
+def load(store: Store, name: str) -> BusMap | None:
+    """The map that a store holds; None if there is none. ``Damaged`` if it is not what was written."""
+    found = store.get(key_of(name))
+    if found is None:
+        return None
+    try:
+        return BusMap.restored(found)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(f"the map of bus {name!r} in the store is none ({error}): start with another store") from None

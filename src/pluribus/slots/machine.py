@@ -1,0 +1,92 @@
+"""No router at all: the map is a replica, and every occupant has it.
+
+``MapMachine`` applies the same commands at every member, in one order, so that each occupant counts for itself whom a
+message needs (a send costs 1 + R messages), and knows what it may accept. ``MapRoutes`` answers from that copy as a
+routing table does. A copy that is behind the sender's is in doubt: it waits for the command that it has not applied.
+
+A passphrase is proved for a challenge that names the bus, the member and its nonce: nobody hands out another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from .map import Begin, BusMap, Change, Command, Denied, Done, Enrol, Outcome
+from .routes import STALE, Stale
+from .words import Leg, SendData, Version
+
+_encode = msgspec.msgpack.encode
+_commands = msgspec.msgpack.Decoder(Command)
+_outcomes = msgspec.msgpack.Decoder(Outcome)
+
+
+def packed(command: Command) -> bytes:
+    return _encode(command)
+
+
+def outcome_of(answer: bytes) -> Outcome:
+    found: Outcome = _outcomes.decode(answer)
+    return found
+
+
+def challenge_for(bus: str, member: int, nonce: int) -> bytes:
+    return f"{bus}/{member}/{nonce}".encode()
+
+
+class MapMachine:
+    """The state machine that members replicate: ``Begin`` says which bus it is."""
+
+    def __init__(self, on_change: Callable[[list[Change]], None] = lambda changes: None) -> None:
+        self.map: BusMap | None = None
+        self.on_change = on_change
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        given = _commands.decode(command)
+        if self.map is None:
+            if not isinstance(given, Begin):
+                return _encode(Denied("this bus has not begun: start it with bus.slots(FILE, by='replica')"))
+            self.map = BusMap(given.plan)
+            self.map.begin(given.epoch)
+            self.on_change([])
+            return _encode(Done())
+        if isinstance(given, Begin) and given.plan.name != self.map.plan.name:
+            return _encode(Denied(f"this is bus {self.map.plan.name!r}: start another under its own name"))
+        if isinstance(given, Enrol) and given.challenge != challenge_for(self.map.plan.name, given.member, given.nonce):
+            given = msgspec.structs.replace(given, proofs=())
+        outcome = self.map.apply(given)
+        changes = self.map.take_changes()
+        if changes:
+            self.on_change(changes)
+        return _encode(outcome)
+
+    def snapshot(self) -> bytes:
+        return b"" if self.map is None else self.map.snapshot()
+
+    def restore(self, state: bytes) -> None:
+        self.map = BusMap.restored(state) if state else None
+        self.on_change([])
+
+
+class MapRoutes:
+    """A routing table that is the whole map."""
+
+    def __init__(self, machine: MapMachine) -> None:
+        self._machine = machine
+
+    @property
+    def version(self) -> Version:
+        return (0, 0) if self._machine.map is None else self._machine.map.version
+
+    @version.setter
+    def version(self, version: Version) -> None:
+        raise AttributeError("the version is the map's own")
+
+    def targets(self, data: SendData, slot: str) -> tuple[Leg, ...] | Stale | None:
+        here = self._machine.map
+        if here is None or data.version > here.version or data.generation > here.generation(data.source.slot):
+            return None
+        if not here.valid(data.ticket, data.source.slot):
+            return STALE
+        return tuple(leg for leg in here.legs(data.source) if leg.target.slot == slot)

@@ -1,0 +1,47 @@
+"""Software buses in the simulator: a sample of seeds keeps every promise, and mutants are found."""
+
+import warnings
+
+import pytest
+
+from pluribus.sim.campaign import campaign, play_seed
+from tests.mutants import slots
+from tests.mutants.hunt import hunt
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scenario", "seeds"), [("slots", range(200, 206)), ("slots-replica", range(200, 203))])
+def test_a_sample_breaks_no_promise(scenario, seeds):
+    found = campaign(scenario, seeds)
+    assert found["violations"] == 0, found["reasons"]
+    assert all(count > 0 for count in found["checkers"].values()), found["checkers"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", slots.FOUND, ids=lambda mutant: mutant.__name__)
+def test_the_mutant_is_found_by_its_seed(mutant):
+    seed, sentence = slots.FOUND[mutant]
+    found = hunt(mutant, [seed], "slots")
+    if found is None or sentence not in found.failure:
+        warnings.warn(f"{mutant.__name__} does otherwise in seed {seed}", stacklevel=1)
+        assert hunt(mutant, range(30), "slots") is not None, f"{mutant.__name__} survived 30 seeds"
+
+
+def test_a_seed_is_the_same_twice():
+    first, second = (play_seed("slots", 3) for _ in range(2))
+    assert first.failure == ""
+    assert (first.trace_hash, first.events) == (second.trace_hash, second.events)
+
+
+FAILED = [
+    ("slots", 9, "a receiver that moved acknowledges again with its new ticket"),
+    ("slots", 5, "a router that begins anew where clocks drift"),
+    ("slots-replica", 5, "a ticket whose enrolment was given up before it was agreed"),
+    ("slots-replica", 12, "a ticket of a member that left before its enrolment was applied"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scenario", "seed", "why"), FAILED)
+def test_a_seed_that_failed_once(scenario, seed, why):
+    assert play_seed(scenario, seed).failure == "", why
