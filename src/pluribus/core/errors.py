@@ -9,6 +9,7 @@
     │   ├── BadBody               a message body that cannot travel
     │   ├── BadFilter             a filter that does not parse or compares what cannot be compared
     │   ├── BadTopic              a topic or a pattern of topics that is none
+    │   ├── BadKqml               a KQML message that does not parse
     │   ├── BadPattern            a row pattern that does not parse, or that would have to remember without bound
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
@@ -109,6 +110,22 @@ class BadPattern(BadInput):
         around = " ".join(text[max(0, position - 21) : position + 39].split())
         error = cls(f"pattern, character {position}, near {around!r}: {reason}; {remedy}")
         error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
+        return error
+
+
+class BadKqml(BadInput):
+    """Where in the text (lines and columns are counted from 1), why, and what to write instead."""
+
+    text: str = ""
+    line: int = 1
+    column: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, text: str, line: int, column: int, reason: str, remedy: str) -> "BadKqml":
+        error = cls(f"KQML, line {line}, column {column}: {reason}; {remedy}")
+        error.text, error.line, error.column, error.reason, error.remedy = text, line, column, reason, remedy
         return error
 
 

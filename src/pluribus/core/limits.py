@@ -243,3 +243,9 @@ STAGED_BATCHES_MAX = 65_536
 # Trace
 TRACE_RECORDS_MAX = 1_000_000
 """What a trace layer keeps in memory when it has no file to write to."""
+
+# Objects that talk
+KQML_BYTES_MAX = 1 << 20
+KQML_DEPTH_MAX = 32
+"""Expressions inside each other."""
+KQML_PARAMETERS_MAX = 256
