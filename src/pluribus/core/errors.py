@@ -27,6 +27,8 @@
     ├── Unanswered                too few good answers to a question came
     │   └── AnswersLate           they did not come in time; also a TimeoutError
     ├── RemoteError               what the handler of another member raised
+    │   └── Sorry                 the object understood, and has no answer
+    ├── NoObject                  no object has this id or alias
     ├── Closed                    the bus or group was closed; also a ConnectionError
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
@@ -208,6 +210,14 @@ class RemoteError(PluribusError):
     def __init__(self, text: str, kind: str = "") -> None:
         super().__init__(text)
         self.kind = kind
+
+
+class Sorry(RemoteError):
+    """Raise it in a handler to answer ``sorry``; who asked is raised the same."""
+
+
+class NoObject(PluribusError):
+    pass
 
 
 class Closed(PluribusError, ConnectionError):

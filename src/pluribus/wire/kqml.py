@@ -111,6 +111,11 @@ def kqml(performative: str, **parameters: Any) -> Kqml:
     return found
 
 
+def name_of(text: str) -> str:
+    """A name as a value: a word if it can be one, else a text."""
+    return Word(text) if _is_word(text) and text[0] != ":" else text
+
+
 def message_of(expression: list[Any]) -> Kqml | None:
     """A list as the message that it spells; None if it is none."""
     if len(expression) % 2 == 0:
