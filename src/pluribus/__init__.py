@@ -42,13 +42,14 @@ __all__ = [
     "errors",
     "events",
     "exposed",
+    "objects",
     "register",
     "run",
     "sim",
     "sync",
 ]
 
-_LATE = ("sim", "sync")
+_LATE = ("objects", "sim", "sync")
 """Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
 
 

@@ -15,3 +15,24 @@ Source: *Communication in Bond*. The words of this room:
 
 Everything here is pure: who runs handlers, sends and reads the clock is ``runtime/styles/objects``.
 """
+
+from ..wire.kqml import Kqml, Quoted, Word, kqml, parse
+from .handlers import handles
+from .interfaces import Export, export
+from .messages import KEEP, LATER, ObjectMessage
+from .subprotocols import Subprotocol
+
+__all__ = [
+    "KEEP",
+    "LATER",
+    "Export",
+    "Kqml",
+    "ObjectMessage",
+    "Quoted",
+    "Subprotocol",
+    "Word",
+    "export",
+    "handles",
+    "kqml",
+    "parse",
+]

@@ -77,6 +77,13 @@ class Communicator:
         steps = [(target, False)] if target.preempted_by is None else target.path()
         self._step(Delivery(steps, message, over))
 
+    def run(self, resident: Resident, handler: Handler, message: Any, over: Over) -> None:
+        """Let a handler work for an object, as it would with a message to it; nobody preempts that."""
+        self.delivered += 1
+        delivery = Delivery([(resident, False)], message, over)
+        delivery.handler = handler
+        self._place(delivery, handler)
+
     def ended(self, delivery: Delivery, result: Any = None, error: Exception | None = None) -> None:
         """The handler of a delivery that was started has returned or raised."""
         del self._under_way[delivery]
@@ -116,6 +123,11 @@ class Communicator:
             delivery.over(delivery, None, NoObject(_nobody(resident, delivery.message)))
             return
         delivery.handler = handler
+        self._place(delivery, handler)
+
+    def _place(self, delivery: Delivery, handler: Handler) -> None:
+        """Begin, or wait for a place."""
+        resident = delivery.resident
         if handler.quick and self._nested < NESTED_MAX:
             self._nested += 1
             try:

@@ -27,10 +27,12 @@ Key = tuple[str, str] | type
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """A bound method. ``quick`` ones run at once, on the loop of the bus, and must not block."""
+    """A bound method. ``quick`` ones run at once, on the loop of the bus, and must not block; those that ``wait`` are
+    coroutine functions."""
 
     call: Callable[[Any], Any]
     quick: bool = False
+    waits: bool = False
 
 
 def handles(*what: str | type, subprotocol: str = "", quick: bool = False) -> Callable[[F], F]:
@@ -54,6 +56,10 @@ def handles(*what: str | type, subprotocol: str = "", quick: bool = False) -> Ca
         return method
 
     return mark
+
+
+def handler_of(call: Callable[[Any], Any], quick: bool = False) -> Handler:
+    return Handler(call, quick, inspect.iscoroutinefunction(call))
 
 
 _known: WeakKeyDictionary[type, dict[Key, tuple[str, bool]]] = WeakKeyDictionary()
@@ -82,10 +88,10 @@ class Handlers:
     def __init__(self, served: object) -> None:
         self._served = served
         self._table: dict[Key, Handler] = {
-            key: Handler(getattr(served, name), quick) for key, (name, quick) in marked(type(served)).items()
+            key: handler_of(getattr(served, name), quick) for key, (name, quick) in marked(type(served)).items()
         }
         say = getattr(served, SAY, None)
-        self.say = Handler(say) if callable(say) else None
+        self.say = handler_of(say) if callable(say) else None
 
     def find(self, message: Said) -> Handler | None:
         """Who handles a message by name; ``say`` is not asked."""

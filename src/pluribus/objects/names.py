@@ -22,8 +22,8 @@ def is_id(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def checked_id(given: str) -> str:
-    if not isinstance(given, str) or not _is_id(given):
+def checked_id(given: object) -> str:
+    if not (isinstance(given, str) and _is_id(given)):
         raise BadInput(f"{given!r} is no id of an object: give one that an object had, or none")
     return given
 

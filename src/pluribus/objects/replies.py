@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 
 from ..core.errors import BadInput, NoMembers, Overflow, PluribusError
 from ..core.limits import REPLIES_MAX
+from ..wire.kqml import Kqml
 from .messages import Said, answers_token
 
 Told = Callable[[Said | PluribusError], None]
@@ -29,14 +30,16 @@ class _Awaited:
 
 
 class Replies:
-    def __init__(self) -> None:
+    def __init__(self, mark: str = "") -> None:
+        self._mark = f".{mark}"
+        """Ends the tokens of this process."""
         self._awaited: dict[tuple[str, str], _Awaited] = {}
         self._tokens = 0
         self.late = 0
 
     def new_token(self) -> str:
         self._tokens += 1
-        return f"q{self._tokens}"
+        return f"q{self._tokens}{self._mark}"
 
     def begin(self, asker: str, token: str, member: int, tell: Told, *, standing: bool = False) -> None:
         """Await the answer of an object of this member; 0 is this process."""
@@ -62,9 +65,10 @@ class Replies:
         return True
 
     def is_late(self, message: Said) -> bool:
-        """Whether it answers a question that is over: one of the tokens that were given here."""
-        token = answers_token(message)
-        late = token[:1] == "q" and token[1:].isdecimal() and int(token[1:]) <= self._tokens
+        """Whether it answers a question that is over: one whose token was given here."""
+        if isinstance(message, Kqml) and message.performative == "discard":  # which names a token and answers nothing
+            return False
+        late = answers_token(message).endswith(self._mark)
         self.late += late
         return late
 

@@ -55,7 +55,7 @@ class Resident:
         self.running = 0
         self.waiting: deque[Any] = deque()
         self._handlers = Handlers(served)
-        own = [MulticastGroupControl, *subprotocols]
+        own: list[type[Subprotocol]] = [MulticastGroupControl, *subprotocols]
         if len({protocol.name for protocol in own}) != len(own) or not all(protocol.name for protocol in own):
             raise BadInput("two subprotocols with one name, or one without: give each a name of its own")
         protocols: list[Subprotocol] = [protocol(self, directory) for protocol in own]

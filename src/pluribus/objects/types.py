@@ -43,6 +43,11 @@ def fits(value: Any, hint: Any) -> bool:
         return False
     if not args or not issubclass(origin, list | dict | set | frozenset | tuple):
         return True
+    return _all_fit(value, origin, args)
+
+
+def _all_fit(value: Any, origin: type, args: tuple[Any, ...]) -> bool:
+    """The parts of a container."""
     if issubclass(origin, dict):
         return all(fits(key, args[0]) and fits(inner, args[1]) for key, inner in value.items())
     if issubclass(origin, tuple) and not (len(args) == 2 and args[1] is Ellipsis):

@@ -7,6 +7,8 @@ the bases of ``Faces``. Nothing else of the bus changes.
 
 from __future__ import annotations
 
+from .objects.face import ObjectsFace
 
-class Faces:
+
+class Faces(ObjectsFace):
     """What the styles add to a bus."""
