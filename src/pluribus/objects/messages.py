@@ -127,6 +127,8 @@ def failure_of(message: Said, error: BaseException, by: str) -> Kqml | None:
     if isinstance(error, Sorry):
         return kqml("sorry", comment=comment, sender=Word(by), receiver=Word(to), **parameters)
     kind = type(error).__name__
+    if isinstance(error, RemoteError) and error.kind:  # passed on
+        kind, comment = error.kind, comment.removeprefix(f"{error.kind}: ")
     return kqml("error", kind=kind, comment=comment, sender=Word(by), receiver=Word(to), **parameters)
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....core.errors import AnswersLate, BadInput, NoObject, PluribusError, Refused, RemoteError, Unanswered
+from ....core.errors import AnswersLate, BadInput, NoMembers, NoObject, PluribusError, Refused, RemoteError, Unanswered
 from ....core.frame import Message
-from ....group.asking import Question
+from ....group.asking import Answers, Question
 from ....group.calls import arguments_of, called
 from ....objects.communicator import Delivery
 from ....objects.handlers import Handler
@@ -136,10 +136,8 @@ class ObjectCalls:
         group = await self._post.group()
         try:
             answers = await group.ask(word, replies="one" if results == FIRST else "all", timeout=None)
-        except (Unanswered, PluribusError) as failed:
-            answers = getattr(failed, "answers", None) or []
-            if not isinstance(failed, Unanswered) and not hasattr(failed, "answers"):
-                raise
+        except (NoMembers, Unanswered) as failed:  # too few good ones
+            answers = Answers(failed.answers)
         return [
             outcome
             for answer in answers
@@ -170,6 +168,13 @@ class ObjectCalls:
         if residents:
             await over
         return found
+
+    async def here(
+        self, resident: Resident, method: str, args: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[int, Wrapped]:
+        """What an object of this process makes of a call, as it travels."""
+        found = await self._here([resident], "", method, args, named, FIRST)
+        return _travelling(found[0])[1:]
 
     def _run(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ....core.ids import checked_name
 from ....objects.interfaces import Export
 from ....objects.names import new_id
 from ....objects.residents import INSTEAD
@@ -87,6 +88,10 @@ class ObjectDirectory:
             return Shadow(self._post, resident.id, HERE)
         member, id = await self._post.places.one(name, timeout)
         return Shadow(self._post, id, member)
+
+    def shadow(self, name: str) -> Shadow:
+        """A shadow of an id or alias that need not be there now; for queued calls, say."""
+        return Shadow(self._post, checked_name(name, "the object"), HERE)
 
     async def find_all(self, name: str, *, timeout: float = 0.0) -> list[Shadow]:
         """All objects with this id or alias, anywhere on the bus; ``NoObject`` if there is none after ``timeout``

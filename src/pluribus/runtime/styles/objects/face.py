@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # loaded when first used, so that ``import pluribus`` stays q
     from .handles import Handle
     from .networks import VirtualNetwork
     from .post import Post
+    from .queue import CallQueue
     from .shadows import Shadow
 
 
@@ -38,6 +39,18 @@ class ObjectsFace:
         from .communicator import ObjectCommunicator
 
         return ObjectCommunicator(self._post)
+
+    @property
+    def queue(self) -> CallQueue:
+        """Calls that wait on disk until their objects are there: ``await bus.queue.open("calls.db")``, then
+        ``await shadow.call(..., queued=True)``."""
+        return self._post.queue
+
+    async def bridge(self, other: ObjectsFace, alias: str) -> Shadow:
+        """Add an object to this bus that stands for the objects of an alias on another bus."""
+        from .bridge import Bridge
+
+        return await self.directory.add(Bridge(other, alias), alias)
 
     def virtual_network(self, name: str, *, mode: str = "unicast") -> VirtualNetwork:
         """A group of objects that this program makes of shadows. ``mode="multicast"`` sends each message once to all

@@ -65,6 +65,7 @@ from .calls import ObjectCalls
 from .collecting import Collecting
 from .letters import letter_of, opened
 from .places import HERE, Places
+from .queue import CallQueue
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -100,8 +101,9 @@ class Post(Style):
         """Those who watch every message that reaches an object here."""
         self.services: dict[type, Callable[[Message], None]] = {}
         """What further parts of the style do of their words."""
-        self.calls = ObjectCalls(self)
         self.on_members: list[Callable[[tuple[int, ...]], None]] = []
+        self.calls = ObjectCalls(self)
+        self.queue = CallQueue(self)
         self._group: Group | None = None
         self._joining: asyncio.Future[Group] | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -109,7 +111,7 @@ class Post(Style):
         self._posting: dict[asyncio.Task[Any], None] = {}
         self._changes: list[str] = []
         self._slow_timer: asyncio.TimerHandle | None = None
-        self._over = False
+        self.over = False
         self.itself = self.directory.add(ProcessItself(), mark)
         self._changes.clear()  # nobody else has heard of it
 
@@ -124,7 +126,7 @@ class Post(Style):
         try:
             return await asyncio.shield(self._joining)
         except BaseException:
-            if self._joining is not None and self._joining.done():
+            if self._joining.done():
                 self._joining = None
             raise
 
@@ -181,6 +183,7 @@ class Post(Style):
         elif type(body) is Changed:
             for name in body.names:
                 self.places.forget(name)
+            self.queue.changed()
         elif type(body) is Sought and message.asks:
             found = self.directory.with_interface(body.name) if body.interface else self.directory.all_of(body.name)
             self.spawn(self.reply(message, Found([resident.id for resident in found])), sends=True)
@@ -380,6 +383,7 @@ class Post(Style):
         """Names mean something else here: others are told."""
         for name in names:
             self.places.forget(name)
+        self.queue.changed()
         self._changes += names
         if self._group is not None and len(self._changes) == len(names):
             self.spawn(self.announced(), sends=True)
@@ -442,7 +446,7 @@ class Post(Style):
 
     def spawn(self, work: Coroutine[Any, Any, None], *, sends: bool = False) -> None:
         """A task of this style; ``sends``: closing the bus waits for it."""
-        if self._over:
+        if self.over:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work)
@@ -460,10 +464,11 @@ class Post(Style):
         self.abandon()
 
     def abandon(self) -> None:
-        self._over = True
+        self.over = True
         if self._slow_timer is not None:
             self._slow_timer.cancel()
         self.replies.close(Closed("the bus was closed before its object was answered"))
+        self.queue.close()
         try:
             current = asyncio.current_task()
         except RuntimeError:  # no loop runs: nothing of ours does
@@ -477,6 +482,7 @@ class Post(Style):
         self.communicator.validate()
         self.replies.validate()
         self.places.validate()
+        self.queue.validate()
 
     def stats(self) -> dict[str, int]:
         """What this process counted."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import BadInput
 from ....objects.messages import ObjectMessage, Said
+from ....objects.names import is_id
 from ....wire.kqml import Kqml, parse
 from ...asking import ANSWER_S
 from .places import HERE
@@ -14,8 +15,19 @@ if TYPE_CHECKING:
     from .post import Post
 
 
+class Usual:
+    """The time-out that a call has if none is given."""
+
+    def __repr__(self) -> str:
+        return "USUAL"
+
+
+USUAL = Usual()
+
+
 class Shadow:
-    """Made by ``bus.directory``. Two shadows are equal if they stand for the same object."""
+    """Made by ``bus.directory``. It stands for an object, or for the next in turn of an alias. Two shadows are equal if
+    they stand for the same."""
 
     __slots__ = ("_post", "id", "member")
 
@@ -56,22 +68,29 @@ class Shadow:
         self,
         method: str,
         *args: Any,
-        timeout: float | None = ANSWER_S,
+        timeout: float | Usual | None = USUAL,
         queued: bool = False,
         key: str = "",
         **named: Any,
     ) -> Any:
-        """Call an exposed method; its result, or ``RemoteError`` for what it raised.
+        """Call an exposed method; its result, or ``RemoteError`` for what it raised. ``timeout`` is 10 seconds, and
+        without end for a queued call.
 
         ``queued=True`` keeps the call on disk until the object is there, and then until its answer is: see
         ``bus.queue``. ``key`` names it, so that who calls again with the same key, even after a restart, gets the
         answer of the first call.
         """
         if queued:
-            return await self._post.queue.call(self.id, method, args, named, key, timeout)
+            wait = None if isinstance(timeout, Usual) else timeout
+            return await self._post.queue.call(self.id, method, args, named, key, wait)
         if key:
             raise BadInput("key= is for queued calls: add queued=True, or leave it out")
-        return await self._post.calls.call(self.id, method, args, named, timeout)
+        wait = ANSWER_S if isinstance(timeout, Usual) else timeout
+        return await self._post.calls.call(await self._one(), method, args, named, wait)
+
+    async def _one(self) -> str:
+        """The id of the object; of an alias, of the next in turn."""
+        return self.id if is_id(self.id) else (await self._post.places.one(self.id))[1]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Shadow) and other.id == self.id
