@@ -25,6 +25,9 @@ class Disk:
     def bounds(self, log: str) -> Bounds:
         return Bounds(self.start, self.start + len(self.rows))
 
+    def end(self, log: str) -> int:
+        return self.bounds(log).end
+
     def read(self, log: str, start: int, stop: int):
         return self.rows[start - self.start : stop - self.start]
 

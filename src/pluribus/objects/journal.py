@@ -44,8 +44,9 @@ class Journal:
         if self._end - self._start > ROWS_SPARE:
             kept = list(self._live())
             if self._end - self._start > ROWS_SPARE + GROWTH * len(kept):
-                self._store.write((Append(self._log, tuple(kept)), Trim(self._log, self._end)), _unheard)
-                self._start, self._end = self._end, self._end + len(kept)
+                end = self._store.end(self._log)  # not our own count: a write may have failed
+                self._store.write((Append(self._log, tuple(kept), at=end), Trim(self._log, end)), _unheard)
+                self._start, self._end = end, end + len(kept)
 
 
 def _unheard(error: Exception | None) -> None:

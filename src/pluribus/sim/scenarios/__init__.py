@@ -52,6 +52,7 @@ def scenario(name: str) -> Scenario:
         groups,
         keepers,
         live,
+        objects,
         relays,
         replica,
         shatter,
@@ -62,7 +63,7 @@ def scenario(name: str) -> Scenario:
     )
 
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE)
-    blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
+    blocks = (asks.ASKS, objects.OBJECTS, relays.RELAYS, replica.REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
     shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}

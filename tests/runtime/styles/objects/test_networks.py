@@ -116,5 +116,5 @@ async def test_bridges_that_lead_in_a_circle_end():
     async with buses(1) as (a,), buses(1) as (b,):
         await a.bridge(b, "nobody")
         await b.bridge(a, "nobody")
-        with pytest.raises(RemoteError, match="^BadInput: a message to 'nobody' crossed 8 bridges"):
+        with pytest.raises(RemoteError, match=r"^BadInput: a message to 'nobody' crossed 8 bridges"):
             await a.communicator.ask("nobody", "(ask-one)")

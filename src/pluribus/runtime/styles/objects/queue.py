@@ -73,6 +73,7 @@ class CallQueue:
         """When a bound site was found missing."""
         self._absent: dict[str, float] = {}
         """Objects that were not there, and when; nothing has changed since."""
+        self._writing: dict[asyncio.Future[Exception | None], None] = {}
         self._places = asyncio.Semaphore(OFFERS_AT_ONCE_MAX)
         post.services |= {Offer: self._offered, Settled: self._settled, Whereabouts: self._asked_where}
         post.on_members.append(lambda there: self._wake())
@@ -355,14 +356,20 @@ class CallQueue:
         """Returns when they are on disk."""
         if not rows:
             return
+        if self._post.over:
+            raise Closed("the bus is closed: connect again")
         written: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
         def done(error: Exception | None) -> None:
             if not written.done():
                 written.set_result(error)
 
-        journal.add(rows, done)
-        error = await written
+        self._writing[written] = None
+        try:
+            journal.add(rows, done)
+            error = await written
+        finally:
+            del self._writing[written]
         if error is not None:
             raise error
 
@@ -372,6 +379,9 @@ class CallQueue:
             journal.add([encode_row(row) for row in rows], lambda error: None)
 
     def close(self) -> None:
+        for written in self._writing:  # whoever waits for the disk: nobody will tell any more
+            if not written.done():
+                written.set_result(Closed("the bus was closed before it was written: connect again"))
         for answered in self._answered.values():
             answered.set()
         store, self._store = self._store, None
