@@ -20,6 +20,7 @@ VERBS = {
     "pub": "Publish events.",
     "sub": "Watch events as they come.",
     "topics": "List what is advertised, retained and published.",
+    "objects": "List, write to, ask and watch objects that talk.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "keep": "Keep durable topics on disk, as a process of its own.",
     "top": "Show what the members of a bus are doing.",

@@ -37,7 +37,7 @@ NESTED_MAX = 16
 class Delivery:
     """One message on its way to one object."""
 
-    __slots__ = ("at", "handler", "message", "over", "resident", "said", "slow", "started", "steps")
+    __slots__ = ("answer", "at", "handler", "message", "over", "resident", "said", "slow", "started", "steps")
 
     def __init__(self, steps: list[tuple[Resident, bool]], message: Said, over: Over) -> None:
         self.steps = steps
@@ -50,6 +50,8 @@ class Delivery:
         self.handler: Handler | None = None
         self.started = 0.0
         self.slow = False
+        self.answer: Any = None
+        """What whoever ran the handler has still to send."""
 
 
 Over = Callable[[Delivery, Any, Exception | None], None]
@@ -76,6 +78,20 @@ class Communicator:
         self.delivered += 1
         steps = [(target, False)] if target.preempted_by is None else target.path()
         self._step(Delivery(steps, message, over))
+
+    def tell_quickly(self, target: Resident, message: Kqml) -> bool:
+        """Let a quick handler take a message that wants no answer; false if there is none, and nothing was done. What
+        the handler raises is raised here."""
+        handler = target.quick(message)
+        if handler is None or self._nested >= NESTED_MAX:
+            return False
+        self.delivered += 1
+        self._nested += 1
+        try:
+            handler.call(message)
+        finally:
+            self._nested -= 1
+        return True
 
     def run(self, resident: Resident, handler: Handler, message: Any, over: Over) -> None:
         """Let a handler work for an object, as it would with a message to it; nobody preempts that."""

@@ -100,6 +100,9 @@ class Handlers:
             return self._table.get((message.performative, str(parameters.get("subprotocol", ""))))
         return self.of_type(type(message.body))
 
+    def by_performative(self, performative: str) -> Handler | None:
+        return self._table.get((performative, ""))
+
     def of_type(self, cls: type) -> Handler | None:
         for base in cls.__mro__[:-1]:
             if base in self._table:

@@ -25,6 +25,7 @@ import msgspec
 
 from ..core.errors import BadInput, RemoteError, Sorry
 from ..wire.kqml import Kqml, Word, kqml, name_of, plain
+from .names import PREFIX
 
 ASKS = ("ask-one", "ask-all")
 ENDS = ("error", "sorry")
@@ -88,7 +89,9 @@ def answers_token(message: Said) -> str:
 def addressed(message: Said, sender: str, receiver: str, token: str = "") -> Said:
     """The message with its sender and its receiver, and with the token that an answer must name."""
     if isinstance(message, Kqml):
-        parameters = {**message.parameters, "sender": Word(sender), "receiver": name_of(receiver)}
+        parameters = message.parameters.copy()
+        parameters["sender"] = Word(sender)
+        parameters["receiver"] = Word(receiver) if receiver.startswith(PREFIX) else name_of(receiver)
         if token:
             parameters["reply-with"] = Word(token)
         return Kqml(message.performative, parameters)

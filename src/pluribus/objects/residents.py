@@ -84,6 +84,13 @@ class Resident:
             return None if handlers is None else handlers.find(message) or handlers.say
         return self._protocols[""].find(message) or self._protocols["subscribe"].find(message)
 
+    def quick(self, message: Kqml) -> Handler | None:
+        """The quick handler that the object itself has for a message, if nobody preempts it."""
+        if self.preempted_by is not None or "subprotocol" in message.parameters:
+            return None
+        found = self._handlers.by_performative(message.performative)
+        return found if found is not None and found.quick else None
+
     def path(self) -> list[tuple[Resident, bool]]:
         """Who gets a message to this object, one after another, each with whether it only looks at it first."""
         steps: list[tuple[Resident, bool]] = [(self, False)]

@@ -46,8 +46,8 @@ class Invocation(msgspec.Struct, array_like=True, frozen=True, tag=1):
     receiver: Name
     """The group, or the object's id; empty for all."""
     results: Name
-    payload: bytes
-    """An encoded ``Called``."""
+    call: Called
+    """Its arguments are still encoded."""
 
 
 class Sought(msgspec.Struct, array_like=True, frozen=True, tag=2):

@@ -14,17 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ....core.errors import AnswersLate, BadInput, NoMembers, NoObject, PluribusError, Refused, RemoteError, Unanswered
 from ....core.frame import Message
 from ....group.asking import Answers, Question
 from ....group.calls import arguments_of, called
-from ....objects.communicator import Delivery
+from ....objects.communicator import Delivery, Over
 from ....objects.handlers import Handler
 from ....objects.interfaces import ALL, FIRST, NONE, UNI, Export, checked_arguments
+from ....objects.messages import ObjectMessage
 from ....objects.residents import Resident
-from ....objects.words import FAILED, GOOD, Invocation, Outcomes, packed_call, unpacked_call
+from ....objects.words import FAILED, GOOD, Invocation, Outcomes
 from ....wire.questions import ABSENT, Answered, Wrapped, unwrapped, wrapped
 from ...asking import ERROR_CHARS_MAX
 
@@ -68,11 +67,10 @@ class ObjectCalls:
         if how == UNI and receiver in self._post.directory.residents:
             word = None
         else:
-            payload = packed_call(called(0, method, args, named))
-            word = Invocation(how, interface, receiver, results, payload)
+            word = Invocation(how, interface, receiver, results, called(0, method, args, named))
         if results == NONE:
             for resident in own:
-                self._run(resident, interface, method, args, named, partial(_log_failure, resident))
+                self._run(resident, interface, method, args, named, _log_failure)
             if word is not None:
                 await (await self._post.group()).send(word)
             return []
@@ -157,14 +155,15 @@ class ObjectCalls:
         found: list[Outcome] = []
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def ended(id: str, result: Any, error: Exception | None) -> None:
+        def ended(delivery: Delivery, result: Any, error: Exception | None) -> None:
+            id = delivery.resident.id
             found.append((id, GOOD, result) if error is None else (id, FAILED, error))
             enough = len(found) == len(residents) or (results == FIRST and error is None)
             if enough and not over.done():
                 over.set_result(None)
 
         for resident in residents:
-            self._run(resident, interface, method, args, named, partial(ended, resident.id))
+            self._run(resident, interface, method, args, named, ended)
         if residents:
             await over
         return found
@@ -183,11 +182,8 @@ class ObjectCalls:
         name: str,
         args: Sequence[Any],
         named: Mapping[str, Any],
-        ended: Callable[[Any, Exception | None], None],
+        over: Over,
     ) -> None:
-        def over(delivery: Delivery, result: Any, error: Exception | None) -> None:
-            ended(result, error)
-
         try:
             if interface:
                 export = resident.exports[interface]
@@ -202,10 +198,9 @@ class ObjectCalls:
                     raise BadInput(f"no method {name!r} is exposed by {resident!r}: there are {listed}")
                 method = found
         except BadInput as error:
-            ended(None, error)
+            over(Delivery([(resident, False)], ObjectMessage(name), over), None, error)
             return
-        work = partial(_called, method, args, named)
-        handler = Handler(_awaited(work) if inspect.iscoroutinefunction(method) else work, False, _waits(method))
+        handler = Handler(partial(_called, method, args, named), False, inspect.iscoroutinefunction(method))
         self._post.communicator.run(resident, handler, name, over)
 
     # Being called
@@ -232,25 +227,32 @@ class ObjectCalls:
                 self._post.spawn(self._nobody(message, word, refused), sends=True)
             return
         try:
-            call = unpacked_call(word.payload)
+            call = word.call
             args, named = arguments_of(call)
             self._post.counts["decoded"] += 1
-        except (msgspec.MsgspecError, PluribusError) as error:
+        except PluribusError as error:
             self._post.malformed(message, BadInput(f"a call that cannot be read: {error}"))
             if message.asks:
                 self._post.spawn(self._fail(message, BadInput(f"a call that cannot be read: {error}")), sends=True)
             return
-        if message.asks:
+        if message.asks and word.how == UNI:
+
+            def over(delivery: Delivery, result: Any, error: Exception | None) -> None:
+                outcome = (word.receiver, GOOD, result) if error is None else (word.receiver, FAILED, error)
+                self._post.follow(delivery, self._post.reply(message, Outcomes([_travelling(outcome)])))
+
+            self._run(may[0], word.interface, call.method, args, named, over)
+        elif message.asks:
             self._post.spawn(self._answered(message, word, may, call.method, args, named))
         else:
             for resident in may:
-                self._run(resident, word.interface, call.method, args, named, partial(_log_failure, resident))
+                self._run(resident, word.interface, call.method, args, named, _log_failure)
 
     async def _answered(
         self, message: Message, word: Invocation, may: list[Resident], method: str, args: Sequence[Any], named: Any
     ) -> None:
         found = await self._here(may, word.interface, method, args, named, word.results)
-        if word.results == FIRST and word.how != UNI:
+        if word.results == FIRST:
             good = [outcome for outcome in found if outcome[1] == GOOD]
             if not good:
                 await self._fail(message, found[0][2])
@@ -319,17 +321,7 @@ def _called(method: Callable[..., Any], args: Sequence[Any], named: Mapping[str,
     return method(*args, **named)
 
 
-def _awaited(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    async def awaited(said: Any) -> Any:
-        return await work(said)
-
-    return awaited
-
-
-def _waits(method: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(method)
-
-
-def _log_failure(resident: Resident, result: Any, error: Exception | None) -> None:
+def _log_failure(delivery: Delivery, result: Any, error: Exception | None) -> None:
     if error is not None:
-        log.warning("a call of %r that awaits no result failed: %s: %s", resident, type(error).__name__, error)
+        kind = type(error).__name__
+        log.warning("a call of %r that awaits no result failed: %s: %s", delivery.resident, kind, error)

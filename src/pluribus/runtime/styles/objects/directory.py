@@ -54,8 +54,9 @@ class ObjectDirectory:
         """
         await self._post.group()
         given = id if id is not None else new_id(self._post.bus._random)
-        options = {"names": names, "subprotocols": subprotocols, "exports": exports}
-        resident = self._post.directory.add(served, given, aliases, **options)  # type: ignore[arg-type]
+        resident = self._post.directory.add(
+            served, given, aliases, names=names, subprotocols=subprotocols, exports=exports
+        )
         await self._post.announced()
         return Shadow(self._post, resident.id, HERE)
 

@@ -110,6 +110,8 @@ class Post(Style):
         """In their order, which a set does not keep: a world must do the same every time."""
         self._posting: dict[asyncio.Task[Any], None] = {}
         self._changes: list[str] = []
+        self._current: Delivery | None = None
+        """The delivery whose handler has just ended; its task sends the answer."""
         self._slow_timer: asyncio.TimerHandle | None = None
         self.over = False
         self.itself = self.directory.add(ProcessItself(), mark)
@@ -241,7 +243,7 @@ class Post(Style):
             return
         to = str(answer.get("receiver")) if isinstance(answer, Kqml) else answer.receiver
         if member != HERE:
-            self.spawn(self._post(member, to, answer), sends=True)
+            self.follow(delivery, self._post(member, to, answer))
         else:
             asker = self.directory.residents.get(to)
             if asker is not None:
@@ -266,6 +268,15 @@ class Post(Style):
     def sender(self, who: object | None) -> Resident:
         return self.itself if who is None else self.directory.resident(getattr(who, "id", who))
 
+    def send_here(self, id: str, message: Said, sender: object | None) -> bool:
+        """To an object of this process; false if it is none."""
+        resident = self.directory.residents.get(id)
+        if resident is None:
+            return False
+        by = self.itself if sender is None else self.sender(sender)
+        self._deliver_here(resident, addressed(message, by.id, id))
+        return True
+
     async def send(self, receiver: str, message: Said, sender: object | None, token: str = "") -> int:
         """To the object with an id, or to the next in turn of an alias; the process that it is in. ``NoObject`` if
         there is none."""
@@ -283,6 +294,15 @@ class Post(Style):
         return member
 
     def _deliver_here(self, resident: Resident, message: Said) -> None:
+        if type(message) is Kqml:
+            names = message.parameters
+            if "in-reply-to" not in names and "reply-with" not in names and not self.taps:
+                try:
+                    if self.communicator.tell_quickly(resident, message):
+                        return
+                except Exception as error:  # noqa: BLE001 - it is the sender's to handle
+                    self._handled(HERE, Delivery([(resident, False)], message, _nobody), None, error)
+                    return
         if answers_token(message) and (self.replies.answered(resident.id, message) or self.replies.is_late(message)):
             return
         if self.taps:
@@ -414,12 +434,32 @@ class Post(Style):
     async def _run(self, delivery: Delivery) -> None:
         handler = delivery.handler
         assert handler is not None, "who starts a delivery knows its handler"
+        result, failure = None, None
         try:
             result = await handled(handler, delivery.said)
         except Exception as error:  # noqa: BLE001 - it is the sender's to handle
-            self.communicator.ended(delivery, None, error)
+            failure = error
+        self._current = delivery
+        try:
+            self.communicator.ended(delivery, result, failure)
+        finally:
+            self._current = None
+        answer, delivery.answer = delivery.answer, None
+        if answer is not None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._posting[task] = None
+            try:
+                await answer
+            finally:
+                del self._posting[task]
+
+    def follow(self, delivery: Delivery, answer: Coroutine[Any, Any, None]) -> None:
+        """Send the answer to a delivery: in the task that handled it, if that is at it now, which costs no other."""
+        if self._current is delivery:
+            delivery.answer = answer
         else:
-            self.communicator.ended(delivery, result)
+            self.spawn(answer, sends=True)
 
     def _look_for_slow(self) -> None:
         self._slow_timer = None
@@ -514,6 +554,10 @@ async def handled(handler: Handler, said: Any) -> Any:
     if handler.waits:
         return await handler.call(said)
     return handler.call(said) if handler.quick else await in_a_thread(handler.call, said)
+
+
+def _nobody(delivery: Delivery, result: Any, error: Exception | None) -> None:
+    """Of a delivery that is over already."""
 
 
 def _tell(told: asyncio.Future[Said | PluribusError], answer: Said | PluribusError) -> None:

@@ -46,7 +46,9 @@ class Shadow:
     async def send(self, message: Kqml | str, *, sender: object | None = None) -> None:
         """Send a KQML message, or its text. ``NoObject`` if the object is gone; what the object cannot handle comes
         back to ``sender`` as an ``error``."""
-        await self._post.send(self.id, said_of(message), sender)
+        said = message if type(message) is Kqml else said_of(message)
+        if not self._post.send_here(self.id, said, sender):
+            await self._post.send(self.id, said, sender)
 
     async def send_object(
         self, body: Any, *, in_reply_to: str = "", reply_with: str = "", sender: object | None = None
