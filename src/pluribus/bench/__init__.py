@@ -15,6 +15,7 @@ BENCHES = {
     "tree": "the doubling tree and the pipelined one against one by one, on network namespaces",
     "log": "durable publishing beside others that keep events, and what a long log costs",
     "pubsub": "topics beside the group that carries them, and beside other systems",
+    "objects": "KQML and object messages on every engine, calls beside Pyro5, one multicast against n unicasts",
     "match": "events against the filters of very many subscriptions, beside a linear scan",
     "patterns": "complex events, in a process and on Spark",
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",
