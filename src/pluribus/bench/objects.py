@@ -2,8 +2,8 @@
 
 The report (*Communication in Bond*, table 1) has what a message took, in milliseconds: KQML 30 to 40 over UDP, 45 to 55
 over TCP, 90 to 110 over Infospheres; objects 50 to 60, 60 to 70 and 70 to 90. Here a message and its answer are timed,
-KQML or an object each way, between two processes, on every engine. Multicast is timed from the send until the objects of
-all n members have answered, in both modes of one virtual network.
+KQML or an object each way, between two processes, on every engine. Multicast is timed from the send until the objects
+of all n members have answered, in both modes of one virtual network.
 """
 
 from __future__ import annotations
