@@ -1,4 +1,4 @@
-"""The fire alarm of the book with objects that talk: sensors raise alarms of several types, panels and sirens hear them.
+"""The fire alarm of the book with objects that talk: sensors raise alarms of several types, panels hear them.
 
     python examples/alarm_objects.py                        everything in one process
     python examples/alarm_objects.py hear --place cellar    a panel that shows alarms of the cellar, until Ctrl-C

@@ -118,6 +118,7 @@ async def test_exports_are_access_control():
         only = RealLamp("only m1")
         theirs = await a.directory.add(only, exports=[export(Lamp, callers=["m1"])])
         assert await b.omni(Lamp, results="all").shine(1) == ["only m1"]
+        assert await c.omni(Lamp, results="all").shine(1) == []
         with pytest.raises((Refused, RemoteError), match="may not be called"):
             await c.omni(Lamp, results="first").shine(1)
         assert await c.group_handle(Lamp, "floor-3", results="all").shine(1) == ["closed"]

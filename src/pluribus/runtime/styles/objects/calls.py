@@ -261,8 +261,9 @@ class ObjectCalls:
         await self._post.reply(message, Outcomes([_travelling(outcome) for outcome in found]))
 
     async def _nobody(self, message: Message, word: Invocation, refused: list[Resident]) -> None:
-        """No object here takes the call. Its caller does not count this process, unless it may not call an object."""
-        if refused:
+        """No object here takes the call. Who asks for the first result is told if that is because it may not call one;
+        who asks for all gets those that it may have."""
+        if refused and word.results == FIRST:
             await self._fail(message, Refused(f"an object with {word.interface} may not be called so by this member"))
         elif word.how == UNI:
             await self._fail(message, NoObject(f"no object here is {word.receiver!r}: find it again"))
