@@ -269,7 +269,7 @@ def tell(together: Together, url: str, receivers: int, rounds: int) -> None:
             sink = Sink()
             me = await bus.directory.add(sink)
             await asyncio.to_thread(together.wait)
-            await (await bus.group("objects", own=False)).wait_for(receivers + 1, timeout=60)
+            await (await bus._post.group()).wait_for(receivers + 1, timeout=60)
             network = bus.virtual_network("receivers")
             for shadow in await bus.directory.find_all("replier", timeout=30):
                 await network.add(shadow)

@@ -199,11 +199,11 @@ class Bus(Face):
         return SyncCommunicator(self._thread.ask(lambda: self._real.communicator), self._thread)
 
     @property
-    def queue(self) -> SyncQueue:
-        """Calls that wait on disk until their objects are there. See ``pluribus.Bus.queue``."""
+    def queued_calls(self) -> SyncQueue:
+        """Calls that wait on disk until their objects are there. See ``pluribus.Bus.queued_calls``."""
         from .styles.objects.sync import SyncQueue
 
-        return SyncQueue(self._thread.ask(lambda: self._real.queue), self._thread)
+        return SyncQueue(self._thread.ask(lambda: self._real.queued_calls), self._thread)
 
     def virtual_network(self, name: str, *, mode: str = "unicast") -> SyncNetwork:
         """A group of objects that this program makes of shadows. See ``pluribus.Bus.virtual_network``."""

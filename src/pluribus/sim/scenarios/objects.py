@@ -136,7 +136,7 @@ class Player:
 
     async def _open(self) -> None:
         directory = self.bus.directory
-        await self.bus.queue.open_in(self.world.hosts[self._number].disk)
+        await self.bus.queued_calls.open_in(self.world.hosts[self._number].disk)
         for role in ("worker", "worker", "floater", "target"):
             talker = Talker(self, role)
             aliases = {"worker": [ALIAS], "target": [TARGET]}.get(role, [])
@@ -150,7 +150,7 @@ class Player:
         await directory.add(guard)
         directory.preempt(self.talkers[-1], guard, "before")
         self._askers = [await directory.add(Asker()) for _ in range(2)]
-        for call in self.bus.queue.pending():
+        for call in self.bus.queued_calls.pending():
             self._begin(self._await_answer(call.number, call.key.encode()))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -223,7 +223,7 @@ class Player:
         await self._result(body, shadow.call("work", body.decode(), queued=True, key=body.decode()))
 
     async def _await_answer(self, number: int, body: bytes) -> None:
-        await self._result(body, self.bus.queue.answer(number))
+        await self._result(body, self.bus.queued_calls.answer(number))
 
     async def _result(self, body: bytes, calling: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -249,8 +249,8 @@ async def play(world: World, history: History) -> None:
 
     await ordeal(world, players, begin, TORMENT_S, CALM_S, "for answers or queued calls", FAULTS)
     for player in players.values():
-        if player.bus.queue.pending():
-            raise Violation(f"{player.bus.me!r} still has {len(player.bus.queue.pending())} queued calls")
+        if player.bus.queued_calls.pending():
+            raise Violation(f"{player.bus.me!r} still has {len(player.bus.queued_calls.pending())} queued calls")
     everybody = tuple(sorted(int(player.bus.me) for player in players.values()))
     workers = " ".join(talker.id for player in players.values() for talker in player.talkers if talker.role == "worker")
     history.add(Happening(world.now, 0, "settled", members=everybody, promises=workers))

@@ -29,26 +29,26 @@ class Printer:
 @on_a_loop
 async def test_a_call_waits_until_its_object_is_there(tmp_path):
     async with buses() as (a, b):
-        with pytest.raises(BadInput, match=r"bus\.queue\.open"):
+        with pytest.raises(BadInput, match=r"bus\.queued_calls\.open"):
             await a.directory.shadow("printer").call("print", "x", queued=True)
-        await a.queue.open(tmp_path / "calls.db")
+        await a.queued_calls.open(tmp_path / "calls.db")
         shadow = a.directory.shadow("printer")
         calling = asyncio.ensure_future(shadow.call("print", "hello", queued=True))
         with pytest.raises(AnswersLate, match="stays in the queue as 'mine'"):
             await shadow.call("print", "second", queued=True, key="mine", timeout=0.05)
-        assert [call.state for call in a.queue.pending()] == ["waiting", "waiting"]
+        assert [call.state for call in a.queued_calls.pending()] == ["waiting", "waiting"]
         printer = Printer()
         await b.directory.add(printer, "printer")
         assert await calling in (1, 2)
         assert await shadow.call("print", "ignored, it is queued already", queued=True, key="mine") in (1, 2)
-        assert sorted(printer.printed) == ["hello", "second"] and a.queue.pending() == []
+        assert sorted(printer.printed) == ["hello", "second"] and a.queued_calls.pending() == []
         with pytest.raises(RemoteError, match="LookupError: paper jam"):
             await shadow.call("print", "jam", queued=True)
         mine = Printer()
         await a.directory.add(mine, "my printer")
         assert await a.directory.shadow("my printer").call("print", "here", queued=True) == 1
         with pytest.raises(BadInput, match="one file"):
-            await a.queue.open(tmp_path / "calls.db")
+            await a.queued_calls.open(tmp_path / "calls.db")
 
 
 @on_a_loop
@@ -59,7 +59,7 @@ async def test_a_caller_that_was_away_gets_its_answer_and_nothing_is_done_twice(
         printer.gate = asyncio.Event()
         await site.directory.add(printer, "printer")
         async with pluribus.connect(url, name="caller") as caller:
-            await caller.queue.open(tmp_path / "calls.db")
+            await caller.queued_calls.open(tmp_path / "calls.db")
             shadow = caller.directory.shadow("printer")
             calling = asyncio.ensure_future(shadow.call("print", "invoice 17", queued=True, key="invoice-17"))
             await eventually(lambda: printer.printed)
@@ -67,13 +67,13 @@ async def test_a_caller_that_was_away_gets_its_answer_and_nothing_is_done_twice(
             await calling
         printer.gate.set()
         async with pluribus.connect(url, name="caller again") as caller:
-            await caller.queue.open(tmp_path / "calls.db")
-            (call,) = caller.queue.pending()
+            await caller.queued_calls.open(tmp_path / "calls.db")
+            (call,) = caller.queued_calls.pending()
             assert call.key == "invoice-17"
-            assert await caller.queue.answer("invoice-17", timeout=10) == 1
-            assert printer.printed == ["invoice 17"] and caller.queue.pending() == []
+            assert await caller.queued_calls.answer("invoice-17", timeout=10) == 1
+            assert printer.printed == ["invoice 17"] and caller.queued_calls.pending() == []
             with pytest.raises(BadInput, match="its answer was taken"):
-                await caller.queue.answer("invoice-17")
+                await caller.queued_calls.answer("invoice-17")
             await eventually(lambda: not site._post.queue._inbox._answers, "the site keeps no answer any more")
 
 
@@ -81,18 +81,18 @@ async def test_a_caller_that_was_away_gets_its_answer_and_nothing_is_done_twice(
 async def test_a_site_with_a_queue_keeps_answers_over_its_own_restart(tmp_path):
     url = new_bus()
     async with pluribus.connect(url, name="caller") as caller:
-        await caller.queue.open(tmp_path / "caller.db")
+        await caller.queued_calls.open(tmp_path / "caller.db")
         shadow = caller.directory.shadow("printer")
         printer = Printer()
         printer.gate = asyncio.Event()
         async with pluribus.connect(url, name="site") as site:
-            await site.queue.open(tmp_path / "site.db")
+            await site.queued_calls.open(tmp_path / "site.db")
             await site.directory.add(printer, "printer")
             calling = asyncio.ensure_future(shadow.call("print", "once", queued=True))
             await eventually(lambda: printer.printed)
         again = Printer()
         async with pluribus.connect(url, name="site again") as site:
-            await site.queue.open(tmp_path / "site.db")
+            await site.queued_calls.open(tmp_path / "site.db")
             await site.directory.add(again, "printer")
             with pytest.raises(Uncertain, match="ended while it did this call"):
                 await calling
@@ -106,7 +106,7 @@ async def test_a_process_without_a_queue_that_is_gone_makes_its_calls_uncertain(
     monkeypatch.setattr(queue_of, "AGAIN_S", 0.05)
     url = new_bus()
     async with pluribus.connect(url, name="caller") as caller:
-        await caller.queue.open(tmp_path / "caller.db")
+        await caller.queued_calls.open(tmp_path / "caller.db")
         printer = Printer()
         printer.gate = asyncio.Event()
         async with pluribus.connect(url, name="site") as site:

@@ -59,7 +59,7 @@ def test_all_of_it_without_await(tmp_path):
         with b.communicator.subscribe(shadow, "degrees") as updates:
             a.communicator.notify(here, "degrees", 22)
             assert updates.receive(5).content == "22"
-        b.queue.open(tmp_path / "calls.db")
+        b.queued_calls.open(tmp_path / "calls.db")
         assert b.directory.shadow("meter").call("read", queued=True, timeout=20) == 21.5
         assert [row.aliases for row in b.directory.list()] == [["meter", "meters"]]
         network.delete(shadow)

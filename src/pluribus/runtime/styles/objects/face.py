@@ -41,8 +41,8 @@ class ObjectsFace:
         return ObjectCommunicator(self._post)
 
     @property
-    def queue(self) -> CallQueue:
-        """Calls that wait on disk until their objects are there: ``await bus.queue.open("calls.db")``, then
+    def queued_calls(self) -> CallQueue:
+        """Calls that wait on disk until their objects are there: ``await bus.queued_calls.open("calls.db")``, then
         ``await shadow.call(..., queued=True)``."""
         return self._post.queue
 

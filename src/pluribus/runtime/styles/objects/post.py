@@ -1,6 +1,6 @@
 """The post office of one process: carries messages between its objects and those of others, and runs handlers.
 
-One group, ``objects``, carries everything. Which object gets a message, who preempts it, how many are handled at a time
+One group carries everything. Which object gets a message, who preempts it, how many are handled at a time
 and whose answer it is are decided by the pure parts in ``pluribus.objects``; here are the tasks, the group and the
 clock. A message to an object of the same process goes from its sender to its handler and touches none of them.
 
@@ -66,6 +66,7 @@ from .collecting import Collecting
 from .letters import letter_of, opened
 from .places import HERE, Places
 from .queue import CallQueue
+from .shadows import Shadow
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GROUP = "objects"
+GROUP = "objects/talk"
 RETRIES_MAX = 3
 """Objects of an alias that are tried when those that were remembered are gone."""
 
@@ -145,7 +146,8 @@ class Post(Style):
                 self._arrived(message)
             except MalformedFrame as error:
                 self.malformed(message, error)
-            except PluribusError:
+            except Exception:  # a bug of ours, which must not end all talk
+                self.counts["malformed"] += 1
                 log.exception("a message of %r could not be taken", message.sender)
 
     async def _watch(self, group: Group) -> None:
@@ -266,7 +268,7 @@ class Post(Style):
     # Sending
 
     def sender(self, who: object | None) -> Resident:
-        return self.itself if who is None else self.directory.resident(getattr(who, "id", who))
+        return self.itself if who is None else self.directory.resident(who.id if isinstance(who, Shadow) else who)
 
     def send_here(self, id: str, message: Said, sender: object | None) -> bool:
         """To an object of this process; false if it is none."""

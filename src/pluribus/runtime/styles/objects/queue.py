@@ -1,4 +1,4 @@
-"""``bus.queue``: calls that wait on disk until their objects are there, and answers that wait for their callers.
+"""``bus.queued_calls``: calls that wait on disk until their objects are there, and answers that wait for their callers.
 
 What is promised and why it is done once is in ``objects.queued``; here are the store, the tasks and the group. Each
 call that is not answered has a task: it finds the object, binds the call to the site that has it, offers it, and tries
@@ -349,7 +349,7 @@ class CallQueue:
 
     def _journal(self) -> Journal:
         if self._out is None:
-            raise BadInput("queued calls are kept on disk: say where, await bus.queue.open('calls.db')")
+            raise BadInput("queued calls are kept on disk: say where, await bus.queued_calls.open('calls.db')")
         return self._out
 
     async def _written(self, journal: Journal, rows: list[bytes]) -> None:

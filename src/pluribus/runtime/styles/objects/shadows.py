@@ -79,7 +79,7 @@ class Shadow:
         without end for a queued call.
 
         ``queued=True`` keeps the call on disk until the object is there, and then until its answer is: see
-        ``bus.queue``. ``key`` names it, so that who calls again with the same key, even after a restart, gets the
+        ``bus.queued_calls``. ``key`` names the call: who calls again with the same key, even after a restart, gets the
         answer of the first call.
         """
         if queued:
