@@ -1,6 +1,9 @@
 """Queued calls on a bus: on disk until the object is there, answered when the caller is, done once."""
 
 import asyncio
+import subprocess
+import sys
+import uuid
 
 import pytest
 
@@ -119,3 +122,36 @@ async def test_a_process_without_a_queue_that_is_gone_makes_its_calls_uncertain(
             with pytest.raises(Uncertain, match="may have done it"):
                 await calling
             assert other.printed == []
+
+
+CALLER = """
+import asyncio, sys
+import pluribus
+
+async def main(url, path):
+    async with pluribus.connect(url, name="caller") as bus:
+        await bus.queued_calls.open(path)
+        calling = asyncio.ensure_future(bus.directory.shadow("printer").call("print", "x", queued=True, key="k"))
+        while not bus.queued_calls.pending():
+            await asyncio.sleep(0.01)
+        print("queued", flush=True)
+        print(await calling, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@on_a_loop
+async def test_a_caller_that_is_killed_finds_its_call_on_disk(tmp_path):
+    url = f"multicast://queued-{uuid.uuid4().hex[:8]}"
+    command = [sys.executable, "-c", CALLER, url, str(tmp_path / "calls.db")]
+    first = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert await first.stdout.readline() == b"queued\n"
+    first.kill()
+    await first.wait()
+    printer = Printer()
+    async with pluribus.connect(url, name="site") as site:
+        await site.directory.add(printer, "printer")
+        second = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        assert (await second.communicate())[0] == b"queued\n1\n"
+    assert printer.printed == ["x"]

@@ -45,7 +45,8 @@ AGAIN_S = 5.0
 """A call that could not be offered is tried again after so long, or when something changes."""
 LOOK_S = 30.0
 """An object that was not there is looked for again after so long, though nobody said that something changed."""
-OFFERS_AT_ONCE_MAX = 64
+LOOKS_AT_ONCE_MAX = 64
+"""Calls that look for their objects at a time."""
 OFFER_S = 30.0
 """An offer that is not answered is made again: the site knows whether it runs."""
 GONE_S = 30.0
@@ -71,10 +72,11 @@ class CallQueue:
         """Calls of others that are being done."""
         self._missing: dict[str, float] = {}
         """When a bound site was found missing."""
+        self._unwritten: dict[int, None] = {}
         self._absent: dict[str, float] = {}
         """Objects that were not there, and when; nothing has changed since."""
         self._writing: dict[asyncio.Future[Exception | None], None] = {}
-        self._places = asyncio.Semaphore(OFFERS_AT_ONCE_MAX)
+        self._looking = asyncio.Semaphore(LOOKS_AT_ONCE_MAX)
         post.services |= {Offer: self._offered, Settled: self._settled, Whereabouts: self._asked_where}
         post.on_members.append(lambda there: self._wake())
 
@@ -116,8 +118,9 @@ class CallQueue:
                 self._begin(call)
 
     def pending(self) -> list[QueuedCall]:
-        """Calls whose answers were not taken: each has a number, a key, a receiver and a ``state``."""
-        return list(self._outbox.calls.values())
+        """Calls that are on disk and whose answers were not taken: each has a number, a key, a receiver and a
+        ``state``."""
+        return [call for number, call in self._outbox.calls.items() if number not in self._unwritten]
 
     async def call(
         self,
@@ -135,11 +138,14 @@ class CallQueue:
             checked_name(key, "the key")
         call, rows = self._outbox.accept(key, receiver, packed_call(called(0, method, args, named)))
         if rows:
+            self._unwritten[call.number] = None
             try:
                 await self._written(journal, [encode_row(row) for row in rows])
             except PluribusError:
                 self._outbox.take(call.number)
                 raise
+            finally:
+                del self._unwritten[call.number]
             self._begin(call)
         return await self._result(call, timeout)
 
@@ -190,9 +196,8 @@ class CallQueue:
             while call.outcome is None:
                 wake.clear()
                 try:
-                    async with self._places:
-                        if await self._offer(call):
-                            break
+                    if await self._offer(call):
+                        break
                 except Closed:
                     return
                 except PluribusError as error:
@@ -220,7 +225,8 @@ class CallQueue:
         if now - self._absent.get(call.receiver, -LOOK_S) < LOOK_S:
             return await self._given_up(call)
         try:
-            places = await post.places.all(call.receiver, 0.0)
+            async with self._looking:
+                places = await post.places.all(call.receiver, 0.0)
         except NoObject:
             self._absent[call.receiver] = now
             return await self._given_up(call)
@@ -245,6 +251,7 @@ class CallQueue:
         now = self._post.bus._now()
         if now - self._missing.setdefault(call.site, now) < GONE_S:
             return False
+        del self._missing[call.site]
         text = "the process that was to do this call is gone, and kept no queue: it may have done it"
         return await self._take(call, (FAILED, wrapped([Uncertain.__name__, text])))
 
