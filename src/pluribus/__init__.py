@@ -8,7 +8,7 @@ to peers), ``stack`` and ``layers`` (protocols without I/O), ``group`` (channels
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import events
 from .core import errors
@@ -24,6 +24,9 @@ from .runtime.replica import Replica
 from .runtime.running import run
 from .wire.bodies import Opaque, register
 
+if TYPE_CHECKING:
+    from .runtime.styles.objects.shadows import Shadow
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -36,23 +39,27 @@ __all__ = [
     "Opaque",
     "PluribusError",
     "Replica",
+    "Shadow",
     "View",
     "__version__",
     "connect",
     "errors",
     "events",
     "exposed",
+    "objects",
     "register",
     "run",
     "sim",
     "sync",
 ]
 
-_LATE = ("sim", "sync")
+_LATE = ("objects", "sim", "sync")
 """Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATE:
         return import_module(f"{__name__}.{name}")
+    if name == "Shadow":
+        return import_module(f"{__name__}.runtime.styles.objects.shadows").Shadow
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

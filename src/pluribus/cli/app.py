@@ -22,6 +22,7 @@ VERBS = {
     "topics": "List what is advertised, retained and published.",
     "slots": "Software buses: slots, ports, routes.",
     "console": "Show software buses in a browser.",
+    "objects": "List, write to, ask and watch objects that talk.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "keep": "Keep durable topics on disk, as a process of its own.",
     "keepers": "Look after keepers: who votes, lost ones replaced, backups.",

@@ -36,7 +36,7 @@ def command(
     network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
     peers: Annotated[
         str,
-        typer.Option(help="group, pubsub, log: compare with these, as zmq,zenoh; without names, with all."),
+        typer.Option(help="group, pubsub, log, objects: compare with these, as zmq,zenoh; without names, with all."),
     ] = "",
     events: Annotated[int, typer.Option(help="log: events of the long log.", min=1_000)] = 10_000_000,
     sweep: Annotated[

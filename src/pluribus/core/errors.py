@@ -9,6 +9,7 @@
     │   ├── BadBody               a message body that cannot travel
     │   ├── BadFilter             a filter that does not parse or compares what cannot be compared
     │   ├── BadTopic              a topic or a pattern of topics that is none
+    │   ├── BadKqml               a KQML message that does not parse
     │   ├── BadPattern            a row pattern that does not parse, or that would have to remember without bound
     │   ├── BadPlan               an interconnection file that does not parse, or that cannot become a bus
     │   ├── TooLarge              over a limit of ``core.limits``
@@ -28,6 +29,8 @@
     ├── Unanswered                too few good answers to a question came
     │   └── AnswersLate           they did not come in time; also a TimeoutError
     ├── RemoteError               what the handler of another member raised
+    │   └── Sorry                 the object understood, and has no answer
+    ├── NoObject                  no object has this id or alias
     ├── Closed                    the bus or group was closed; also a ConnectionError
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
@@ -131,6 +134,22 @@ class BadPlan(BadInput):
         return error
 
 
+class BadKqml(BadInput):
+    """Where in the text (lines and columns are counted from 1), why, and what to write instead."""
+
+    text: str = ""
+    line: int = 1
+    column: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, text: str, line: int, column: int, reason: str, remedy: str) -> "BadKqml":
+        error = cls(f"KQML, line {line}, column {column}: {reason}; {remedy}")
+        error.text, error.line, error.column, error.reason, error.remedy = text, line, column, reason, remedy
+        return error
+
+
 class TooLarge(BadInput):
     pass
 
@@ -214,6 +233,14 @@ class RemoteError(PluribusError):
     def __init__(self, text: str, kind: str = "") -> None:
         super().__init__(text)
         self.kind = kind
+
+
+class Sorry(RemoteError):
+    """Raise it in a handler to answer ``sorry``; who asked is raised the same."""
+
+
+class NoObject(PluribusError):
+    pass
 
 
 class Closed(PluribusError, ConnectionError):

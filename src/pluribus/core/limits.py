@@ -264,3 +264,39 @@ STAGED_BATCHES_MAX = 65_536
 # Trace
 TRACE_RECORDS_MAX = 1_000_000
 """What a trace layer keeps in memory when it has no file to write to."""
+
+# Objects that talk
+KQML_BYTES_MAX = 1 << 20
+KQML_DEPTH_MAX = 32
+"""Expressions inside each other."""
+KQML_PARAMETERS_MAX = 256
+OBJECTS_MAX = 100_000
+"""Objects of one process that have an id."""
+ALIASES_MAX = 1_000_000
+"""Pairs of an alias and an object, in one process."""
+OBJECT_TASKS_MAX = 64
+"""Messages of one object that are handled at a time."""
+OBJECT_WAITING_MAX = 4_096
+"""Messages that wait for one object; further ones are refused, and their senders told."""
+COMMUNICATOR_TASKS_MAX = 1_024
+"""Messages of all objects that are handled at a time; those that turned out to be slow are not counted any more."""
+SLOW_S = 1.0
+"""A handler that takes longer is reported, and holds no place that others could use."""
+REPLIES_MAX = 10_000
+"""Questions of one process to objects whose answers are awaited."""
+SUBSCRIBERS_MAX = 10_000
+"""Of one object, by ``subscribe``."""
+UPDATES_WAITING_MAX = 4_096
+"""Updates of one subscription that wait for its reader; then the oldest are given up, and that is told."""
+LOCATIONS_MAX = 10_000
+"""Aliases and ids of which a process remembers where their objects are."""
+NETWORK_SHADOWS_MAX = 10_000
+"""Objects of one virtual network."""
+GRAPH_NODES_MAX = 100_000
+"""Objects, lists and dictionaries in one object message."""
+GRAPH_DEPTH_MAX = 32
+"""Tuples inside each other."""
+QUEUED_CALLS_MAX = 10_000
+"""Calls that wait on disk for their objects; further ones are refused."""
+QUEUED_ANSWERS_MAX = 10_000
+"""Answers to queued calls that are kept for callers that are away; further calls are refused."""

@@ -41,12 +41,21 @@ from . import cache as real_cache
 from . import group as real_group
 from . import replica as real_replica
 from . import subscription as real_subscription
+from .asking import ANSWER_S
 from .background import Background, background
 from .styles.slots.face import ENROL_S
 
 if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Match
     from . import patterns as real_patterns
+    from .styles.objects.sync import (
+        SyncCommunicator,
+        SyncDirectory,
+        SyncHandle,
+        SyncNetwork,
+        SyncQueue,
+        SyncShadow,
+    )
 
 
 class Face:
@@ -209,6 +218,54 @@ class Bus(Face):
     def relay(self, name: str) -> Face:
         """A way to send to an open group without joining it: ``send`` and ``drain``, as ``pluribus.Bus.relay`` has."""
         return Face(self._thread.ask(self._real.relay, name), self._thread)
+
+    @property
+    def directory(self) -> SyncDirectory:
+        """The objects of this process, and a way to find those of others. See ``pluribus.Bus.directory``."""
+        from .styles.objects.sync import SyncDirectory
+
+        return SyncDirectory(self._thread.ask(lambda: self._real.directory), self._thread)
+
+    @property
+    def communicator(self) -> SyncCommunicator:
+        """Sends messages to objects, and awaits answers. See ``pluribus.Bus.communicator``."""
+        from .styles.objects.sync import SyncCommunicator
+
+        return SyncCommunicator(self._thread.ask(lambda: self._real.communicator), self._thread)
+
+    @property
+    def queued_calls(self) -> SyncQueue:
+        """Calls that wait on disk until their objects are there. See ``pluribus.Bus.queued_calls``."""
+        from .styles.objects.sync import SyncQueue
+
+        return SyncQueue(self._thread.ask(lambda: self._real.queued_calls), self._thread)
+
+    def virtual_network(self, name: str, *, mode: str = "unicast") -> SyncNetwork:
+        """A group of objects that this program makes of shadows. See ``pluribus.Bus.virtual_network``."""
+        from .styles.objects.sync import SyncNetwork
+
+        return SyncNetwork(self._thread.ask(self._real.virtual_network, name, mode=mode), self._thread)
+
+    def omni(self, interface: type, *, results: str = "none", timeout: float | None = ANSWER_S) -> SyncHandle:
+        """A handle of every object with an interface. See ``pluribus.Bus.omni``."""
+        from .styles.objects.sync import SyncHandle
+
+        return SyncHandle(self._thread.ask(self._real.omni, interface, results=results, timeout=timeout), self._thread)
+
+    def group_handle(
+        self, interface: type, group: str, *, results: str = "none", timeout: float | None = ANSWER_S
+    ) -> SyncHandle:
+        """A handle of every object with an interface and an alias. See ``pluribus.Bus.group_handle``."""
+        from .styles.objects.sync import SyncHandle
+
+        options: dict[str, Any] = {"results": results, "timeout": timeout}
+        return SyncHandle(self._thread.ask(self._real.group_handle, interface, group, **options), self._thread)
+
+    def uni(self, interface: type, shadow: SyncShadow, *, timeout: float | None = ANSWER_S) -> SyncHandle:
+        """A handle of one object. See ``pluribus.Bus.uni``."""
+        from .styles.objects.sync import SyncHandle
+
+        return SyncHandle(self._thread.ask(self._real.uni, interface, shadow._real, timeout=timeout), self._thread)
 
     def stats(self) -> dict[str, dict[str, Any]]:
         return self._thread.ask(self._real.stats)

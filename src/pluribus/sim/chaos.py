@@ -56,14 +56,21 @@ class Tormented(Protocol):
 
 
 async def ordeal(
-    world: World, players: Mapping[int, Tormented], begin: Restarted, seconds: float, calm_s: float, waits: str
+    world: World,
+    players: Mapping[int, Tormented],
+    begin: Restarted,
+    seconds: float,
+    calm_s: float,
+    waits: str,
+    faults: Sequence[Fault] = (),
 ) -> None:
     """Begin on every host, torment, and calm down. Everybody must have come to an end ``calm_s`` after the last fault;
-    ``waits`` names what a player that has not is still waiting for. Somebody founds a primary if none is left."""
+    ``waits`` names what a player that has not is still waiting for. Somebody founds a primary if none is left.
+    ``faults`` are those that strike; without it all of them do."""
     for number, host in enumerate(world.hosts):
         if host.bus is not None:
             await begin(number, host.bus)
-    await torment(world, seconds, begin)
+    await torment(world, seconds, begin, faults=faults)
     for player in players.values():
         player.calm = True
     await asyncio.sleep(calm_s / 2)

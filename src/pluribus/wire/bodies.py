@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import msgspec
 
@@ -73,9 +74,18 @@ def register(cls: type[T], name: str | None = None) -> type[T]:
         raise TooLarge(f"{TYPES_MAX} types are registered already: register classes, not values")
     if taken is not None:  # a class defined again, as notebooks do
         del _names[taken]
-    _decoders[name] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
+    try:
+        _decoders[name] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
+    except NameError:  # its fields name a class that is defined later: two types that refer to each other
+        _decoders[name] = partial(_decode_late, name, cls)
     _names[cls] = name
     return cls
+
+
+def _decode_late(name: str, cls: type, bodies: Any) -> list[Any]:
+    decode = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
+    _decoders[name] = decode
+    return decode(bodies)
 
 
 def type_of(kind: Kind) -> type | None:
@@ -101,10 +111,18 @@ def checked_type(wanted: Any) -> type | None:
     return wanted
 
 
-def reserve(kind: int, cls: type) -> None:
-    """A kind for words of the protocols' own, which are sent as applications send theirs."""
-    _names[cls] = kind
-    _decoders[kind] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
+def registered_name(cls: type) -> str | None:
+    """The name under which a program registered a type; None if it did not."""
+    name = _names.get(cls)
+    return name if isinstance(name, str) else None
+
+
+def reserve(kind: int, *classes: type) -> None:
+    """A kind for words of the protocols' own, which are sent as applications send theirs. Several classes may share it
+    if each has a tag."""
+    for cls in classes:
+        _names[cls] = kind
+    _decoders[kind] = msgspec.msgpack.Decoder(list[Union[classes]]).decode  # type: ignore[valid-type]  # noqa: UP007
 
 
 def receive_as(kind: int, cls: type) -> None:

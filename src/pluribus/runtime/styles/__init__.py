@@ -7,8 +7,9 @@ the bases of ``Faces``. Nothing else of the bus changes.
 
 from __future__ import annotations
 
+from .objects.face import ObjectsFace
 from .slots.face import SlotsFace
 
 
-class Faces(SlotsFace):
+class Faces(ObjectsFace, SlotsFace):
     """What the styles add to a bus."""

@@ -55,6 +55,7 @@ def scenario(name: str) -> Scenario:
         hosts,
         keepers,
         live,
+        objects,
         relays,
         replica,
         shatter,
@@ -69,7 +70,7 @@ def scenario(name: str) -> Scenario:
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, live.LIVE, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
-    styles = (slots.SLOTS, slots.SLOTS_REPLICA)
+    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS)
     shipped = (
         *plain,
         *views,
