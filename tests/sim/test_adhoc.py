@@ -30,7 +30,7 @@ FOUND = {
     Impatient: "after an answer to it",
     Oblivious: "as an orphan, after its parent",
     Forgetful: "second time",
-    Skipping: "without its parent",
+    Skipping: "after an answer to it",
     OffByOne: "without its parent",
 }
 

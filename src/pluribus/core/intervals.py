@@ -22,8 +22,7 @@ class Intervals:
     def __init__(self, spans: Iterable[Span] = ()) -> None:
         self._firsts: list[int] = []
         self._lasts: list[int] = []
-        for first, last in spans:
-            self.add(first, last)
+        self.update(spans)
 
     def add(self, first: int, last: int) -> None:
         """Take in the numbers from ``first`` to ``last``; nothing happens if there are none."""
@@ -43,6 +42,10 @@ class Intervals:
             first, last = min(first, firsts[start]), max(last, lasts[stop - 1])
         firsts[start:stop] = [first]
         lasts[start:stop] = [last]
+
+    def update(self, spans: Iterable[Span]) -> None:
+        for first, last in spans:
+            self.add(first, last)
 
     def __contains__(self, number: int) -> bool:
         at = bisect_right(self._firsts, number) - 1
