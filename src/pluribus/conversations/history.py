@@ -17,7 +17,7 @@ of a writer that has too many gaps: both are forgeries or damage.
 Retention. With more than ``messages_max`` messages or ``bytes_max`` bytes, the oldest of the writer that has most are
 forgotten: who writes a flood loses its own. Forgotten identities stay known, so that they are not asked for again and
 count as delivered; they are ``lost``: this member cannot give them to others. A member that keeps identities alone
-forgets each body as soon as it is delivered.
+forgets each body as soon as it is delivered, but for those of its own person, which nobody else may have yet.
 
 Bounds: messages and bytes as said, ``WRITERS_MAX`` writers with ``SPANS_MAX`` intervals each, ``WAITING_MAX``.
 """
@@ -77,11 +77,17 @@ class History:
     """``add`` what comes, ``tick`` for patience; both return what is delivered by that."""
 
     def __init__(
-        self, *, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX, identities_only: bool = False
+        self,
+        *,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        identities_only: bool = False,
+        person: str = "",
     ) -> None:
         self.messages_max = messages_max
         self.bytes_max = bytes_max
         self.identities_only = identities_only
+        self._person = person
         self.have: dict[int, Intervals] = {}
         """By writer: what came, forgotten or not."""
         self.lost: dict[int, Intervals] = {}
@@ -159,7 +165,7 @@ class History:
             self._order[identity] = None
             self.orphans += orphan
             found.append(Delivered(entry, orphan))
-            if self.identities_only:
+            if self.identities_only and entry.by != self._person:
                 self._lose_body(entry)
             for child in self._children.pop(identity, ()):
                 if child in self._waiting:

@@ -122,6 +122,8 @@ class Synchronising:
         self.piece_bytes = piece_bytes
         self.out: deque[RoomWord] = deque()
         self.delivered: list[Delivered] = []
+        self.issued = 0
+        """Numbers of this member's messages that were used: one above them in its name is forged."""
         self.fresh: list[Entry] = []
         """What came and was not known, for the store."""
         self._random = random
@@ -158,6 +160,7 @@ class Synchronising:
 
     def say(self, entry: Entry, now: float) -> None:
         """A message of this member."""
+        self.issued = max(self.issued, entry.id[1] + 1)
         self._take([entry], now)
         self.out.append(Said([entry]))
         self._summary_by(now)
@@ -194,7 +197,7 @@ class Synchronising:
             self._ask_by(now + SOON_S * (0.5 + self._random.random()))
 
     def _take(self, entries: list[Entry], now: float) -> int:
-        """How many were new. A message of this very member that it does not know was never written."""
+        """How many were new."""
         new = 0
         for entry in entries:
             known = entry.id in self.history
@@ -240,10 +243,10 @@ class Synchronising:
         self._first.clear()
 
     def _answered(self, answer: Answer, now: float) -> None:
-        mine = [entry for entry in answer.entries if entry.id[0] == self.me and entry.id not in self.history]
-        self.forged += len(mine)
         entries = [entry for entry in answer.entries if entry.body is not None]
-        if self._take([entry for entry in entries if entry.id[0] != self.me], now):
+        true = [entry for entry in entries if entry.id[0] != self.me or entry.id[1] < self.issued]
+        self.forged += len(entries) - len(true)
+        if self._take(true, now):
             self._vain = 0
             if answer.asker == self.me:
                 self._first.clear()

@@ -7,6 +7,8 @@ the bases of ``Faces``. Nothing else of the bus changes.
 
 from __future__ import annotations
 
+from .conversations.face import ConversationsFace
 
-class Faces:
+
+class Faces(ConversationsFace):
     """What the styles add to a bus."""

@@ -45,6 +45,7 @@ def scenario(name: str) -> Scenario:
         adhoc,
         asks,
         boundaries,
+        conversations,
         crowd,
         deaf,
         disk,
@@ -63,7 +64,14 @@ def scenario(name: str) -> Scenario:
 
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
-    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
+    plain = (
+        flood.FLOOD,
+        disk.DISK,
+        keepers.KEEPERS,
+        topics.TOPICS_SCENARIO,
+        adhoc.ADHOC_GROUPS,
+        conversations.CONVERSATIONS,
+    )
     shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
     known = {found.name: found for found in shipped}
     if name not in known:
