@@ -31,6 +31,7 @@ __all__ = [
     "Answers",
     "Bus",
     "Group",
+    "GroupManager",
     "MemberId",
     "Message",
     "Opaque",
@@ -53,6 +54,8 @@ _LATE = ("sim", "sync")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "GroupManager":
+        return import_module(f"{__name__}.runtime.styles.conversations.application").GroupManager
     if name in _LATE:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

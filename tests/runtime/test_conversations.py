@@ -11,7 +11,7 @@ from tests.harness import new_bus, on_a_loop
 
 async def until(condition, timeout: float = 10.0) -> None:
     async with asyncio.timeout(timeout):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - of another member
             await asyncio.sleep(0.01)
 
 

@@ -20,6 +20,8 @@ VERBS = {
     "pub": "Publish events.",
     "sub": "Watch events as they come.",
     "topics": "List what is advertised, retained and published.",
+    "chat": "Talk in threads, without a server.",
+    "conversations": "List, show and export conversations.",
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "keep": "Keep durable topics on disk, as a process of its own.",
     "top": "Show what the members of a bus are doing.",

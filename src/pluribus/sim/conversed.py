@@ -75,13 +75,19 @@ def as_said(history: History) -> int:
 
 
 def nothing_lost(history: History) -> int:
-    """What its writer said, and anybody has who is there in the end, is in every tree."""
+    """What somebody has who is there in the end is in every tree. Who opens a room again has what its disk kept."""
     trees = {(h.member, h.group): set(_identities(h.body)) for h in history.of("tree")}
     present = {member for member, _ in trees}
-    held = {(h.group, h.id) for h in history.of("deliver") if h.member in present and not h.late}
+    holds: dict[tuple[int, str], set[MessageId]] = {}
+    for h in history.happenings:
+        if h.what == "opened":
+            holds[(h.member, h.group)] = set(_identities(h.body))
+        elif h.what == "deliver" and not h.late:
+            holds.setdefault((h.member, h.group), set()).add(h.id)
+    held = {(group, message) for (member, group), known in holds.items() if member in present for message in known}
     checks = 0
     for (member, group), tree in trees.items():
-        for name, message in held:
+        for name, message in sorted(held):
             if name == group:
                 checks += 1
                 if message not in tree:

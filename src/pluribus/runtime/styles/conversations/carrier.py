@@ -55,6 +55,7 @@ class Carrier:
         self._decode = decode
         self._clock = clock
         self._done = done
+        self._ended = False
         self._woken = asyncio.Event()
         self._sent = asyncio.Event()
         self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._watch)]
@@ -64,8 +65,8 @@ class Carrier:
         self._woken.set()
 
     async def sent(self) -> None:
-        """Returns when nothing waits to be sent."""
-        while self._part.out:
+        """Returns when nothing waits to be sent, or will be."""
+        while self._part.out and not self._ended and not self.group.closed:
             self._sent.clear()
             await self._sent.wait()
 
@@ -87,6 +88,7 @@ class Carrier:
                 try:
                     await self.group.send(encode(word))
                 except Closed:
+                    self._sent.set()
                     return
                 except PluribusError:
                     log.exception("a word of %r could not be sent", self.group.name)
@@ -114,6 +116,7 @@ class Carrier:
         await self.group.close()
 
     def abandon(self) -> None:
+        self._ended = True
         self._sent.set()
         for task in self._tasks:
             task.cancel()

@@ -127,6 +127,16 @@ class Conversations(Style):
             self._wake()
             return room
 
+    async def look(self, name: str) -> Room:
+        """Read a conversation without being a member of it: close the room afterwards, and say nothing in it."""
+        self.info(name)
+        async with self._opening:
+            if name in self._rooms:
+                return self._rooms[name]
+            group = await self.bus.group(PREFIX + name, order="semantic", own=False)
+            room = self._rooms[name] = Room(self, group, name, History(), None)
+            return room
+
     async def join(self, name: str) -> Room:
         """Accept an invitation."""
         self.info(name)
