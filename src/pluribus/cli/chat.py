@@ -6,9 +6,11 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from pluribus.cli.conversations import plain
+from pluribus.cli.output import JsonFlag
 from pluribus.core.errors import BadInput, PluribusError
 
 HELP = """\
@@ -30,21 +32,22 @@ def command(
     stack: Annotated[str, typer.Option(help="adhoc or views, as the others have it.")] = "adhoc",
     store: Annotated[str | None, typer.Option(help="A file that keeps what was said.")] = None,
     tui: Annotated[bool, typer.Option("--tui", help="In this terminal.")] = False,
+    json: JsonFlag = False,
 ) -> None:
-    """Talk in threads, without a server: --tui does it in this terminal."""
+    """Talk in threads, without a server: --tui does it in this terminal; --json prints each message as a document."""
     if not tui:
         raise BadInput("this release talks in a terminal only: say `pluribus chat --tui`")
     from pluribus.runtime.running import run
 
-    run(_chat(room, name or getpass.getuser(), url, stack, store))
+    run(_chat(room, name or getpass.getuser(), url, stack, store, json=json))
 
 
-async def _chat(room: str, name: str, url: str | None, stack: str, store: str | None) -> None:
+async def _chat(room: str, name: str, url: str | None, stack: str, store: str | None, *, json: bool) -> None:
     from pluribus.runtime.bus import connect
 
     async with connect(url, name=name, stack=stack) as bus:
         lobby = await bus.conversations(store=store)
-        await Terminal(lobby, typer.echo).talk(room, typed_lines())
+        await Terminal(lobby, typer.echo, json=json).talk(room, typed_lines())
 
 
 async def typed_lines() -> AsyncIterator[str]:
@@ -59,7 +62,8 @@ async def typed_lines() -> AsyncIterator[str]:
 class Terminal:
     """One person at a terminal, in one conversation at a time. ``show`` prints a line."""
 
-    def __init__(self, lobby: Any, show: Callable[[str], None]) -> None:
+    def __init__(self, lobby: Any, show: Callable[[str], None], *, json: bool = False) -> None:
+        self._json = json
         self._lobby = lobby
         self._show = show
         self._room: Any = None
@@ -134,10 +138,13 @@ class Terminal:
 
     def _show_tree(self) -> None:
         for depth, entry in self._room.tree().walk():
-            self._show("  " * min(depth, 20) + self._line(entry, tree=True))
+            self._show("  " * (0 if self._json else min(depth, 20)) + self._line(entry, tree=True))
 
     def _line(self, entry: Any, *, tree: bool = False) -> str:
         number = self._number(entry.id)
+        if self._json:
+            fields = {"number": number, "id": entry.id, "parent": entry.parent, "by": entry.by, "body": entry.body}
+            return msgspec.json.encode({"room": self._room.name, **fields, "at": entry.at}).decode()
         to = "" if tree or entry.parent is None else f" to {self._number(entry.parent)}"
         return f"[{number}{to}] {plain(entry.by)}: {plain(entry.body or '(not kept)')}"
 

@@ -48,11 +48,15 @@ def show(name: Name, url: Url = None, stack: Stack = "adhoc", seconds: Seconds =
 
 
 @command.command("export")
-def export(name: Name, url: Url = None, stack: Stack = "adhoc", seconds: Seconds = 2.0) -> None:
-    """Print every message as one JSON document a line, each before its answers."""
+def export(name: Name, url: Url = None, stack: Stack = "adhoc", seconds: Seconds = 2.0, json: JsonFlag = False) -> None:
+    """Print every message as one JSON document a line, each before its answers; with --json all in one document."""
     from pluribus.runtime.running import run
 
-    for row in run(_read(url, stack, seconds, name)):
+    rows = run(_read(url, stack, seconds, name))
+    if json:
+        print_json({"conversation": name, "messages": rows})
+        return
+    for row in rows:
         print_json(row)
 
 
