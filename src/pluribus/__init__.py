@@ -34,6 +34,7 @@ __all__ = [
     "Answers",
     "Bus",
     "Group",
+    "GroupManager",
     "MemberId",
     "Message",
     "Opaque",
@@ -58,6 +59,8 @@ _LATE = ("objects", "sim", "sync")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "GroupManager":
+        return import_module(f"{__name__}.runtime.styles.conversations.application").GroupManager
     if name in _LATE:
         return import_module(f"{__name__}.{name}")
     if name == "Shadow":

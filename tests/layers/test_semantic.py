@@ -3,12 +3,11 @@
 import msgspec
 import pytest
 
-from pluribus.core.frame import Frame, Parents
+from pluribus.core.frame import Ahead, Frame, Parents
 from pluribus.core.ids import ALL
 from pluribus.layers.semantic import Semantic, forest, layer
-from pluribus.layers.semantic.forest import united, without
 from pluribus.layers.semantic.layer import PATIENCE_S, Older
-from pluribus.stack.events import Consumed, JoinGroup, LeaveGroup, Members, ViewChanged
+from pluribus.stack.events import AnyOrder, Consumed, JoinGroup, LeaveGroup, Members, ViewChanged
 from pluribus.wire.bodies import DATA, decode_bodies, encode_body, join_bodies
 from tests.layers.alone import GROUP, Alone
 
@@ -310,7 +309,82 @@ def test_the_layer_hears_the_member_itself_whatever_the_application_wants():
     reader = Alone(Semantic(), A)
     reader.layer.event_down(JoinGroup(GROUP, "x", own=False, promises="semantic"))
     reader.layer.event_down(JoinGroup(8, "y", own=False, promises="none"))
-    assert [event.own for event in reader.told_down] == [True, False]
+    first, any_order, second = reader.told_down
+    assert (first.own, second.own) == (True, False)
+    assert any_order == AnyOrder(GROUP, frozenset({Parents, Older}))
+
+
+# Out of the sender's order
+
+
+def ahead(frame: Frame, floor: int) -> Frame:
+    frame.headers.append(Ahead(floor))
+    return frame
+
+
+def test_a_message_does_not_wait_for_others_of_its_sender_that_are_missing():
+    reader = Reader()
+    reader.gets(batch(B, 0, None), ahead(batch(B, 5, (B, 0), None), 1), ahead(batch(C, 3, (B, 6)), 0))
+    assert reader.got == [(B, 0), (B, 5), (B, 6), (C, 3)] and reader.orphans == []
+    assert all(not isinstance(header, Ahead) for frame in reader.up for header in frame.headers)
+
+
+def test_an_answer_to_a_message_in_a_gap_waits_for_it():
+    reader = Reader()
+    reader.gets(batch(B, 0, None), ahead(batch(B, 5, (B, 3)), 1), batch(C, 0, (B, 4), (B, 5)))
+    assert reader.got == [(B, 0)], "5 waits for 3, which may come"
+    reader.gets(ahead(batch(B, 3, None, None), 1))
+    assert reader.got == [(B, 0), (B, 3), (B, 4), (B, 5), (C, 0), (C, 1)] and reader.orphans == []
+    reader.gets(batch(B, 1, None, None), batch(B, 6, (B, 1), (B, 2)))
+    assert reader.got[6:] == [(B, 1), (B, 2), (B, 6), (B, 7)] and reader.orphans == []
+
+
+def test_a_stream_that_begins_with_a_gap_begins_where_the_gap_does():
+    reader = Reader()
+    reader.gets(ahead(batch(B, 12, (B, 9), (B, 10)), 10))
+    assert reader.got == [(B, 12)], "9 was before this member's time, 10 is on its way"
+    reader.gets(batch(B, 10, None, None))
+    assert reader.got == [(B, 12), (B, 10), (B, 11), (B, 13)] and reader.orphans == []
+
+
+def test_what_is_below_the_floor_is_lost_and_its_answers_do_not_wait():
+    reader = Reader()
+    reader.gets(
+        batch(B, 0, None), ahead(batch(B, 2, None), 1), ahead(batch(B, 9, None), 1), ahead(batch(B, 12, None), 5)
+    )
+    reader.gets(batch(C, 0, (B, 1), (B, 7)))
+    assert reader.got[4:] == reader.orphans == [(C, 0)]
+
+
+def test_without_agreed_views_a_stream_that_goes_on_elsewhere_has_lost_what_is_between():
+    reader = Alone(Semantic(), A)
+    reader.layer.event_down(JoinGroup(GROUP, "x", promises="semantic"))
+    reader.layer.event_up(Members(GROUP, (A, B, C), {}))
+    for frame in (batch(B, 5, None), batch(C, 0, (B, 7), (B, 3))):
+        reader.layer.up(frame)
+    assert [(frame.sender, frame.first) for frame in reader.up] == [(B, 5), (C, 1)], "3 was before this member's time"
+    reader.layer.up(batch(B, 20, None))
+    reader.layer.validate()
+    assert [frame.headers for frame in reader.up[2:]] == [[Parents([(B, 7)], [0])], []]
+
+
+def test_what_a_view_left_out_is_lost():
+    reader = Reader()
+    reader.gets(batch(B, 0, None), ahead(batch(B, 2, None), 1))
+    reader.enter(2, (A, B, C), "semantic")
+    reader.gets(batch(C, 0, (B, 1), (B, 2)))
+    assert reader.orphans == [(C, 0)] and reader.got[-2:] == [(C, 0), (C, 1)]
+
+
+def test_a_parent_that_was_given_up_is_not_waited_for_again_and_is_delivered_if_it_comes():
+    reader = Reader()
+    reader.gets(batch(B, 0, None), ahead(batch(B, 2, None), 1), batch(C, 0, (B, 1)))
+    reader.wait(PATIENCE_S * 2.5)
+    assert reader.orphans == [(C, 0)]
+    reader.gets(batch(C, 1, (B, 1)))
+    assert reader.orphans == [(C, 0), (C, 1)]
+    reader.gets(batch(B, 1, None), batch(C, 2, (B, 1)))
+    assert reader.got[-2:] == [(B, 1), (C, 2)] and len(reader.orphans) == 2
 
 
 # State transfer
@@ -341,11 +415,6 @@ def test_a_joiner_that_adopts_them_knows_what_is_older():
     reader.layer.down(batch(A, 0, (B, 6), (B, 7)))
     assert reader.down[0].headers[-1] == Older([0])
     reader.layer.adopt_intervals(8, {B: [(0, 1)]})
-
-
-def test_spans():
-    assert united([(5, 6), (0, 1), (2, 2), (6, 9), (20, 20)]) == [(0, 2), (5, 9), (20, 20)]
-    assert list(without([(0, 4), (6, 6), (8, 9)], [0, 2, 6, 9])) == [(1, 1), (3, 4), (8, 8)]
 
 
 def test_runs_of_a_sender_are_bounded(monkeypatch):

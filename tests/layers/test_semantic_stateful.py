@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pluribus.core.frame import Frame, Parents
+from pluribus.core.frame import Ahead, Frame, Parents
 from pluribus.core.ids import ALL, MessageId
 from pluribus.layers.semantic import Semantic
 from pluribus.layers.semantic.layer import Older
@@ -18,8 +18,8 @@ ME, OTHERS, STRANGER = 11, (22, 33), 99
 
 
 class Conversation(RuleBasedStateMachine):
-    """One member reads what three send, in streams of any interleaving, through views that come and go. Parents are
-    messages of any time, of nobody, or not yet written."""
+    """One member reads what three send, in any order, through views that come and go. Parents are messages of any time,
+    of nobody, or not yet written."""
 
     @initialize()
     def begin(self) -> None:
@@ -34,7 +34,9 @@ class Conversation(RuleBasedStateMachine):
         self.orphans: set[MessageId] = set()
         self.expected: set[MessageId] = set()
         self.expected_orphans: set[MessageId] = set()
-        self.past = dict.fromkeys(self.members, 0)
+        self.top = dict.fromkeys(self.members, 0)
+        self.floor = dict.fromkeys(self.members, 0)
+        self.absent: set[MessageId] = set()
         self.came: Counter[int] = Counter()
         self.inbox: list[Frame] = []
         self._enter()
@@ -93,15 +95,22 @@ class Conversation(RuleBasedStateMachine):
     def arrive(self, data: st.DataObject) -> None:
         senders = [sender for sender, frames in self.on_the_way.items() if frames]
         if senders:
-            self._arrive(self.on_the_way[data.draw(st.sampled_from(senders))].pop(0))
+            frames = self.on_the_way[data.draw(st.sampled_from(senders))]
+            self._arrive(frames, data.draw(st.integers(0, len(frames) - 1)))
 
-    def _arrive(self, frame: Frame) -> None:
+    def _arrive(self, frames: list[Frame], place: int) -> None:
+        """Any of what is on its way; what comes before others of its sender says how far all is there."""
+        start, frame = frames[0].first, frames.pop(place)
         of = frame.headers[0].of if frame.headers else [None] * frame.count
         older = frame.headers[1].places if len(frame.headers) > 1 else []
         for place, parent in enumerate(of):
             self.arrived[(frame.sender, frame.first + place)] = (parent, place in older)
-        self.past[frame.sender] = frame.first + frame.count
+        top = self.top[frame.sender]
+        self.absent |= {(frame.sender, number) for number in range(top, start)}
+        self.top[frame.sender] = max(top, start, frame.first + frame.count)
         self.came[frame.sender] += 1
+        if frame.first != start:
+            frame.headers.append(Ahead(start))
         self.member.layer.up(frame)
         self._read()
         self._expect()
@@ -123,9 +132,9 @@ class Conversation(RuleBasedStateMachine):
             return True
         if parent in self.arrived:
             return False
-        if parent[1] < self.past.get(parent[0], 0) or older:
+        if parent in self.absent or older:
             return True
-        if parent[0] not in self.members:
+        if parent[0] not in self.members or parent[1] < self.floor[parent[0]]:
             self.expected_orphans.add(message)
             return True
         return False
@@ -137,8 +146,8 @@ class Conversation(RuleBasedStateMachine):
         for sender in self.members:
             frames = self.on_the_way[sender]
             kept = len(frames) if sender in members else data.draw(st.integers(0, len(frames)))
-            for frame in frames[:kept]:
-                self._arrive(frame)
+            for _ in range(kept):
+                self._arrive(frames, data.draw(st.integers(0, len(frames) - 1)))
             frames.clear()
         waiting = self.arrived.keys() - self.expected
         self.expected_orphans |= {message for message in waiting if self.arrived[message][0] not in self.arrived}
@@ -146,6 +155,7 @@ class Conversation(RuleBasedStateMachine):
         for member in set(members) - set(self.members):
             self.next[member] += gap
         self.members = members
+        self.floor = self.top.copy()
         self._enter()
         self._expect()
         self._consume(len(self.inbox))

@@ -1,8 +1,10 @@
 """Causal and semantic order with one mistake each, such as a programmer makes. Campaigns must find them."""
 
+from bisect import bisect_right
 from operator import ge
 
-from pluribus.core.frame import Frame
+from pluribus.core.frame import Ahead, Frame
+from pluribus.core.intervals import Intervals
 from pluribus.layers.causal import Causal, CausalGroup
 from pluribus.layers.semantic import Semantic
 from pluribus.layers.semantic.batch import Batch
@@ -105,8 +107,8 @@ class Impatient(Semantic):
 class ImpatientGroup(Forest):
     __slots__ = ()
 
-    def verdict(self, parent, child, *, older):
-        found = super().verdict(parent, child, older=older)
+    def verdict(self, parent, child, batch, *, older):
+        found = super().verdict(parent, child, batch, older=older)
         return READY if found == LATE and child[1] % 10 == 0 else found
 
 
@@ -175,6 +177,26 @@ class Forgetful(Semantic):
             del group.streams[sender]
 
 
+class Skipping(Semantic):
+    """Takes what a stream has not brought yet for what was before its time."""
+
+    def up(self, frame):
+        if frame.headers and type(frame.headers[-1]) is Ahead:
+            frame.headers.pop()
+        super().up(frame)
+
+
+class OffByOne(Intervals):
+    """Takes the number behind an interval for one of it."""
+
+    __slots__ = ()
+    of = Intervals
+
+    def __contains__(self, number):
+        at = bisect_right(self._firsts, number) - 1
+        return at >= 0 and number <= self._lasts[at] + 1
+
+
 FOUND = {
     # The seed of the campaign that finds it, and what it finds. `python -m tests.mutants` hunts for new ones.
     Careless: (4, "which its sender had delivered"),
@@ -189,4 +211,6 @@ FOUND = {
     Severe: (0, "before its parent"),
     Misplaced: (0, "with another body"),
     Forgetful: (0, "as an orphan, after its parent"),
+    Skipping: (5, "before its parent"),
+    OffByOne: (0, "before its parent"),
 }

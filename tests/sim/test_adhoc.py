@@ -9,10 +9,11 @@ from pluribus.core.errors import BadInput, Violation
 from pluribus.layers.window import Window
 from pluribus.sim.campaign import campaign
 from pluribus.sim.history import Happening, History
+from pluribus.sim.orders import unmarked
 from pluribus.sim.scenarios.adhoc import answers, hears_itself
 from tests.harness import new_bus, on_a_loop
 from tests.mutants.hunt import hunt
-from tests.mutants.orders import Impatient, Oblivious
+from tests.mutants.orders import Impatient, Oblivious, OffByOne, Skipping
 
 
 class Forgetful(Window):
@@ -25,7 +26,13 @@ class Forgetful(Window):
             self.pass_up(again)
 
 
-FOUND = {Impatient: "after an answer to it", Oblivious: "it need not wait", Forgetful: "second time"}
+FOUND = {
+    Impatient: "after an answer to it",
+    Oblivious: "as an orphan, after its parent",
+    Forgetful: "second time",
+    Skipping: "after an answer to it",
+    OffByOne: "without its parent",
+}
 
 
 def test_a_sample_of_seeds_breaks_no_promise():
@@ -79,6 +86,15 @@ def test_an_answer_before_its_question_is_found_unless_it_is_marked_or_the_membe
         answers(history(got(5, 0), got(5, 1, (1, 0), orphan=True)))
     left = Happening(2.0, 5, "view", "talk")
     assert answers(history(got(5, 1, (1, 0)), left, got(5, 0))) == 2
+
+
+def test_an_answer_without_its_question_is_marked_unless_the_question_is_older_than_what_was_heard():
+    assert unmarked(history(got(5, 3), got(5, 4, (1, 2)), got(5, 6, (1, 5), orphan=True), got(5, 7, (1, 4)))) == 2
+    assert unmarked(history(got(5, 4, (2, 9)))) == 1, "nothing of that sender was heard"
+    with pytest.raises(Violation, match="without its parent"):
+        unmarked(history(got(5, 3), got(5, 6, (1, 5))))
+    left = Happening(2.0, 5, "view", "talk")
+    assert unmarked(history(got(5, 3), left, got(5, 6, (1, 5)))) == 1
 
 
 def test_who_is_up_hears_itself_unless_it_left():

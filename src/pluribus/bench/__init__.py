@@ -24,6 +24,7 @@ BENCHES = {
     "pipeline": "Spark on durable topics: reading, writing, standing queries, alerts; traces checked",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
+    "conversations": "a joiner gets a long history; the delay of orders on a network that loses",
     "fuzz": "mutated frames against a live node",
 }
 

@@ -56,6 +56,14 @@ class Parents(Header, tag=5):
     """Places in the batch, from the semantic order to the group room of the same member; empty on the wire."""
 
 
+class Ahead(Header, tag=4):
+    """On a frame on its way up, in a group whose order is made above (``AnyOrder``): frames of its stream are missing
+    before it. Nothing but that order reads it."""
+
+    floor: Position
+    """No message of the stream below this number will come any more."""
+
+
 class Piece(Header, tag=6):
     """On a frame that holds one piece of a message that is larger than a frame. The message has the number of its last
     piece; ``message`` is the number of the first that was ever sent of it, and tells it from others under way."""

@@ -14,8 +14,11 @@ its bodies, because that is what the kernel charges for a small datagram.
 
 Without repair (best effort), a gap is counted as ``lost`` and passed over; its bytes count as consumed, so a lossy
 network never stops a stream. A frame behind one that was passed up already is ``late``, a duplicate or overtaken, and
-is not delivered: nobody gets a message twice. If the window closes and the acknowledgement that opened it is lost, the
-sender would wait for ever: it probes every ``PROBE_S`` with its offset, and a receiver answers a probe with its limit.
+is not delivered: nobody gets a message twice. In a group whose order is made above (``AnyOrder``) a frame that was
+overtaken is delivered when it comes: the gaps of a stream are remembered, and each is filled once.
+
+If the window closes and the acknowledgement that opened it is lost, the sender would wait for ever: it probes every
+``PROBE_S`` with its offset, and a receiver answers a probe with its limit.
 
 A stream begins when it is first used and ends when its member leaves the group, or the member that it is for does.
 Whoever comes back starts at offset 0 in a new *epoch*; epochs only grow, and words about an old one are not heard. A
@@ -38,7 +41,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ..core.errors import BadStack
-from ..core.frame import Frame, Header, Number, Position
+from ..core.frame import Ahead, Frame, Header, Number, Position
 from ..core.ids import ALL
 from ..core.limits import (
     BATCH_BYTES_MAX,
@@ -52,7 +55,7 @@ from ..core.limits import (
 )
 from ..core.ports import Timer
 from ..stack.busy import Busy
-from ..stack.events import CollectFull, Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members, NoRoom
+from ..stack.events import AnyOrder, CollectFull, Consumed, Credit, Event, Gone, JoinGroup, LeaveGroup, Members, NoRoom
 from ..stack.layer import Layer
 from ..stack.stalls import Stalls, checked_stall_s
 
@@ -66,6 +69,8 @@ OVERSHOOT_BYTES_MAX = 512 << 10
 after they were admitted."""
 GAP_MESSAGES_MAX = WINDOW_BYTES_MAX // FRAME_CHARGE_BYTES * BATCH_MESSAGES_MAX
 """More messages than a window of empty ones cannot have been under way."""
+HOLES_MAX = 64
+"""Gaps of a stream that an overtaken frame may still fill; older ones are lost."""
 GRANTED_BYTES = 46  # the longest ``Granted`` in msgpack
 
 StreamKey = tuple[int, int, int]
@@ -131,7 +136,7 @@ class Outgoing:
 class Incoming:
     """One stream of another member: what came, what the application took, what was granted."""
 
-    __slots__ = ("consumed", "delivered", "end", "epoch", "granted", "most", "next")
+    __slots__ = ("consumed", "delivered", "end", "epoch", "granted", "holes", "most", "next")
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -145,6 +150,22 @@ class Incoming:
         self.end = offset
         self.granted = 0
         self.most = offset + INITIAL_BYTES + OVERSHOOT_BYTES_MAX
+        self.holes: list[tuple[int, int]] = []
+        """Numbers that were passed over, from the first up to the second, in groups of any order."""
+
+    def passed_over(self, first: int, end: int) -> None:
+        self.holes.append((first, end))
+        del self.holes[:-HOLES_MAX]
+
+    def fills(self, first: int, end: int) -> bool:
+        """Whether these numbers were passed over; they are not any more."""
+        for place, (start, stop) in enumerate(self.holes):
+            if start <= first and end <= stop:
+                left = [(start, first)] if start < first else []
+                self.holes[place : place + 1] = left + ([(end, stop)] if end < stop else [])
+                del self.holes[:-HOLES_MAX]
+                return True
+        return False
 
     @property
     def unread(self) -> int:
@@ -176,9 +197,12 @@ class Window(Layer):
         self._echo: list[Frame] = []
         self._deaf: set[int] = set()
         self._drops: set[int] = set()
+        self._any_order: dict[int, frozenset[type]] = {}
+        """Groups whose order is made above, and the headers of frames that may be passed up out of order."""
         self.frames_in = self.messages_in = self.frames_out = self.messages_out = 0
         self.lost = 0
         self.late = 0
+        self.overtaken = 0
         self.over = 0
         self.stalls = 0
         self.ignored = 0
@@ -316,7 +340,7 @@ class Window(Layer):
                 return
             stream.begin(sent.epoch, frame.first, sent.offset)
         if frame.first < stream.next:
-            self.late += 1
+            self._receive_late(frame, stream)
             return
         if sent.offset > stream.most or frame.first - stream.next > GAP_MESSAGES_MAX:
             # Beyond everything that was granted: it sent while we were not among its receivers. That is not lost.
@@ -328,6 +352,8 @@ class Window(Layer):
         if not stream.granted or frame.first != stream.next:
             # Else the limit stays where it is: what came is unread. It moves when that is consumed.
             self.lost += frame.first - stream.next
+            if frame.first != stream.next and frame.to == ALL and frame.group in self._any_order:
+                stream.passed_over(stream.next, frame.first)
             self._moved[key] = stream
             self.unsettled = True
         stream.next = frame.first + frame.count
@@ -335,7 +361,27 @@ class Window(Layer):
         stream.delivered += cost
         self.frames_in += 1
         self.messages_in += frame.count
+        if stream.holes:
+            frame.headers.append(Ahead(stream.holes[0][0]))
         self.pass_up(frame)
+
+    def _receive_late(self, frame: Frame, stream: Incoming) -> None:
+        """A duplicate, or a frame that was overtaken: in groups of any order that one is delivered all the same."""
+        allowed = self._any_order.get(frame.group) if frame.to == ALL and stream.holes else None
+        cost = frame.size + FRAME_CHARGE_BYTES
+        if allowed is None or any(type(header) not in allowed for header in frame.headers):
+            self.late += 1
+        elif stream.unread + cost > self._unread_max:
+            self.over += 1
+        elif stream.fills(frame.first, frame.first + frame.count):
+            self.overtaken += 1
+            self.lost -= frame.count
+            stream.delivered += cost
+            self.frames_in += 1
+            self.messages_in += frame.count
+            self.pass_up(frame)
+        else:
+            self.late += 1
 
     def _admit(self, key: StreamKey, first: int, sent: Sent) -> Incoming | None:
         """A stream begins for us wherever we first hear it, but never before the place where we last heard it."""
@@ -365,6 +411,10 @@ class Window(Layer):
         elif isinstance(event, LeaveGroup):
             self._deaf.discard(event.group)
             self._drops.discard(event.group)
+            self._any_order.pop(event.group, None)
+        elif isinstance(event, AnyOrder):
+            self._any_order[event.group] = event.headers
+            return
         elif isinstance(event, CollectFull):
             out = self._outgoing.get((event.group, event.to))
             event.into.extend(out.full() if out is not None else ())
@@ -456,6 +506,7 @@ class Window(Layer):
             "messages_out": self.messages_out,
             "lost": self.lost,
             "late": self.late,
+            "overtaken": self.overtaken,
             "over": self.over,
             "stalls": self.stalls,
             "stalled": sum(len(out.stalls) for out in self._outgoing.values()),

@@ -155,6 +155,14 @@ class Bus(Face):
         """Join a replicated cache; ``options`` are those of ``pluribus.Bus.cache``."""
         return Cache(self._thread.call(self._real.cache, name, **options), self._thread)
 
+    def conversation(self, name: str, **options: Any) -> Room:
+        """Be in a conversation; ``options`` are those of ``pluribus.Bus.conversation``."""
+        return Room(self._thread.call(self._real.conversation, name, **options), self._thread)
+
+    def conversations(self, **options: Any) -> Conversations:
+        """All conversations that this member knows of."""
+        return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
+
     def replica(self, name: str, machine: Any) -> Replica:
         """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop."""
         return Replica(self._thread.call(self._real.replica, name, machine), self._thread)
@@ -542,6 +550,27 @@ class Cache(Face):
 
     def __iter__(self) -> Iterator[Key]:
         return self._thread.ask(lambda: iter(self._real))
+
+
+class Room(Face):
+    """One conversation. Iterate it for messages from now on."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return _one_by_one(self._thread, self._real.__aiter__())
+
+
+class Conversations(Face):
+    """All conversations that a member knows of."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._thread.ask(lambda: list(self._real)))
+
+    def invitations(self) -> Iterator[Any]:
+        """Those that this member is not in: known ones, then new ones."""
+        return _one_by_one(self._thread, self._real.invitations())
+
+    def join(self, name: str) -> Room:
+        return Room(self._thread.call(self._real.join, name), self._thread)
 
 
 class Objects:

@@ -132,6 +132,32 @@ def answers(history: History) -> int:
     return checks
 
 
+def unmarked(history: History) -> int:
+    """Without agreed views: an answer that comes without its parent is marked as an orphan, unless the parent is older
+    than the first message of its sender that the member has heard since it joined the group."""
+    began: dict[tuple[int, str], dict[int, int]] = {}
+    had: dict[tuple[int, str], set[MessageId]] = {}
+    checks = 0
+    for h in history.happenings:
+        key = (h.member, h.group)
+        if h.what == "view" and h.member not in h.members:
+            had.pop(key, None)
+            began.pop(key, None)
+        elif h.what == "deliver":
+            mine, first = had.setdefault(key, set()), began.setdefault(key, {})
+            if h.parent is not None and not h.orphan:
+                checks += 1
+                sender, number = h.parent
+                if h.parent not in mine and first.get(sender, number + 1) <= number:
+                    raise Violation(
+                        f"{MemberId(h.member)!r} delivered {h.id} of {h.group!r} at {h.at:.6f} without its parent "
+                        f"{h.parent}, which it should have waited for, and without a mark"
+                    )
+            mine.add(h.id)
+            first[h.id[0]] = min(first.get(h.id[0], h.id[1]), h.id[1])
+    return checks
+
+
 def _places(history: History, groups: frozenset[str]) -> dict[tuple[str, MessageId], set[MessageId]]:
     """By message: the views of its group in which anybody delivered it."""
     found: dict[tuple[str, MessageId], set[MessageId]] = {}

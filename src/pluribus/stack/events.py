@@ -213,6 +213,14 @@ class Freeze(Event, frozen=True):
     """Down: pass nothing more up of multicast streams until ``Reach`` says how far, or ``Install`` lets go."""
 
 
+class AnyOrder(Event, frozen=True):
+    """Down: a layer above orders the messages of this group, so a frame need not wait for those before it in its stream
+    if it has no headers but these. It comes up with ``Ahead``. It ends with ``LeaveGroup``."""
+
+    group: int
+    headers: frozenset[type]
+
+
 class CollectDigest(Event, frozen=True):
     """Down, answered at once: how far this member has received every multicast stream of its groups, its own included;
     and, by group, where its own streams go on, also of groups that it is only about to join."""

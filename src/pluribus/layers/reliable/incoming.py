@@ -17,6 +17,7 @@ class Incoming:
         "asked",
         "consumed",
         "delivered",
+        "early",
         "end",
         "granted",
         "kept",
@@ -38,6 +39,8 @@ class Incoming:
         self.granted = 0
         self.told = first
         self.ahead: dict[int, tuple[Frame, int]] = {}
+        self.early: set[int] = set()
+        """Which of those ahead were passed up all the same."""
         self.kept: deque[Frame] = deque()
         self.kept_bytes = 0
         self.want: Timer | None = None
@@ -68,7 +71,10 @@ class Incoming:
         return kept
 
     def frames(self, first: int, stop: int) -> list[Frame]:
-        return between(self.kept, first, stop)
+        found = between(self.kept, first, stop)
+        if self.ahead:
+            found += [self.ahead[number][0] for number in sorted(self.ahead) if first <= number < stop]
+        return found
 
     def cancel(self) -> None:
         if self.want is not None:
@@ -79,6 +85,7 @@ class Incoming:
         assert self.next <= self.known
         assert self.consumed <= self.delivered
         assert all(first >= self.next for first in self.ahead)
+        assert self.early <= self.ahead.keys()
         assert self.kept_bytes == sum(frame.size for frame in self.kept)
         for one, other in zip(self.kept, list(self.kept)[1:], strict=False):
             assert one.first + one.count == other.first

@@ -17,6 +17,9 @@ when the sender does not answer. Everybody keeps what is not yet known to be eve
 *Stability.* What every receiver has acknowledged is stable: the sender forgets it, says so on its next frame or status,
 and receivers forget it too.
 
+*Any order.* In a group whose order is made above (``AnyOrder``), what came ahead of a gap is passed up at once;
+``early`` says how all survivors of a view still pass up the same.
+
 *Flow.* The sender goes on up to the lowest limit of its receivers, then the caller waits. Control messages (group 0)
 have room of their own and wait for nobody.
 
@@ -37,9 +40,10 @@ Bounded: what is kept and what is ahead by the window, streams by ``STREAMS_MAX`
 
 from __future__ import annotations
 
-from ...core.frame import Frame
+from ...core.frame import Ahead, Frame
 from ...core.ids import ALL
 from ...stack.events import (
+    AnyOrder,
     CollectDigest,
     CollectEnds,
     CollectFull,
@@ -60,10 +64,11 @@ from ...stack.events import (
     Unconfirmed,
     Watch,
 )
+from .early import EARLY_FRAMES_MAX, can_be_named, name_of
 from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Summed, Sums, Want
 from .incoming import Incoming
 from .outgoing import Outgoing
-from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, LEFT_MAX, InKey, Key, Streams
+from .streams import CONTROL, FRAME_CHARGE_BYTES, INITIAL_BYTES, LEFT_MAX, WANT_S_MAX, InKey, Key, Streams
 
 
 class Reliable(Streams):
@@ -106,6 +111,8 @@ class Reliable(Streams):
             case CollectFull(group, to, into):
                 found = self._out.get((group, to))
                 into.extend(found.full() if found is not None else ())
+            case AnyOrder(group, headers):
+                self._any_order[group] = headers
             case Watch(group, watched):
                 (self._watched.add if watched else self._watched.discard)(group)
             case _:
@@ -119,6 +126,7 @@ class Reliable(Streams):
                 elif isinstance(event, LeaveGroup):
                     self._deaf.discard(event.group)
                     self._wished.discard(event.group)
+                    self._any_order.pop(event.group, None)
                 self.tell_down(event)
 
     def _consumed(self, event: Consumed) -> None:
@@ -133,6 +141,10 @@ class Reliable(Streams):
         me = self.node.me
         into |= {(sender, group): stream.next for (sender, group, _), stream in self._ended.items()}
         into |= {(sender, group): stream.next for (sender, group, to), stream in self._in.items() if to == ALL}
+        for key, stream in (*self._ended.items(), *self._in.items()):
+            for first in stream.early:
+                end = first + stream.ahead[first][0].count
+                into[(name_of(self._order.index(key[0]), first), key[1])] = end
         for (group, to), out in self._out.items():
             if to == ALL:
                 own[group] = out.next
@@ -148,7 +160,8 @@ class Reliable(Streams):
                 stream.cancel()
 
     def _reach(self, upto: dict[tuple[int, int], int], holders: dict[tuple[int, int], int]) -> None:
-        self._cut = {(sender, group, ALL): end for (sender, group), end in upto.items()}
+        streams = self._early_cut.take_from(upto, holders, self._order, ALL)
+        self._cut = {(sender, group, ALL): end for (sender, group), end in streams.items()}
         self._holders = {(sender, group, ALL): holder for (sender, group), holder in holders.items()}
         self._pursue_cut()
 
@@ -169,9 +182,39 @@ class Reliable(Streams):
                 stream.asked = 0
                 stream.cancel()
                 self._want(key, stream)
+        for key, _ in list(self._early_cut):
+            if self._cut is not None and self._must_reach(key):
+                self._go_on(key, self._in.setdefault(key, Incoming(0)))
+        self._ask_early()
         for group in list(self._closing):
             self._check_closed(group)
         self._check_reached()
+
+    def _early_missing(self) -> list[tuple[InKey, int, int, int]]:
+        """Frames of the cut, passed early by others, that this member still lacks: stream, first, end and holder."""
+        return [
+            (key, first, end, holder)
+            for key, frames in self._early_cut
+            if self._must_reach(key)
+            for first, (end, holder) in frames.items()
+            if (stream := self._in.get(key)) is None or (first >= stream.next and first not in stream.early)
+        ]
+
+    def _ask_early(self) -> None:
+        """Ask for them, the holder first; again until they are here or the attempt is over."""
+        if self._early_cut.want is not None:
+            self._early_cut.want.cancel()
+        missing = self._early_missing() if self._cut is not None else []
+        for (sender, group, to), first, end, holder in missing:
+            target = holder
+            if self._early_cut.asked % 2:
+                others = sorted(self._members.get(CONTROL, frozenset()) - {self.node.me})
+                target = self.ports.random.choice(others) if others else target
+            self.wanted += 1
+            self.pass_down(Frame(sender=self.node.me, to=target, headers=[Want(sender, group, to, first, end)]))
+        if missing:
+            self._early_cut.asked += 1
+            self._early_cut.want = self.after(WANT_S_MAX / 2, self._ask_early)
 
     def _must_reach(self, key: InKey) -> bool:
         """Whether this member, too, needs the stream: one that somebody left behind is complete, and one that began
@@ -189,6 +232,8 @@ class Reliable(Streams):
                 stream = self._in.get(key)
                 if stream is None or stream.next < end:
                     return
+        if self._early_missing():
+            return
         if self._closing:  # a group is about to change, and will be looked at again
             return
         self._cut = None
@@ -217,6 +262,8 @@ class Reliable(Streams):
             stream = self._in.get(key)
             if end > (stream.next if stream is not None else 0):
                 return
+        if self._cut is not None and any(key[1] == group for key, *_ in self._early_missing()):
+            return
         del self._closing[group]
         self.tell_up(GroupReached(group))
 
@@ -314,12 +361,42 @@ class Reliable(Streams):
                 self._sum_up((owner, group, ALL), stream, forced=False)
         self._say_sums()
 
+    def _try_early(self) -> None:
+        early, self._early = self._early, []
+        for frame in early:
+            self.up(frame)
+
+    # Out of a stream's order
+
+    def _pass_early(self, key: InKey, stream: Incoming, frame: Frame, *, forced: bool = False) -> None:
+        """Pass up a frame although others are missing before it, if the layer that orders the group can do with that.
+        What belongs together across frames (pieces, relayed messages) has other headers, and waits."""
+        allowed = self._any_order.get(frame.group, frozenset())
+        if frame.first in stream.early or key[2] != ALL or frame.sender == self.node.me:
+            return
+        if not forced:
+            plain = all(type(header) in allowed for header in frame.headers[:-1])
+            if not plain or len(stream.early) >= EARLY_FRAMES_MAX or not can_be_named(frame.first):
+                return
+        stream.early.add(frame.first)
+        stream.delivered += frame.size + FRAME_CHARGE_BYTES
+        self.frames_in += 1
+        self.messages_in += frame.count
+        self.early_passed += 1
+        frame = frame.copy()
+        frame.headers[-1] = Ahead(stream.next)
+        self.pass_up(frame)
+
+    # Views that begin
+
     def _install(self, view: Install) -> None:
         self._frozen = False
         self._stamp = view.stamp
         self._stamps.clear()
         self._closing.clear()
         self._leaving.clear()
+        self._order = view.members
+        self._early_cut.clear()
         for ended in self._ended.values():
             self._leftovers.take(ended.forget())
         self._ended.clear()
@@ -378,6 +455,7 @@ class Reliable(Streams):
             stream = self._in[key] = fresh
         stream.stable = first
         stream.granted = 0
+        stream.early.clear()
         stream.ahead.clear()  # of the view that is over; what came early of the new one waits elsewhere
         stream.known = first
 

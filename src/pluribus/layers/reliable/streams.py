@@ -20,6 +20,7 @@ from ...stack.events import Credit, NoRoom, Stable
 from ...stack.layer import Layer
 from ...stack.stalls import checked_stall_s
 from .confirming import Confirming
+from .early import EarlyCut
 from .headers import STREAMS_PER_FRAME_MAX, Ack, Data, Granted, Repair, Sent, Status, Summed, Sums, Want
 from .incoming import Incoming
 from .leftovers import Leftovers
@@ -88,13 +89,17 @@ class Streams(Layer):
         self._stamps: dict[int, int] = {}
         """Of groups that have changed inside this view."""
         self._closing: dict[int, dict[int, int]] = {}
-        """Groups that are about to change: by sender, where its stream ends."""
+        """Groups about to change: by sender, where its stream ends."""
         self._leaving: dict[Key, None] = {}
         """Streams of groups that this member has left in this view: others may still ask what was sent, and how much of
         it is everywhere."""
         self._ended: dict[InKey, Incoming] = {}
         """Streams of groups that their sender or this member has left, until everybody has everything."""
+        self._any_order: dict[int, frozenset[type]] = {}
+        """Groups whose order is made above, and the headers of frames that may be passed up early."""
+        self._order: tuple[int, ...] = ()  # the members of the view
         self._cut: dict[InKey, int] | None = None
+        self._early_cut = EarlyCut()
         self._holders: dict[InKey, int] = {}
         self._leftovers = Leftovers()
         self._status: Timer | None = None
@@ -104,7 +109,7 @@ class Streams(Layer):
         self.repaired = 0
         self.wanted = 0
         self.duplicates = 0
-        self.early_dropped = 0
+        self.early_dropped = self.early_passed = 0
         self.foreign = 0
         """Frames of groups that this member is not in."""
         self.stalls = 0
@@ -305,8 +310,11 @@ class Streams(Layer):
         if end > stream.known:
             stream.known = end
         if frame.first > stream.next or (self._frozen and frame.to == ALL):
-            if len(stream.ahead) < AHEAD_MAX or frame.first == stream.next:  # the rest waits for it
+            needed = frame.first == stream.next or (key, frame.first) in self._early_cut
+            if len(stream.ahead) < AHEAD_MAX or needed:  # the rest waits for it
                 stream.ahead[frame.first] = (frame, data.offset)
+                if frame.group in self._any_order and not self._frozen:
+                    self._pass_early(key, stream, frame)
             if not self._frozen:
                 self._want_later(key, stream)
             elif self._cut is not None:
@@ -320,10 +328,14 @@ class Streams(Layer):
 
     def _pass(self, key: InKey, stream: Incoming, frame: Frame, data: Data) -> None:
         cost = frame.size + FRAME_CHARGE_BYTES
+        early = frame.first in stream.early
         stream.next = frame.first + frame.count
         stream.asked = 0
         stream.end = max(stream.end, data.offset + cost)
-        stream.delivered += cost
+        if early:
+            stream.early.remove(frame.first)
+        else:
+            stream.delivered += cost
         if data.stable > stream.stable:
             stream.forget_upto(data.stable)
         if frame.group in self._watched and frame.to == ALL:
@@ -336,6 +348,8 @@ class Streams(Layer):
         if frame.sender != self.node.me and frame.to == ALL:
             stream.kept.append(frame)
             stream.kept_bytes += frame.size
+            if early:
+                return
             frame = frame.copy()
         frame.headers.pop()
         if frame.group == CONTROL:
@@ -356,6 +370,10 @@ class Streams(Layer):
                 break
             header = found[0].headers[-1]
             self._pass(key, stream, found[0], header)
+        if self._cut is not None:
+            for first in self._early_cut.of(key):
+                if first in stream.ahead:
+                    self._pass_early(key, stream, stream.ahead[first][0], forced=True)
         if not stream.gap:
             stream.cancel()
         elif not self._frozen or key[2] != ALL:
@@ -473,11 +491,6 @@ class Streams(Layer):
         else:
             self.early_dropped += 1
 
-    def _try_early(self) -> None:
-        early, self._early = self._early, []
-        for frame in early:
-            self.up(frame)
-
     # Acknowledging
 
     def _hear_self(self) -> None:
@@ -554,6 +567,7 @@ class Streams(Layer):
             "repaired": self.repaired,
             "duplicates": self.duplicates,
             "early_dropped": self.early_dropped,
+            "early_passed": self.early_passed,
             "foreign": self.foreign,
             "stalls": self.stalls,
             "stalled": sum(len(out.stalls) for out in self._out.values()),
@@ -567,10 +581,13 @@ class Streams(Layer):
         for stream in self._in.values():
             stream.validate()
 
-    def _check_reached(self) -> None:
+    def _pass_early(self, key: InKey, stream: Incoming, frame: Frame, *, forced: bool = False) -> None:
         raise NotImplementedError
 
     def _check_closed(self, group: int) -> None:
+        raise NotImplementedError
+
+    def _check_reached(self) -> None:
         raise NotImplementedError
 
     def _summed(self, child: int, word: Sums) -> None:

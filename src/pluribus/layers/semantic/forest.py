@@ -2,54 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from ...core.frame import Frame
 from ...core.ids import MessageId
+from ...core.intervals import Intervals, Span
 from .batch import Batch
 
-RUNS_MAX = 64
-"""Intervals of a sender that are told apart; older ones are joined."""
+RUNS_MAX = 1_024
+"""Intervals of a sender that are told apart; the oldest are joined, and what was lost between them is forgotten."""
+GIVEN_UP_MAX = 4_096
+"""Parents that did not come in time and are remembered, so that more answers to them do not wait as long again."""
 
 READY, LATE, ORPHAN = range(3)
 
-Span = tuple[int, int]
-"""Numbers from the first to the last, both included."""
-
 
 class Stream:
-    """What one sender sent, and who waits for it."""
+    """What one sender sent, and who waits for it. Messages may come in any order, each once."""
 
-    __slots__ = ("base", "children", "next", "runs", "start")
+    __slots__ = ("absent", "base", "children", "floor", "next", "settled")
 
     def __init__(self) -> None:
-        self.start = 0
         self.next = 0
+        """Behind the last that came."""
         self.base = 0
         """``next`` as it was when the view began."""
-        self.runs: list[Span] = []
-        """What came before ``start``, apart from it."""
+        self.floor = 0
+        """What did not come below this number will not come any more: it is lost."""
+        self.settled = Intervals()
+        """What came, delivered or waiting, and what is ``absent``."""
+        self.absent = Intervals()
+        """What was sent when this member was not there: it counts as delivered."""
         self.children: dict[int, list[MessageId]] = {}
 
+    @property
+    def holed(self) -> bool:
+        """Whether something is missing below ``next``."""
+        return len(self.settled) > 1 or self.settled.start > 0
+
+    def came(self, first: int, end: int) -> None:
+        self.settled.add(first, end - 1)
+        if end > self.next:
+            self.next = end
+        self.settled.join_oldest(RUNS_MAX)
+
     def go_to(self, first: int) -> None:
-        """What is between ``next`` and here will not come."""
-        if self.start < self.next:
-            self.runs.append((self.start, self.next - 1))
-            if len(self.runs) > RUNS_MAX:
-                self.runs[:2] = [(self.runs[0][0], self.runs[1][1])]
-        self.start = self.next = first
+        """What is between ``next`` and here is not for this member."""
+        self.absent.add(self.next, first - 1)
+        self.absent.join_oldest(RUNS_MAX)
+        self.came(self.next, first)
 
     def adopt(self, spans: list[Span]) -> None:
         """These were delivered elsewhere, before this view."""
         end = max((last + 1 for _, last in spans), default=0)
-        if end > self.next:
-            self.go_to(end)
+        known = Intervals([*self.settled, *spans])
+        for first, last in Intervals([(0, end - 1)] if end else []).without(known):
+            self.absent.add(first, last)
+        self.absent.join_oldest(RUNS_MAX)
+        self.absent = Intervals(self.absent.without(spans))
+        self.came(0, end)
         self.base = max(self.base, end)
-        self.runs = united([*self.runs, *spans])[-RUNS_MAX:]
-
-    def spans(self) -> list[Span]:
-        """What came, delivered or not."""
-        return united([*self.runs, (self.start, self.next - 1)] if self.start < self.next else self.runs)
 
     def awaited(self, first: int, end: int) -> list[int]:
         """Which of these numbers somebody waits for."""
@@ -61,9 +71,12 @@ class Stream:
 class Forest:
     """One group: who is in it, what came of each, what waits. Who answers what is a forest, and these are its edges."""
 
-    __slots__ = ("members", "streams", "waiting")
+    __slots__ = ("agreed", "given_up", "members", "streams", "waiting")
 
     def __init__(self) -> None:
+        self.agreed = False
+        """Whether the members agree on who is there."""
+        self.given_up: dict[MessageId, None] = {}
         self.members: frozenset[int] = frozenset()
         self.streams: dict[int, Stream] = {}
         self.waiting: dict[MessageId, tuple[Batch, int, MessageId, int]] = {}
@@ -78,33 +91,48 @@ class Forest:
     def passes(self, frame: Frame, of: list[MessageId | None]) -> bool:
         """Whether every parent in the batch was delivered, or is in it before its answer: the usual case."""
         streams, waiting = self.streams, self.waiting
-        own, at = frame.sender, frame.first
+        own, first, at = frame.sender, frame.first, frame.first
         for parent in of:
             if parent is not None:
                 sender, number = parent
-                if sender == own:
+                if sender == own and number >= first:
                     if number >= at:
                         return False
                 else:
                     stream = streams.get(sender)
-                    if stream is None or number >= stream.next:
+                    if stream is None or number >= stream.next or (stream.holed and number not in stream.settled):
                         return False
                 if waiting and parent in waiting:
                     return False
             at += 1
         return True
 
-    def verdict(self, parent: MessageId, child: MessageId, *, older: bool) -> int:
+    def verdict(self, parent: MessageId, child: MessageId, batch: range, *, older: bool) -> int:
+        """Whether ``child`` may be delivered, of a batch with these numbers."""
         if parent in self.waiting:
             return LATE
-        if parent[0] == child[0]:
+        stream = self.streams.get(parent[0])
+        if parent[0] == child[0] and parent[1] in batch:
             here = parent[1] < child[1]  # what stands behind it in its own batch is not delivered yet
         else:
-            stream = self.streams.get(parent[0])
-            here = stream is not None and parent[1] < stream.next
+            here = stream is not None and parent[1] in stream.settled
         if here or older:
             return READY
-        return LATE if parent[0] in self.members else ORPHAN
+        if parent[0] not in self.members or parent in self.given_up:
+            return ORPHAN
+        return ORPHAN if stream is not None and parent[1] < stream.floor else LATE
+
+    def give_up(self, parent: MessageId) -> None:
+        """It did not come in time."""
+        if len(self.given_up) >= GIVEN_UP_MAX:
+            del self.given_up[next(iter(self.given_up))]
+        self.given_up[parent] = None
+
+    def came(self, sender: int, stream: Stream, first: int, end: int) -> None:
+        stream.came(first, end)
+        if self.given_up:
+            for number in range(first, end):
+                self.given_up.pop((sender, number), None)
 
     def hold(self, batch: Batch, place: int, parent: MessageId, age: int) -> None:
         child = (batch.sender, batch.first + place)
@@ -118,8 +146,9 @@ class Forest:
         return [self.waiting.pop(child)[:2] for child in children]
 
     def past(self, sender: int, stream: Stream) -> list[int]:
-        """What somebody waits for and will not come: the stream is beyond it, and it does not wait here."""
-        return [number for number in stream.children if number < stream.next and (sender, number) not in self.waiting]
+        """What somebody waits for and need not: it counts as delivered."""
+        settled = stream.settled
+        return [number for number in stream.children if number in settled and (sender, number) not in self.waiting]
 
     def lost(self) -> list[MessageId]:
         """The parents that did not come. If all that wait wait for each other, which is a forgery, one of them."""
@@ -128,14 +157,15 @@ class Forest:
 
     def intervals(self) -> dict[int, list[Span]]:
         """By sender: what was delivered."""
-        held: dict[int, list[int]] = {}
+        held: dict[int, Intervals] = {}
         for sender, number in sorted(self.waiting):
-            held.setdefault(sender, []).append(number)
-        return {
-            sender: list(without(spans, held.get(sender, [])))
-            for sender, stream in self.streams.items()
-            if (spans := stream.spans())
-        }
+            held.setdefault(sender, Intervals()).add(number, number)
+        found: dict[int, list[Span]] = {}
+        for sender, stream in self.streams.items():
+            came = Intervals(stream.settled.without(stream.absent))
+            if came:
+                found[sender] = list(came.without(held.get(sender, ())))
+        return found
 
     def validate(self) -> None:
         indexed = [
@@ -147,31 +177,11 @@ class Forest:
         assert len(indexed) == len(self.waiting)
         for child, parent in indexed:
             assert self.waiting[child][2] == parent
-            came = parent[1] < self.streams[parent[0]].next
+            came = parent[1] in self.streams[parent[0]].settled
             assert parent in self.waiting or (not came and parent[0] in self.members), "it need not wait"
+        assert len(self.given_up) <= GIVEN_UP_MAX
         for stream in self.streams.values():
-            assert stream.base <= stream.next >= stream.start and len(stream.runs) <= RUNS_MAX
-            assert stream.runs == united(stream.runs)
-
-
-def united(spans: Iterable[Span]) -> list[Span]:
-    """The same numbers in order, in as few spans as possible."""
-    found: list[Span] = []
-    for first, last in sorted(spans):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(last, found[-1][1]))
-        else:
-            found.append((first, last))
-    return found
-
-
-def without(spans: Iterable[Span], numbers: list[int]) -> Iterator[Span]:
-    """Spans less a few numbers; both in order."""
-    for first, last in spans:
-        for number in numbers:
-            if first <= number <= last:
-                if first < number:
-                    yield (first, number - 1)
-                first = number + 1
-        if first <= last:
-            yield (first, last)
+            assert stream.base <= stream.next >= stream.floor
+            assert stream.settled.end == stream.next and len(stream.settled) <= RUNS_MAX >= len(stream.absent)
+            stream.settled.validate()
+            stream.absent.validate()

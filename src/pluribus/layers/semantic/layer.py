@@ -11,9 +11,10 @@ is taken apart.
 
 State, per group:
 
-``streams``  by sender: ``next``, the number after the last that came. Streams are FIFO from below, so what is below
-             ``next`` has been delivered, or waits here, or was before this member's time and counts as delivered. That
-             is one interval a sender where the thesis keeps lists of them; looking one up costs the same at any length.
+``streams``  by sender: the intervals of numbers that came. Messages come from below in any order, each once: a frame
+             is not held back because others of its sender are missing (``AnyOrder``), and says so (``Ahead``). Numbers
+             of before this member's time count as delivered. Mostly that is one interval a sender, and looking one
+             up costs the same at any length.
 ``waiting``  messages whose parent was not delivered, by their identity, those that wait longest first.
 ``children`` who waits for which message, by its sender and number: letting go the answers to a message is one look-up
              each, so n messages cost O(n) whatever order they come in, where the thesis's table costs O(n²).
@@ -32,8 +33,12 @@ parent was not lost. A joiner that took over what others have delivered (``adopt
 
 *Of nobody here*, and not vouched for: an orphan at once.
 
-*Never sent, or known by hearsay from before the view*: an orphan after ``PATIENCE_S`` to twice that; at
-``WAITING_MAX`` those that wait longest become orphans. So a forged parent costs bounded time and memory.
+*Passed over by a network that loses*, without agreed views: it may only be late, so it is waited for like the next
+ones; below ``Ahead.floor``, or behind a stream that goes on elsewhere, it is lost, and its answers are orphans at once.
+
+*Never sent, or known by hearsay from before the view*: an orphan after ``PATIENCE_S`` to twice that, and further
+answers to it at once; at ``WAITING_MAX`` those that wait longest become orphans. So a forged parent costs bounded time
+and memory. A parent that comes after all is delivered then: its answer was marked.
 
 Credit: a batch counts for its sender's window until all of it was consumed. Its parts together weigh what it weighed,
 and above each part is reported as a frame; ``event_down`` takes back what the parts are more than the batch.
@@ -47,15 +52,16 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...core.frame import Frame, Header, Parents
+from ...core.frame import Ahead, Frame, Header, Parents
 from ...core.ids import ALL, MessageId
+from ...core.intervals import Span
 from ...core.limits import BATCH_MESSAGES_MAX
 from ...core.ports import Timer
-from ...stack.events import Consumed, Credit, Event, JoinGroup, LeaveGroup, Members, ViewChanged
+from ...stack.events import AnyOrder, Consumed, Credit, Event, JoinGroup, LeaveGroup, Members, ViewChanged
 from ...stack.layer import Layer
 from ...wire.codec import DECODE_ERRORS
 from .batch import Batch, parents_of
-from .forest import LATE, ORPHAN, READY, Forest, Span, Stream
+from .forest import LATE, ORPHAN, READY, Forest, Stream
 
 WAITING_MAX = 100_000
 """Messages that wait in a group."""
@@ -78,7 +84,7 @@ class Semantic(Layer):
     name = "semantic"
     requires = frozenset({"flow", "members"})
     provides = frozenset({"semantic"})
-    headers = (Older,)
+    headers = (Older, Ahead)
     selective = True
     deaf_to = frozenset({Credit})
 
@@ -106,7 +112,10 @@ class Semantic(Layer):
                 older = [
                     place
                     for place, parent in enumerate(answers.of)
-                    if parent is not None and parent[0] in streams and parent[1] < streams[parent[0]].base
+                    if parent is not None
+                    and (stream := streams.get(parent[0])) is not None
+                    and parent[1] < stream.base
+                    and parent[1] in stream.settled
                 ]
                 if older:
                     frame.headers.append(Older(older))
@@ -114,6 +123,10 @@ class Semantic(Layer):
 
     def up(self, frame: Frame) -> None:
         group = self._groups.get(frame.group)
+        start = frame.first
+        floor = 0
+        if frame.headers and type(frame.headers[-1]) is Ahead:
+            start = floor = frame.headers.pop().floor
         if group is None or frame.to != ALL or not frame.count:
             self.pass_up(frame)
             return
@@ -123,8 +136,10 @@ class Semantic(Layer):
         stream = group.streams.get(frame.sender)
         if stream is None:
             stream = group.stream(frame.sender)
-        if stream.next != frame.first:
-            self._skip(group, stream, frame.sender, frame.first)
+        if start > stream.next:
+            self._skip(group, stream, frame.sender, start)
+        elif floor > stream.floor:
+            stream.floor = floor
         answers = parents_of(frame)
         if answers is not None and answers.orphans:  # nobody but this layer may say so
             frame.headers = [Parents(answers.of) if header is answers else header for header in frame.headers]
@@ -134,15 +149,22 @@ class Semantic(Layer):
             or len(answers.of) != frame.count
             or not self._take_apart(group, stream, frame, answers.of, older)
         ):
-            stream.next = frame.first + frame.count
+            end = frame.first + frame.count
+            group.came(frame.sender, stream, frame.first, end)
             self.pass_up(frame)
             if stream.children:
-                self._answers_to(group, frame.sender, stream.awaited(frame.first, stream.next))
+                self._answers_to(group, frame.sender, stream.awaited(frame.first, end))
 
     def _skip(self, group: Forest, stream: Stream, sender: int, first: int) -> None:
-        """The stream goes on elsewhere: it is new here, or this member was not there meanwhile."""
-        stream.go_to(first)
-        self._answers_to(group, sender, group.past(sender, stream))
+        """The stream goes on elsewhere: it is new here, or this member was not there meanwhile. Without agreed views
+        nobody knows who was there: what is missing of a stream that was heard before is lost."""
+        if group.agreed or not stream.next:
+            stream.go_to(first)
+            self._answers_to(group, sender, group.past(sender, stream))
+        else:
+            stream.floor = first
+            lost = [number for number in stream.children if number < first and number not in stream.settled]
+            self._orphan(group, [(sender, number) for number in lost])
 
     def _take_apart(
         self, group: Forest, stream: Stream, frame: Frame, of: list[MessageId | None], older: list[int]
@@ -153,11 +175,13 @@ class Semantic(Layer):
         except DECODE_ERRORS:
             return False
         vouched = frozenset(older)
+        numbers = range(frame.first, frame.first + frame.count)
         ready = []
         for place, parent in enumerate(of):
             verdict = READY
             if parent is not None:
-                verdict = group.verdict(parent, (frame.sender, frame.first + place), older=place in vouched)
+                child = (frame.sender, frame.first + place)
+                verdict = group.verdict(parent, child, numbers, older=place in vouched)
             if verdict == LATE and parent is not None:
                 group.hold(batch, place, parent, self._age)
                 self.held += 1
@@ -166,7 +190,7 @@ class Semantic(Layer):
                 batch.orphans.add(place)
                 self.orphans += 1
             ready.append((batch, place))
-        stream.next = frame.first + frame.count
+        group.came(frame.sender, stream, frame.first, frame.first + frame.count)
         self._deliver(group, ready)
         if len(group.waiting) > WAITING_MAX:
             self._too_many(group)
@@ -227,6 +251,8 @@ class Semantic(Layer):
                     break
                 if parent not in group.waiting:
                     tired[parent] = None
+            for parent in tired:
+                group.give_up(parent)
             if tired:
                 self._orphan(group, tired)
         if any(group.waiting for group in self._groups.values()):
@@ -246,7 +272,7 @@ class Semantic(Layer):
         while group.waiting:
             self._orphan(group, group.lost())
         for stream in group.streams.values():
-            stream.base = stream.next
+            stream.base = stream.floor = stream.next
 
     def _members_changed(self, event: Members) -> None:
         named = self.name in event.promises or event.group in self._wished
@@ -261,7 +287,7 @@ class Semantic(Layer):
             group = self._groups[event.group] = Forest()
         elif event.agreed:
             self._finish(group)
-        group.members = frozenset(event.members)
+        group.members, group.agreed = frozenset(event.members), event.agreed
         # With agreed views nothing waits here. Without them, those who left will not send what is waited for.
         self._orphan(group, [parent for parent in group.lost() if parent[0] not in group.members])
         gone = [of for of, stream in group.streams.items() if of not in group.members and not stream.children]
@@ -284,7 +310,8 @@ class Semantic(Layer):
         elif isinstance(event, JoinGroup) and self.name in event.promises:
             self._wished.add(event.group)
             # Answers to its own messages wait for them; the channel knows whether the application wants to hear them.
-            event = msgspec.structs.replace(event, own=True)
+            self.tell_down(msgspec.structs.replace(event, own=True))
+            event = AnyOrder(event.group, frozenset({Parents, Older}))
         elif isinstance(event, LeaveGroup):
             self._wished.discard(event.group)
         self.tell_down(event)

@@ -7,9 +7,16 @@ the bases of ``Faces``. Nothing else of the bus changes.
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from .objects.face import ObjectsFace
 from .slots.face import SlotsFace
 
 
 class Faces(ObjectsFace, SlotsFace):
+=======
+from .conversations.face import ConversationsFace
+
+
+class Faces(ConversationsFace):
+>>>>>>> conversations
     """What the styles add to a bus."""

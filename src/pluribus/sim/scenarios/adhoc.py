@@ -12,7 +12,7 @@ from ...runtime.group import Group
 from ..chaos import STRIKES, torment
 from ..checkers import Checker, fifo, integrity, reached
 from ..history import Happening, History
-from ..orders import answers
+from ..orders import answers, unmarked
 from ..world import World
 from . import Scenario
 
@@ -21,6 +21,8 @@ TORMENT_S = 20.0
 CALM_S = 40.0
 """Within it all survivors have found each other again, and nothing waits for a parent any more."""
 LAST_ROUNDS = 20
+PATIENT_S = 25.0
+"""The last messages may answer one that was lost on the way to some."""
 
 
 class Player:
@@ -109,7 +111,7 @@ async def play(world: World, history: History) -> None:
             for name in GROUPS:
                 await player.send_one(name)
         await asyncio.sleep(0.01)  # a frame each, or one would stand for all
-    await asyncio.sleep(2)
+    await asyncio.sleep(PATIENT_S)
     history.sends_first()
     world.validate()
 
@@ -147,6 +149,7 @@ ADHOC_GROUPS = Scenario(
         "integrity": integrity,
         "fifo": of_group(fifo, "news"),
         "answers": answers,
+        "unmarked": unmarked,
         "hears_itself": hears_itself,
         "reached": reached,
     },

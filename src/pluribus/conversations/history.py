@@ -1,0 +1,338 @@
+"""The history of one conversation at one member: a forest of messages, in whatever order they come.
+
+Theory of operation
+-------------------
+Every message may answer one other. A message is *delivered* to the application when the message that it answers was, or
+at once if it answers none. Until then it waits; a parent that does not come within ``PATIENCE_S``, or a crowd of more
+than ``WAITING_MAX`` that wait, makes *orphans*: delivered without their parent. If the parent comes after all, it is
+delivered then, and the tree puts the orphan under it.
+
+The tree is a function of the messages that are there, and of nothing else: members that hold the same messages show the
+same tree, in whatever order they came. Answers to a message stand in the order of their writers' clocks. Messages that
+answer each other in a circle, which only a forger writes, hang below the one with the least identity.
+
+A message is known by its identity. Another message under a known identity is refused (the first counts), and so is one
+of a writer that has too many gaps: both are forgeries or damage.
+
+Retention. With more than ``messages_max`` messages or ``bytes_max`` bytes, the oldest of the writer that has most are
+forgotten: who writes a flood loses its own. Forgotten identities stay known, so that they are not asked for again and
+count as delivered; they are ``lost``: this member cannot give them to others. A member that keeps identities alone
+forgets each body as soon as it is delivered, but for those of its own person, which nobody else may have yet.
+
+Bounds: messages and bytes as said, ``WRITERS_MAX`` writers with ``SPANS_MAX`` intervals each, ``WAITING_MAX``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import msgspec
+
+from ..core.ids import MessageId
+from ..core.intervals import Intervals
+from .words import Entry, add_identity
+
+PATIENCE_S = 20.0
+LOOK_S = 1.0
+"""How often it is looked for those who have waited long enough."""
+WAITING_MAX = 10_000
+WRITERS_MAX = 16_384
+SPANS_MAX = 1_024
+MESSAGES_MAX = 1_000_000
+BYTES_MAX = 512 << 20
+CLOCK_MAX_S = 1e12
+FORGET_PART = 64
+"""So many parts of the limit are made free at once, one of them, so that looking for whom to forget costs nothing."""
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """What the application is given, in this order."""
+
+    entry: Entry
+    orphan: bool = False
+
+
+class Node:
+    """A message with its answers. ``entry`` is None at the root of all."""
+
+    __slots__ = ("answers", "entry")
+
+    def __init__(self, entry: Entry | None) -> None:
+        self.entry = entry
+        self.answers: list[Node] = []
+
+    def walk(self) -> Iterator[tuple[int, Entry]]:
+        """Depth and message, each before its answers."""
+        stack = [(0, node) for node in reversed(self.answers)]
+        while stack:
+            depth, node = stack.pop()
+            if node.entry is not None:
+                yield depth, node.entry
+            stack.extend((depth + 1, answer) for answer in reversed(node.answers))
+
+
+class History:
+    """``add`` what comes, ``tick`` for patience; both return what is delivered by that."""
+
+    def __init__(
+        self,
+        *,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        identities_only: bool = False,
+        person: str = "",
+    ) -> None:
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+        self.identities_only = identities_only
+        self._person = person
+        self.have: dict[int, Intervals] = {}
+        """By writer: what came, forgotten or not."""
+        self.lost: dict[int, Intervals] = {}
+        """What of that has no body here any more."""
+        self._entries: dict[MessageId, Entry] = {}
+        self._of: dict[int, deque[MessageId]] = {}
+        self._children: dict[MessageId, dict[MessageId, None]] = {}
+        """By parent: who waits for it."""
+        self._waiting: dict[MessageId, float] = {}
+        self._look_at: float | None = None
+        self._order: dict[MessageId, None] = {}
+        self.bytes = 0
+        self.refused = 0
+        self.conflicts = 0
+        self.forgotten = 0
+        self.orphans = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, identity: MessageId) -> bool:
+        known = self.have.get(identity[0])
+        return known is not None and identity[1] in known
+
+    def get(self, identity: MessageId) -> Entry | None:
+        return self._entries.get(identity)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def add(self, entry: Entry, now: float) -> list[Delivered]:
+        if entry.id in self:
+            known = self._entries.get(entry.id)
+            if known is not None and known.body is not None and known != entry:
+                self.conflicts += 1
+            return []
+        if not self._fits(entry):
+            self.refused += 1
+            return []
+        add_identity(self.have, entry.id)
+        self._entries[entry.id] = entry
+        self._of.setdefault(entry.id[0], deque()).append(entry.id)
+        self.bytes += entry.size
+        parent = entry.parent
+        if parent is not None and (parent not in self or parent in self._waiting):
+            self._children.setdefault(parent, {})[entry.id] = None
+            self._waiting[entry.id] = now
+            if self._look_at is None:
+                self._look_at = now + PATIENCE_S
+            found = []
+            if len(self._waiting) > WAITING_MAX:
+                found = self._orphan(list(islice(self._waiting, WAITING_MAX // FORGET_PART + 1)))
+        else:
+            found = self._deliver([(entry.id, parent == entry.id)])
+        if len(self._entries) > self.messages_max or self.bytes > self.bytes_max:
+            self._forget_some()
+        return found
+
+    def _fits(self, entry: Entry) -> bool:
+        if not 0 <= entry.at < CLOCK_MAX_S:  # no number, too: trees are sorted by it
+            return False
+        known = self.have.get(entry.id[0])
+        if known is None:
+            return len(self.have) < WRITERS_MAX
+        beside = entry.id[1] - 1 in known or entry.id[1] + 1 in known
+        return beside or len(known) < SPANS_MAX
+
+    def _deliver(self, ready: list[tuple[MessageId, bool]]) -> list[Delivered]:
+        """These, then those that waited for them, and so on; a chain of any length needs no stack."""
+        found: list[Delivered] = []
+        for identity, orphan in ready:  # grows while it is gone through
+            entry = self._entries[identity]
+            self._waiting.pop(identity, None)
+            self._order[identity] = None
+            self.orphans += orphan
+            found.append(Delivered(entry, orphan))
+            if self.identities_only and entry.by != self._person:
+                self._lose_body(entry)
+            for child in self._children.pop(identity, ()):
+                if child in self._waiting:
+                    ready.append((child, False))
+        return found
+
+    def _orphan(self, identities: Iterable[MessageId]) -> list[Delivered]:
+        found: list[Delivered] = []
+        for identity in identities:
+            if identity in self._waiting:
+                parent = self._entries[identity].parent
+                if parent is not None and parent in self._children:
+                    self._children[parent].pop(identity, None)
+                    if not self._children[parent]:
+                        del self._children[parent]
+                found += self._deliver([(identity, True)])
+        return found
+
+    def tick(self, now: float) -> list[Delivered]:
+        """Messages that have waited long enough are delivered without their parents."""
+        if self._look_at is None or now < self._look_at:
+            return []
+        late = []
+        for identity, since in self._waiting.items():
+            if now - since < PATIENCE_S:
+                break
+            if self._entries[identity].parent not in self._waiting:
+                late.append(identity)
+        if not late and self._waiting and now - next(iter(self._waiting.values())) >= 2 * PATIENCE_S:
+            late = [min(self._waiting)]  # they wait for each other
+        found = self._orphan(late)
+        self._look_at = now + LOOK_S if self._waiting else None
+        return found
+
+    @property
+    def due_at(self) -> float | None:
+        """When ``tick`` has something to do."""
+        return self._look_at
+
+    # What is missing
+
+    def missing(self) -> dict[int, Intervals]:
+        """Identities that must be somewhere: parents that are waited for, and gaps between messages of a writer."""
+        found: dict[int, Intervals] = {}
+        for parent in self._children:
+            if parent not in self:
+                add_identity(found, parent)
+        for writer, numbers in self.have.items():
+            if len(numbers) > 1 or numbers.start > 0:
+                gaps = Intervals([(0, numbers.end - 1)]).without(numbers)
+                found.setdefault(writer, Intervals()).update(gaps)
+        return found
+
+    @property
+    def whole(self) -> bool:
+        """Whether ``missing`` finds nothing, in less time."""
+        if any(len(numbers) > 1 or numbers.start > 0 for numbers in self.have.values()):
+            return False
+        return all(parent in self for parent in self._children)
+
+    # Retention
+
+    def _lose_body(self, entry: Entry) -> None:
+        self._entries[entry.id] = msgspec.structs.replace(entry, body=None)
+        self.bytes -= entry.size - self._entries[entry.id].size
+        add_identity(self.lost, entry.id)
+
+    def _forget_some(self) -> None:
+        """Down to a part below the limits: the oldest of whoever has most; those that wait are kept."""
+        messages = self.messages_max - self.messages_max // FORGET_PART
+        size = self.bytes_max - self.bytes_max // FORGET_PART
+        while len(self._entries) > messages or self.bytes > size:
+            writer = max(self._of, key=lambda found: len(self._of[found]))
+            some = max(len(self._of[writer]) // FORGET_PART, 1)
+            forgotten = 0
+            for _ in range(min(some, len(self._of[writer]))):
+                identity = self._of[writer].popleft()
+                if identity in self._waiting:
+                    self._of[writer].append(identity)
+                    continue
+                forgotten += 1
+                self._forget(identity)
+            if not forgotten:
+                return
+
+    def _forget(self, identity: MessageId) -> None:
+        entry = self._entries.pop(identity)
+        self._order.pop(identity, None)
+        self.bytes -= entry.size
+        add_identity(self.lost, identity)
+        if not self._of[identity[0]]:
+            del self._of[identity[0]]
+        self.forgotten += 1
+
+    def forget_known(self, known: dict[int, Intervals]) -> None:
+        """These were forgotten in an earlier life: they are known and cannot be given."""
+        for writer, numbers in known.items():
+            self.have.setdefault(writer, Intervals()).update(numbers)
+            self.lost.setdefault(writer, Intervals()).update(numbers)
+
+    # What it looks like
+
+    def entries(self) -> Iterator[Entry]:
+        """In the order of delivery."""
+        return (self._entries[identity] for identity in self._order)
+
+    def identities(self) -> list[MessageId]:
+        return sorted(self._entries)
+
+    def tree(self) -> Node:
+        """Everything that was delivered, below one root. A function of the messages alone."""
+        nodes = {identity: Node(self._entries[identity]) for identity in self._order}
+        root = Node(None)
+        for identity, node in nodes.items():
+            assert node.entry is not None
+            parent = node.entry.parent
+            above = nodes.get(parent) if parent is not None else None
+            (above if above is not None and parent != identity else root).answers.append(node)
+        seen: set[MessageId] = set()
+        _reach(root.answers, seen)
+        while len(seen) < len(nodes):  # circles
+            least = min(identity for identity in nodes if identity not in seen)
+            entry = nodes[least].entry
+            assert entry is not None and entry.parent is not None
+            nodes[entry.parent].answers.remove(nodes[least])
+            root.answers.append(nodes[least])
+            _reach([nodes[least]], seen)
+        for node in (root, *nodes.values()):
+            node.answers.sort(key=_place)
+        return root
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "messages": len(self._entries),
+            "bytes": self.bytes,
+            "writers": len(self.have),
+            "waiting": len(self._waiting),
+            "forgotten": self.forgotten,
+            "refused": self.refused,
+            "conflicts": self.conflicts,
+            "orphans": self.orphans,
+        }
+
+    def validate(self) -> None:
+        assert self._entries.keys() == self._order.keys() | self._waiting.keys()
+        assert not self._order.keys() & self._waiting.keys()
+        assert self.bytes == sum(entry.size for entry in self._entries.values())
+        assert len(self._waiting) <= WAITING_MAX and len(self.have) <= WRITERS_MAX
+        assert sum(map(len, self._of.values())) == len(self._entries)
+        assert all(identity in self for identity in self._entries)
+        waiting = {child for children in self._children.values() for child in children}
+        assert waiting == self._waiting.keys()
+        for parent in self._children:
+            assert parent not in self or parent in self._waiting, "it need not wait"
+        for numbers in (*self.have.values(), *self.lost.values()):
+            numbers.validate()
+
+
+def _reach(nodes: list[Node], seen: set[MessageId]) -> None:
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node.entry is not None and node.entry.id not in seen:
+            seen.add(node.entry.id)
+            stack += node.answers
+
+
+def _place(node: Node) -> tuple[float, MessageId]:
+    assert node.entry is not None
+    return (node.entry.at, node.entry.id)

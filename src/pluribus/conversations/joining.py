@@ -1,0 +1,346 @@
+"""Group join and leave: who is on the network learns of conversations, joins and leaves them. Source: M2MC, chapter 5.
+
+Theory of operation
+-------------------
+Every member keeps a table of the conversations that it knows (``GIIT`` in the thesis), each with its members: by person
+a counter and whether it is in. A member that comes to the network *advertises*; everybody answers with the list of
+conversations that it knows. Who hears of one that it did not know tells its application, which joins or refuses.
+``TRANSITIONS`` is figure 5.1: what is heard or wished in ``INITIAL`` leads to one state, whose action is done at once,
+and back.
+
+Where this differs from the thesis (``docs/design/conversations.md`` says why):
+
+- *The counter decides.* Each join and leave of a person has a greater counter than what anybody knew of it; of two rows
+  the greater counts. In the thesis whoever is among the left stays there for ever, and a merge expels a member that
+  came back. Who finds itself among the left while it is in joins again.
+- *Lists tell of conversations that are known*, not only of those that were joined: one whose members are all away is
+  still heard of.
+- *Answers to an advertisement are spread*: each member waits a random while and says only what others have not said.
+- *Who leaves forgets that it was in*: it is told no more of it until it advertises again.
+- Refused conversations are remembered until the member's own next advertisement (as in the thesis).
+- Lists are said again once in a while, by one of those who know the same; so nothing depends on one datagram.
+
+Promise: members that reach each other long enough know the same conversations, descriptions and members.
+
+Bounds: ``GROUPS_MAX`` conversations, of which one teller may bring ``TOLD_MAX`` that this member is not in;
+``MEMBERS_MAX`` rows each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum, auto
+
+import msgspec
+
+from ..core.errors import BadInput, Overflow
+from ..core.ports import Random
+from .words import MEMBERS_MAX, Advertise, GroupInfo, Groups, Join, Leave, LobbyWord, Row, encode
+
+GROUPS_MAX = 4_096
+TOLD_MAX = 256
+BACK_OFF_S = 0.5
+PERIOD_S = 60.0
+OVERHEAD_BYTES = 64
+
+
+class State(StrEnum):
+    """The states of figure 5.1."""
+
+    INITIAL = auto()
+    SEND_ADVERTISEMENT = auto()
+    SEND_GROUPS = auto()
+    RECEIVE_GROUPS = auto()
+    SEND_JOIN = auto()
+    UPDATE_GROUP = auto()
+    SEND_LEAVE = auto()
+    CREATE_GROUP = auto()
+
+
+TRANSITIONS: dict[tuple[State, str], State] = {
+    (State.INITIAL, "enter"): State.SEND_ADVERTISEMENT,
+    (State.INITIAL, "advertisement"): State.SEND_GROUPS,
+    (State.INITIAL, "groups"): State.RECEIVE_GROUPS,
+    (State.INITIAL, "join"): State.UPDATE_GROUP,
+    (State.INITIAL, "leave"): State.UPDATE_GROUP,
+    (State.INITIAL, "wish to join"): State.SEND_JOIN,
+    (State.INITIAL, "wish to leave"): State.SEND_LEAVE,
+    (State.INITIAL, "wish to create"): State.CREATE_GROUP,
+    (State.RECEIVE_GROUPS, "expelled"): State.SEND_JOIN,
+    (State.SEND_ADVERTISEMENT, "done"): State.INITIAL,
+    (State.SEND_GROUPS, "done"): State.INITIAL,
+    (State.RECEIVE_GROUPS, "done"): State.INITIAL,
+    (State.SEND_JOIN, "done"): State.INITIAL,
+    (State.UPDATE_GROUP, "done"): State.INITIAL,
+    (State.SEND_LEAVE, "done"): State.INITIAL,
+    (State.CREATE_GROUP, "done"): State.INITIAL,
+}
+
+NEW, JOINED, REFUSED = "new", "joined", "refused"
+
+
+class Group:
+    """A conversation as this member knows it."""
+
+    __slots__ = ("description", "gid", "invite", "rows", "since", "standing", "teller")
+
+    def __init__(self, gid: str, description: str, since: float, standing: str, teller: int = 0) -> None:
+        self.gid = gid
+        self.description = description
+        self.since = since
+        self.standing = standing
+        """Whether this member joined it, refused it, or has not decided."""
+        self.teller = teller
+        self.invite = standing == NEW
+        """The application is to hear of it with the next list."""
+        self.rows: dict[str, Row] = {}
+
+    def info(self) -> GroupInfo:
+        rows = [self.rows[person] for person in sorted(self.rows)]
+        return GroupInfo(self.gid, self.description, self.since, rows, len(rows))
+
+    def beyond(self, info: GroupInfo) -> bool:
+        """Whether this member knows more than who said that."""
+        if (self.since, self.description) < (info.since, info.description) or len(self.rows) > info.total:
+            return True
+        return any(_news(self.rows[row.person], row) for row in info.rows if row.person in self.rows)
+
+    def merge(self, row: Row) -> bool:
+        """Whether that is news."""
+        known = self.rows.get(row.person)
+        if known is None and len(self.rows) >= MEMBERS_MAX:
+            return False
+        if known is None or _news(row, known):
+            self.rows[row.person] = row
+            return True
+        return False
+
+
+class Joining:
+    """``heard`` and ``tick`` put words into ``out``, and conversations that the application should hear of into
+    ``invitations``."""
+
+    def __init__(self, person: str, random: Random, *, piece_bytes: int = 48 << 10) -> None:
+        self.person = person
+        self.piece_bytes = piece_bytes
+        self.groups: dict[str, Group] = {}
+        self.out: deque[LobbyWord] = deque()
+        self.invitations: list[GroupInfo] = []
+        self.changed: set[str] = set()
+        """Conversations of which something changed, for those who show or keep them."""
+        self.state = State.INITIAL
+        self._random = random
+        self._to_say: set[str] = set()
+        self._say_at: float | None = None
+        self._period_at = 0.0
+        self.ignored = 0
+
+    # What the application wishes
+
+    def enter(self, now: float) -> None:
+        """This member is on the network, again or for the first time."""
+        self._go("enter")
+        for group in [group for group in self.groups.values() if group.standing == REFUSED]:
+            group.standing = NEW
+            self.invitations.append(group.info())
+        self.out.append(Advertise(self.person))
+        self._period_at = now + PERIOD_S * (0.75 + 0.5 * self._random.random())
+        self._say_all(now)
+        self._go("done")
+
+    def create(self, gid: str, description: str, since: float, now: float) -> None:
+        """A new conversation, or one that somebody else created under this name: then join that one."""
+        if gid in self.groups:
+            self.join(gid, now)
+            return
+        self._go("wish to create")
+        if len(self.groups) >= GROUPS_MAX:
+            self._go("done")
+            raise Overflow(f"{GROUPS_MAX:,} conversations are known already: refuse some before you create {gid!r}")
+        self.groups[gid] = Group(gid, description, since, JOINED)
+        self._set_own(gid, here=True)
+        self.out.append(Groups([self.groups[gid].info()]))
+        self._go("done")
+
+    def join(self, gid: str, now: float) -> None:
+        group = self._known(gid)
+        row = group.rows.get(self.person)
+        if group.standing == JOINED and row is not None and row.here:
+            return
+        self._go("wish to join")
+        self._join(group)
+        self._go("done")
+
+    def _join(self, group: Group) -> None:
+        group.standing, group.invite = JOINED, False
+        row = self._set_own(group.gid, here=True)
+        self.out.append(Join(group.gid, self.person, row.counter))
+
+    def refuse(self, gid: str) -> None:
+        """Not to be told of it again until this member's next advertisement."""
+        group = self._known(gid)
+        group.standing, group.invite = REFUSED, False
+        self.changed.add(gid)
+
+    def leave(self, gid: str) -> None:
+        group = self._known(gid)
+        if group.standing != JOINED:
+            return
+        self._go("wish to leave")
+        group.standing = REFUSED
+        row = self._set_own(gid, here=False)
+        self.out.append(Leave(gid, self.person, row.counter))
+        self._go("done")
+
+    def _known(self, gid: str) -> Group:
+        group = self.groups.get(gid)
+        if group is None:
+            raise BadInput(f"there is no conversation {gid!r} that this member knows of: create it, or wait for a list")
+        return group
+
+    def _set_own(self, gid: str, *, here: bool) -> Row:
+        group = self.groups[gid]
+        known = group.rows.get(self.person)
+        row = group.rows[self.person] = Row(self.person, known.counter + 1 if known is not None else 1, here)
+        self.changed.add(gid)
+        return row
+
+    # What others say
+
+    def heard(self, sender: int, word: LobbyWord, now: float) -> None:
+        if isinstance(word, Advertise):
+            self._go("advertisement")
+            self._say_all(now)
+        elif isinstance(word, Groups):
+            self._go("groups")
+            for info in word.groups:
+                self._receive(sender, info, now)
+        elif isinstance(word, Join):
+            self._go("join")
+            self._update(Row(word.person, word.counter, True), word.gid, now)
+        else:
+            self._go("leave")
+            self._update(Row(word.person, word.counter, False), word.gid, now)
+        if self.state != State.INITIAL:
+            self._go("done")
+
+    def _receive(self, teller: int, info: GroupInfo, now: float) -> None:
+        group = self.groups.get(info.gid)
+        if group is None:
+            told = sum(known.teller == teller and known.standing != JOINED for known in self.groups.values())
+            if len(self.groups) >= GROUPS_MAX or told >= TOLD_MAX:
+                self.ignored += 1
+                return
+            group = self.groups[info.gid] = Group(info.gid, info.description, info.since, NEW, teller)
+            self.changed.add(info.gid)
+        for row in info.rows:
+            if group.merge(row):
+                self.changed.add(info.gid)
+        if (info.since, info.description) < (group.since, group.description):
+            group.since, group.description = info.since, info.description
+            self.changed.add(info.gid)
+        self._look_at_own(group)
+        if group.invite:
+            group.invite = False
+            self.invitations.append(group.info())
+        if group.beyond(info):
+            self._say(info.gid, now)
+        elif len(info.rows) == info.total:
+            self._to_say.discard(info.gid)  # it was said
+
+    def _update(self, row: Row, gid: str, now: float) -> None:
+        group = self.groups.get(gid)
+        if group is not None and group.merge(row):
+            self.changed.add(gid)
+            self._look_at_own(group)
+
+    def _look_at_own(self, group: Group) -> None:
+        """Somebody believes that this person left, or an earlier life of it did: it is in, and says so."""
+        row = group.rows.get(self.person)
+        if group.standing == JOINED and (row is None or not row.here):
+            if self.state == State.RECEIVE_GROUPS:
+                self._go("expelled")
+            self._join(group)
+
+    # Time
+
+    def newcomer(self, now: float) -> None:
+        """Somebody is there who was not: tell it what there is, if nobody else does."""
+        self._say_all(now)
+
+    def _say_all(self, now: float) -> None:
+        self._to_say |= self.groups.keys()
+        self._say_by(now)
+
+    def _say(self, gid: str, now: float) -> None:
+        self._to_say.add(gid)
+        self._say_by(now)
+
+    def _say_by(self, now: float) -> None:
+        if self._say_at is None and self._to_say:
+            self._say_at = now + BACK_OFF_S * self._random.random()
+
+    def tick(self, now: float) -> None:
+        if now >= self._period_at:
+            self._period_at = now + PERIOD_S * (0.75 + 0.5 * self._random.random())
+            self._say_all(now)
+        if self._say_at is not None and now >= self._say_at:
+            self._say_at = None
+            said, self._to_say = sorted(self._to_say), set()
+            self._send([self.groups[gid].info() for gid in said if gid in self.groups])
+
+    @property
+    def due_at(self) -> float:
+        return self._period_at if self._say_at is None else min(self._period_at, self._say_at)
+
+    def _send(self, infos: list[GroupInfo]) -> None:
+        """In as many words as it needs; a conversation of very many members in several, each with some of them."""
+        word: list[GroupInfo] = []
+        size = OVERHEAD_BYTES
+        for info in infos:
+            for part in self._parts(info):
+                weight = len(encode(part))
+                if word and size + weight > self.piece_bytes:
+                    self.out.append(Groups(word))
+                    word, size = [], OVERHEAD_BYTES
+                word.append(part)
+                size += weight
+        if word:
+            self.out.append(Groups(word))
+
+    def _parts(self, info: GroupInfo) -> list[GroupInfo]:
+        if len(encode(info)) <= self.piece_bytes - OVERHEAD_BYTES or len(info.rows) < 2:
+            return [info]
+        half = len(info.rows) // 2
+        rows = (info.rows[:half], info.rows[half:])
+        return [part for some in rows for part in self._parts(msgspec.structs.replace(info, rows=some))]
+
+    def _go(self, what: str) -> None:
+        self.state = TRANSITIONS[(self.state, what)]
+
+    def restore(self, infos: list[GroupInfo]) -> None:
+        """Conversations of an earlier life of this person. It was in those where its own row says so."""
+        for info in infos[:GROUPS_MAX]:
+            group = self.groups[info.gid] = Group(info.gid, info.description, info.since, NEW)
+            for row in info.rows:
+                group.merge(row)
+            own = group.rows.get(self.person)
+            if own is not None:
+                group.standing = JOINED if own.here else REFUSED
+                group.invite = False
+
+    def stats(self) -> dict[str, int]:
+        return {"groups": len(self.groups), "ignored": self.ignored}
+
+    def validate(self) -> None:
+        assert self.state == State.INITIAL and len(self.groups) <= GROUPS_MAX
+        for group in self.groups.values():
+            assert len(group.rows) <= MEMBERS_MAX
+            own = group.rows.get(self.person)
+            if group.standing == JOINED:
+                assert own is not None and own.here, "who is in says so"
+
+
+def _news(row: Row, known: Row) -> bool:
+    """Whether the one is later than the other. Of two with one counter, made apart, the one that is in counts."""
+    return (row.counter, row.here) > (known.counter, known.here)

@@ -1,0 +1,82 @@
+"""How a conversation lies in a store: a log of rows with messages, in the order in which they came, and what was
+forgotten. Reading it again gives the history back; what a disk has damaged is asked of others like anything missing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.errors import Damaged
+from ..core.intervals import Intervals
+from ..core.ports import Append, Change, Put, Restart, Store
+from .history import History
+from .words import Entry, GroupInfo, Known, decode_entries, encode, packed, unpacked
+
+ROWS_AT_ONCE = 256
+ENTRIES_PER_ROW = 512
+SPARE_ENTRIES = 4_096
+"""A log is written anew when it holds twice what the history does, and so many messages more."""
+TABLE = "conversations"
+
+_decode_known = msgspec.msgpack.Decoder(Known).decode
+_decode_table = msgspec.msgpack.Decoder(list[GroupInfo]).decode
+
+
+class Kept:
+    """One conversation in one store."""
+
+    def __init__(self, store: Store, gid: str) -> None:
+        self._store = store
+        self._log = f"conversation/{gid}"
+        self._written = 0
+        self.damaged = 0
+        """Rows that could not be read."""
+
+    def load(self, history: History) -> None:
+        """Put back what was kept. Nothing of it is delivered again: the application finds it in the history."""
+        history.forget_known(self._lost())
+        bounds = self._store.bounds(self._log)
+        for start in range(bounds.start, bounds.end, ROWS_AT_ONCE):
+            for row in self._store.read(self._log, start, min(start + ROWS_AT_ONCE, bounds.end)):
+                try:
+                    entries = decode_entries(row) if row is not None else None
+                except msgspec.MsgspecError:
+                    entries = None
+                if entries is None:
+                    self.damaged += 1
+                    continue
+                self._written += len(entries)
+                for entry in entries:
+                    history.add(entry, 0.0)
+
+    def _lost(self) -> dict[int, Intervals]:
+        try:
+            kept = self._store.get(f"{self._log}/lost")
+            return {} if kept is None else unpacked(_decode_known(kept))
+        except (Damaged, msgspec.MsgspecError):
+            self.damaged += 1
+            return {}
+
+    def changes(self, entries: list[Entry], history: History) -> list[Change]:
+        """What to write for these new messages: a row more, or the whole log anew when most of it was forgotten."""
+        self._written += len(entries)
+        if self._written <= 2 * len(history) + SPARE_ENTRIES:
+            return [Append(self._log, [encode(entries)])]
+        live = [entry for identity in history.identities() if (entry := history.get(identity)) is not None]
+        self._written = len(live)
+        rows = [encode(live[at : at + ENTRIES_PER_ROW]) for at in range(0, len(live), ENTRIES_PER_ROW)]
+        end = self._store.end(self._log)
+        return [
+            Put(f"{self._log}/lost", encode(packed(history.lost))),
+            Restart(self._log, end),
+            Append(self._log, rows),
+        ]
+
+
+def load_table(store: Store) -> list[GroupInfo]:
+    """The conversations that a person knew in an earlier life."""
+    try:
+        kept = store.get(TABLE)
+        return [] if kept is None else _decode_table(kept)
+    except (Damaged, msgspec.MsgspecError):
+        return []

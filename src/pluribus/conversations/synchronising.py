@@ -1,0 +1,424 @@
+"""Member synchronisation: who comes back gets what it missed. Source: M2MC, chapter 6 (MSP).
+
+Theory of operation
+-------------------
+A member *requests*: it says which identities it has, as intervals. Everybody who has more keeps a *repository* of what
+the asker lacks and counts down from a random number (figure 6.1, ``TRANSITIONS``); who comes to zero first answers, in
+pieces. The others hear the answer and take what it holds out of their repositories, and count again: mostly one member
+answers. Everybody uses answers, whoever asked. Who sees in a request identities that it lacks itself asks in its turn,
+after a random while; so two halves that were apart both get what the other has. (In the thesis a request carries all
+messages of the asker instead; that does not scale, and its own answer then sends them a second time.)
+
+When to ask: at the beginning, three times; when somebody new is there; when something is known to be missing, a parent
+or a gap; when somebody else's request shows more. Each is put off by a random while, and called off if what is missing
+came meanwhile, or if somebody with the same messages asked. Asking in vain is repeated less and less often. A request
+of a member that lacks nothing is a *summary*, said once in a while by one of those who have the same: so whatever got
+lost, the last message included, is found in the end.
+
+The newest request of a member wins: an older one that comes late is discarded, one that comes twice starts nothing. An
+answer that overtakes its request is remembered for a moment, so that the repository that the request starts is without
+it; it starts none itself, which would never count down (the thesis does that, in its state SyncRespRecv).
+
+A member that keeps identities alone never answers for bodies that it lacks, and says in its requests what those are
+(``lost``), so that nobody waits for it. Its silence suppresses nobody.
+
+Promise: among members that reach each other long enough, and keep bodies, all have the same messages in the end.
+Assumes that some datagrams arrive. Live, because summaries are said for ever.
+
+Bounds: ``ASKERS_MAX`` repositories, each at most the history; words of ``piece_bytes`` and a few at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from enum import StrEnum, auto
+
+from ..core.ids import MessageId
+from ..core.intervals import Intervals
+from ..core.ports import Random
+from .history import Delivered, History
+from .words import Answer, Entry, Request, RoomWord, Said, add_identity, encode, minus, packed, unpacked
+
+BACK_OFF_S = 0.3
+"""Counting begins at a random part of this."""
+STEP_S = 0.005
+"""Between two turns of a member that answers in pieces; short, so that it goes on before others begin."""
+PIECES_PER_TURN = 8
+SOON_S = 0.5
+"""Something is missing: it may only be late."""
+RETRY_S = 2.0
+RETRY_S_MAX = 60.0
+SUMMARY_S = 20.0
+SUMMARY_S_MAX = 300.0
+FIRST_ASKS_S = (0.0, 1.0, 4.0)
+VAIN_MAX = 8
+"""Requests that brought nothing; then what is missing is hopeless, until a summary offers it."""
+ASKERS_MAX = 1_024
+EARLY_ANSWERS_MAX = 64
+OVERHEAD_BYTES = 96
+EVERYBODY = (1 << 63) - 1
+
+
+class State(StrEnum):
+    """The states of figure 6.1. All but ``COUNTING`` pass at once; that one is kept by asker."""
+
+    INITIAL = auto()
+    SEND_REQUEST = auto()
+    REQUEST_RECEIVED = auto()
+    COUNTING = auto()
+    UPDATE_REPOSITORY = auto()
+    SEND_ANSWER = auto()
+    DELIVER = auto()
+    ANSWER_RECEIVED = auto()
+
+
+TRANSITIONS: dict[tuple[State, str], State] = {
+    (State.INITIAL, "wish"): State.SEND_REQUEST,
+    (State.SEND_REQUEST, "sent"): State.INITIAL,
+    (State.INITIAL, "request"): State.REQUEST_RECEIVED,
+    (State.REQUEST_RECEIVED, "newest"): State.COUNTING,
+    (State.REQUEST_RECEIVED, "older"): State.INITIAL,
+    (State.COUNTING, "request"): State.REQUEST_RECEIVED,
+    (State.COUNTING, "answer"): State.UPDATE_REPOSITORY,
+    (State.UPDATE_REPOSITORY, "left"): State.COUNTING,
+    (State.UPDATE_REPOSITORY, "empty"): State.INITIAL,
+    (State.COUNTING, "zero"): State.SEND_ANSWER,
+    (State.SEND_ANSWER, "left"): State.COUNTING,
+    (State.SEND_ANSWER, "sent"): State.INITIAL,
+    (State.INITIAL, "own answer"): State.DELIVER,
+    (State.INITIAL, "answer"): State.ANSWER_RECEIVED,
+    (State.DELIVER, "delivered"): State.INITIAL,
+    (State.ANSWER_RECEIVED, "delivered"): State.INITIAL,
+}
+
+Asked = tuple[int, int]
+"""Asker and part."""
+
+
+class Repository:
+    """What an asker lacks and this member can give, and when it does (``MIR`` in the thesis)."""
+
+    __slots__ = ("due_at", "left", "number", "state", "turn")
+
+    def __init__(self, number: int, left: dict[int, Intervals], due_at: float) -> None:
+        self.number = number
+        self.left = left
+        self.due_at = due_at
+        self.turn = 1
+        """Pieces that may be sent at once: one at first, so that two who begin together soon hear each other."""
+        self.state = State.COUNTING
+
+    def go(self, what: str) -> None:
+        self.state = TRANSITIONS[(self.state, what)]
+
+
+class Synchronising:
+    """One conversation at one member. ``heard`` and ``tick`` put words into ``out`` and messages into ``delivered``."""
+
+    def __init__(self, me: int, history: History, random: Random, *, piece_bytes: int = 48 << 10) -> None:
+        self.me = me
+        self.history = history
+        self.piece_bytes = piece_bytes
+        self.out: deque[RoomWord] = deque()
+        self.delivered: list[Delivered] = []
+        self.issued = 0
+        """Numbers of this member's messages that were used: one above them in its name is forged."""
+        self.fresh: list[Entry] = []
+        """What came and was not known, for the store."""
+        self._random = random
+        self._number = 0
+        self._latest: dict[Asked, int] = {}
+        self._repositories: dict[Asked, Repository] = {}
+        self._early: dict[tuple[int, int, int], dict[int, Intervals]] = {}
+        self._wanted: dict[int, Intervals] = {}
+        """Identities that others have, by what they said."""
+        self._ask_at: float | None = None
+        self._first = deque(FIRST_ASKS_S)
+        self._vain = 0
+        self._hopeless: dict[int, Intervals] = {}
+        self._confirm = False
+        """An answer came: ask once more when there are no more, because its sender may have fallen silent."""
+        self._summary_s = SUMMARY_S
+        self._summary_at = 0.0
+        self.requests = 0
+        self.answers = 0
+        self.answered = 0
+        """Messages in answers of this member."""
+        self.suppressed = 0
+        """Messages that others answered before this member did."""
+        self.forged = 0
+
+    # What the application does
+
+    def begin(self, now: float) -> None:
+        """This member is in the conversation, again or for the first time."""
+        self._first = deque(FIRST_ASKS_S)
+        self._vain = 0
+        self._summary_at = now + self._jitter(self._summary_s)
+        self._ask_by(now)
+
+    def say(self, entry: Entry, now: float) -> None:
+        """A message of this member."""
+        self.issued = max(self.issued, entry.id[1] + 1)
+        self._take([entry], now)
+        self.out.append(Said([entry]))
+        self._summary_by(now)
+
+    def newcomer(self, now: float) -> None:
+        """Somebody is there who was not: it may have what this member lacks, or the other way round."""
+        self._vain = 0
+        self._hopeless.clear()
+        self._summary_s = SUMMARY_S
+        self._summary_at = min(self._summary_at, now + BACK_OFF_S * (1 + self._random.random()))
+
+    def _summary_by(self, now: float) -> None:
+        """There is news: the last of it may be lost."""
+        if self._summary_s != SUMMARY_S:
+            self._summary_s = SUMMARY_S
+            self._summary_at = min(self._summary_at, now + self._jitter(SUMMARY_S))
+
+    # What others say
+
+    def heard(self, sender: int, word: RoomWord, now: float) -> None:
+        if sender == self.me:
+            return
+        if isinstance(word, Said):
+            own = [entry for entry in word.entries if entry.id[0] == sender]
+            self.forged += len(word.entries) - len(own)
+            self._take(own, now)
+            if own:
+                self._summary_by(now)
+        elif isinstance(word, Request):
+            self._requested(sender, word, now)
+        else:
+            self._answered(word, now)
+        if self._ask_at is None and not self.history.whole:
+            self._ask_by(now + SOON_S * (0.5 + self._random.random()))
+
+    def _take(self, entries: list[Entry], now: float) -> int:
+        """How many were new."""
+        new = 0
+        for entry in entries:
+            known = entry.id in self.history
+            delivered = self.history.add(entry, now)
+            if not known and entry.id in self.history:
+                new += 1
+                self.fresh.append(entry)
+            self.delivered += delivered
+        return new
+
+    def _requested(self, asker: int, request: Request, now: float) -> None:
+        have, lost = unpacked(request.have), unpacked(request.lost)
+        asked = (asker, request.part)
+        mine = {w: numbers for w, numbers in self.history.have.items() if request.low <= w <= request.high}
+        offered = minus(minus(have, lost), mine)
+        for writer, numbers in offered.items():
+            self._wanted.setdefault(writer, Intervals()).update(numbers)
+        if offered:
+            self._vain = 0
+            self._hopeless = minus(self._hopeless, offered)
+            self._ask_by(now + BACK_OFF_S * self._random.random())
+        lacks = minus(minus(mine, self.history.lost), have)
+        if not lacks and not offered and not lost and request.low == 0 and request.high == EVERYBODY:
+            self._same(now)
+        if request.number <= self._latest.get(asked, 0):
+            return
+        if asked not in self._latest and len(self._latest) >= ASKERS_MAX:
+            gone = next(iter(self._latest))
+            del self._latest[gone]
+            self._repositories.pop(gone, None)
+        self._latest.pop(asked, None)
+        self._latest[asked] = request.number
+        early = self._early.pop((asker, request.number, request.part), None)
+        lacks = minus(lacks, early) if early else lacks
+        self._repositories.pop(asked, None)
+        if lacks:
+            self._repositories[asked] = Repository(request.number, lacks, now + BACK_OFF_S * self._random.random())
+
+    def _same(self, now: float) -> None:
+        """Somebody with the same messages has asked, or said its summary: this member need not."""
+        self._summary_s = min(self._summary_s * 1.5, SUMMARY_S_MAX)
+        self._summary_at = now + self._jitter(self._summary_s)
+        self._first.clear()
+
+    def _answered(self, answer: Answer, now: float) -> None:
+        entries = [entry for entry in answer.entries if entry.body is not None]
+        true = [entry for entry in entries if entry.id[0] != self.me or entry.id[1] < self.issued]
+        self.forged += len(entries) - len(true)
+        if self._take(true, now):
+            self._vain = 0
+            if answer.asker == self.me:
+                self._first.clear()
+                self._confirm = True
+                self._ask_by(now + RETRY_S, put_off=True)  # more is on its way
+        asked = (answer.asker, answer.part)
+        repository = self._repositories.get(asked)
+        if repository is not None and repository.number == answer.number:
+            repository.go("answer")
+            before = _count(repository.left)
+            repository.left = minus(repository.left, _identities(entries))
+            self.suppressed += before - _count(repository.left)
+            repository.go("left" if repository.left else "empty")
+            repository.due_at = now + BACK_OFF_S * (0.5 + self._random.random())
+            repository.turn = 1
+            if not repository.left:
+                del self._repositories[asked]
+        elif answer.number > self._latest.get(asked, 0) and answer.asker != self.me:
+            if len(self._early) >= EARLY_ANSWERS_MAX:
+                del self._early[next(iter(self._early))]
+            early = self._early.setdefault((answer.asker, answer.number, answer.part), {})
+            for entry in entries:
+                add_identity(early, entry.id)
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        self.delivered += self.history.tick(now)
+        for asked, repository in list(self._repositories.items()):
+            if now >= repository.due_at:
+                self._answer(asked, repository, now)
+        if self._ask_at is not None and now >= self._ask_at:
+            self._ask_at = None
+            self._ask(now)
+        if now >= self._summary_at:
+            self._summary_at = now + self._jitter(self._summary_s)
+            self._summary_s = min(self._summary_s * 1.5, SUMMARY_S_MAX)
+            self._request()
+
+    @property
+    def due_at(self) -> float:
+        """When ``tick`` has something to do."""
+        times = [self._summary_at, *(repository.due_at for repository in self._repositories.values())]
+        if self._ask_at is not None:
+            times.append(self._ask_at)
+        if (patience := self.history.due_at) is not None:
+            times.append(patience)
+        return min(times)
+
+    def _ask_by(self, at: float, *, put_off: bool = False) -> None:
+        if self._ask_at is None or at < self._ask_at or put_off:
+            self._ask_at = at
+
+    def _ask(self, now: float) -> None:
+        """Ask, if something is missing, or this member has just begun."""
+        missing = minus(self.history.missing(), self._hopeless)
+        self._wanted = minus(self._wanted, self.history.have)
+        if not (missing or self._wanted or self._first or self._confirm):
+            self._vain = 0
+            return
+        self._request()
+        self._confirm = False
+        if self._first:
+            self._first.popleft()
+            if self._first:
+                self._ask_by(now + self._first[0] * (0.5 + self._random.random()))
+                return
+        if not missing and not self._wanted:
+            return
+        self._vain += 1
+        if self._vain >= VAIN_MAX:
+            self._vain = 0
+            self._wanted.clear()
+            for writer, numbers in missing.items():
+                self._hopeless.setdefault(writer, Intervals()).update(numbers)
+        else:
+            self._ask_by(now + min(RETRY_S * 2**self._vain, RETRY_S_MAX) * (0.5 + self._random.random()))
+
+    def _request(self) -> None:
+        """What this member has, in as many words as it needs: each speaks for the writers of one range."""
+        self._number += 1
+        self.requests += 1
+        have, lost = self.history.have, self.history.lost
+        writers = sorted(have)
+        low, at, part = 0, 0, 0
+        while True:
+            size, end = 0, at
+            while end < len(writers):
+                spans = len(have[writers[end]]) + len(lost.get(writers[end], ()))
+                size += 10 + 20 * spans
+                if end > at and size > self.piece_bytes - OVERHEAD_BYTES:
+                    break
+                end += 1
+            high = EVERYBODY if end >= len(writers) else writers[end] - 1
+            self.out.append(Request(self._number, part, low, high, packed(have, low, high), packed(lost, low, high)))
+            if high == EVERYBODY:
+                return
+            low, at, part = high + 1, end, part + 1
+
+    def _answer(self, asked: Asked, repository: Repository, now: float) -> None:
+        """A few pieces of what is left in the repository."""
+        repository.go("zero")
+        for _ in range(repository.turn):
+            entries = self._piece(repository.left)
+            if not entries:
+                break
+            self.answers += 1
+            self.answered += len(entries)
+            self.out.append(Answer(asked[0], repository.number, asked[1], entries))
+        repository.go("left" if repository.left else "sent")
+        repository.turn = PIECES_PER_TURN
+        repository.due_at = now + STEP_S
+        if not repository.left:
+            del self._repositories[asked]
+
+    def _piece(self, left: dict[int, Intervals]) -> list[Entry]:
+        """As many of these messages as fit a word; they are left no more. What was forgotten meanwhile is skipped."""
+        found: list[Entry] = []
+        size = OVERHEAD_BYTES
+        for writer in sorted(left):
+            taken = Intervals()
+            full = False
+            for identity in _numbers(writer, left[writer]):
+                entry = self.history.get(identity)
+                if entry is not None and entry.body is not None:
+                    weight = len(encode(entry))
+                    if found and size + weight > self.piece_bytes:
+                        full = True
+                        break
+                    size += weight
+                    found.append(entry)
+                taken.add(identity[1], identity[1])
+            rest = Intervals(left[writer].without(taken))
+            if rest:
+                left[writer] = rest
+            else:
+                del left[writer]
+            if full:
+                break
+        return found
+
+    def _jitter(self, seconds: float) -> float:
+        return seconds * (0.75 + 0.5 * self._random.random())
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "requests": self.requests,
+            "answers": self.answers,
+            "answered": self.answered,
+            "suppressed": self.suppressed,
+            "forged": self.forged,
+            "repositories": len(self._repositories),
+        }
+
+    def validate(self) -> None:
+        assert len(self._repositories) <= len(self._latest) <= ASKERS_MAX and len(self._early) <= EARLY_ANSWERS_MAX
+        for asked, repository in self._repositories.items():
+            assert repository.left and repository.state == State.COUNTING, "who counts has something to give"
+            assert repository.number == self._latest[asked]
+        self.history.validate()
+
+
+def _numbers(writer: int, numbers: Intervals) -> Iterator[MessageId]:
+    return ((writer, number) for first, last in numbers for number in range(first, last + 1))
+
+
+def _identities(entries: list[Entry]) -> dict[int, Intervals]:
+    found: dict[int, Intervals] = {}
+    for entry in entries:
+        add_identity(found, entry.id)
+    return found
+
+
+def _count(known: dict[int, Intervals]) -> int:
+    return sum(numbers.count for numbers in known.values())

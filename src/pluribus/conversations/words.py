@@ -1,0 +1,181 @@
+"""The words of conversations on the wire, and what a message is. Everything from outside is decoded here, and bounded.
+
+``Said``, ``Request`` and ``Answer`` travel in the group of one conversation; the others in the lobby, to everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ..core.errors import BadInput
+from ..core.frame import Number, Position
+from ..core.ids import MessageId
+from ..core.intervals import Intervals, Span
+from ..core.limits import NAME_CHARS_MAX
+
+BODY_CHARS_MAX = 32_768
+DESCRIPTION_CHARS_MAX = 512
+ENTRIES_PER_WORD_MAX = 65_536
+SPANS_PER_WORD_MAX = 65_536
+MEMBERS_MAX = 4_096
+"""Persons in a conversation of whom it is known whether they are in it."""
+GROUPS_PER_WORD_MAX = 1_024
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
+Identity = tuple[Number, Position]
+Counter = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One message of a conversation. The identity is the member that wrote it, and its number."""
+
+    id: Identity
+    parent: Identity | None
+    by: Name
+    """The person."""
+    at: float
+    """Seconds since 1970, by the writer's clock."""
+    body: Annotated[str, msgspec.Meta(max_length=BODY_CHARS_MAX)] | None
+    """None at a member that keeps identities alone; it does not travel so."""
+
+    @property
+    def size(self) -> int:
+        """What it costs to keep, about."""
+        return ENTRY_BYTES + (len(self.body) if self.body is not None else 0)
+
+
+ENTRY_BYTES = 128
+
+Known = Annotated[
+    list[tuple[Number, Annotated[list[tuple[Position, Position]], msgspec.Meta(max_length=SPANS_PER_WORD_MAX)]]],
+    msgspec.Meta(max_length=SPANS_PER_WORD_MAX),
+]
+"""Identities: by writer, intervals of numbers."""
+
+
+class Said(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """New messages of the member that sends this."""
+
+    entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_WORD_MAX)]
+
+
+class Request(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """What the sender has, of the writers from ``low`` to ``high``: who has more gives it, who has less asks."""
+
+    number: Number
+    """Of two requests of a member for one part the greater counts."""
+    part: Number
+    low: Number
+    high: Number
+    have: Known
+    """What it needs no more: it has it, or had it and does not want it again."""
+    lost: Known = []
+    """What of that it cannot give."""
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Messages that the request of ``asker`` lacked. Everybody may use them."""
+
+    asker: Number
+    number: Number
+    part: Number
+    entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_WORD_MAX)]
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """One person in a conversation: the greater counter is the later news."""
+
+    person: Name
+    counter: Counter
+    here: bool
+    """In the conversation, present or away; or it left."""
+
+
+class GroupInfo(msgspec.Struct, frozen=True, array_like=True):
+    """A conversation as somebody knows it."""
+
+    gid: Name
+    description: Annotated[str, msgspec.Meta(max_length=DESCRIPTION_CHARS_MAX)]
+    since: float
+    """When it was created. Of two that were created apart under one name, the older description counts."""
+    rows: Annotated[list[Row], msgspec.Meta(max_length=MEMBERS_MAX)] = []
+    total: Number = 0
+    """How many rows whoever says this knows; a word may hold some of them."""
+
+    @property
+    def members(self) -> list[str]:
+        return sorted(row.person for row in self.rows if row.here)
+
+
+class Advertise(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """This person is on the network, again or for the first time: tell it what there is."""
+
+    person: Name
+
+
+class Groups(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Conversations that the sender knows of, joined or not."""
+
+    groups: Annotated[list[GroupInfo], msgspec.Meta(max_length=GROUPS_PER_WORD_MAX)]
+
+
+class Join(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    gid: Name
+    person: Name
+    counter: Counter
+
+
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    gid: Name
+    person: Name
+    counter: Counter
+
+
+RoomWord = Said | Request | Answer
+LobbyWord = Advertise | Groups | Join | Leave
+
+encode = msgspec.msgpack.encode
+decode_room = msgspec.msgpack.Decoder(RoomWord).decode
+decode_lobby = msgspec.msgpack.Decoder(LobbyWord).decode
+decode_entries = msgspec.msgpack.Decoder(list[Entry]).decode
+
+
+def checked_body(body: Any) -> str:
+    """The body itself, or ``BadInput`` that says what one may be."""
+    if not isinstance(body, str):
+        raise BadInput(f"a message of a conversation is text, not {type(body).__name__}: encode it, as JSON perhaps")
+    if len(body) > BODY_CHARS_MAX:
+        raise BadInput(f"a message of {len(body):,} characters is too long: the limit is {BODY_CHARS_MAX:,}, cut it")
+    return body
+
+
+def packed(known: dict[int, Intervals], low: int = 0, high: int = (1 << 63) - 1) -> list[tuple[int, list[Span]]]:
+    return [(writer, known[writer].spans()) for writer in sorted(known) if low <= writer <= high and known[writer]]
+
+
+def unpacked(known: list[tuple[int, list[Span]]]) -> dict[int, Intervals]:
+    """Intervals by writer; spans that are upside down are none."""
+    found: dict[int, Intervals] = {}
+    for writer, spans in known:
+        found.setdefault(writer, Intervals()).update(spans)
+    return found
+
+
+def minus(known: dict[int, Intervals], other: dict[int, Intervals]) -> dict[int, Intervals]:
+    """The identities of the one that are not in the other."""
+    found: dict[int, Intervals] = {}
+    for writer, numbers in known.items():
+        taken = other.get(writer)
+        left = numbers if taken is None else Intervals(numbers.without(taken))
+        if left:
+            found[writer] = left.copy() if taken is None else left
+    return found
+
+
+def add_identity(known: dict[int, Intervals], identity: MessageId) -> None:
+    found = known.get(identity[0])
+    if found is None:
+        found = known[identity[0]] = Intervals()
+    found.add(identity[1], identity[1])

@@ -1,0 +1,110 @@
+"""The group manager of M2MC, chapter 8: calls that a program makes, and call-backs that it implements.
+
+For programs that like call-backs better than ``async for``. Subclass it, implement the three call-backs, ``start`` it.
+Call-backs run on the loop of the bus and must not block; a call-back may not await, but may create tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ....conversations.history import Delivered
+from ....conversations.words import Entry, GroupInfo
+from ....core.errors import BadInput
+from ....core.ids import MessageId
+
+if TYPE_CHECKING:
+    from .lobby import Conversations
+
+log = logging.getLogger(__name__)
+
+
+class GroupManager(ABC):
+    """All groups of one process: each is a conversation, and a process may be in many that overlap."""
+
+    def __init__(self, bus: Any, *, store: str | os.PathLike[str] | None = None) -> None:
+        self.bus = bus
+        self._store = store
+        self._lobby: Conversations | None = None
+        self._created = 0
+
+    async def start(self) -> None:
+        """Be on the network: advertise, and hear of groups."""
+        self._lobby = await self.bus.conversations(store=self._store)
+        self._lobby.on_invitations(lambda groups: self._call(self.on_new_groups, groups))
+        known = [info for info in self._lobby if info.gid not in self._lobby.joined]
+        if known:
+            self._call(self.on_new_groups, known)
+
+    # What the program implements
+
+    @abstractmethod
+    def on_messages(self, gid: str, messages: list[Entry]) -> None:
+        """Messages of a group, each after what it answers (``sendMsg2Appl``)."""
+
+    @abstractmethod
+    def on_new_groups(self, groups: list[GroupInfo]) -> None:
+        """Groups that others are in: join them or reject them (``displayNewGroupInfo``)."""
+
+    @abstractmethod
+    def on_group_created(self, gid: str) -> None:
+        """A group that this program created is there (``createdNewGroup``)."""
+
+    # What the program calls
+
+    async def create_group(self, description: str) -> str:
+        """A new group with an identity of its own, which is returned."""
+        self._created += 1
+        gid = f"{self.bus.me}.{self._created}"
+        await self._open(gid, description)
+        self._call(self.on_group_created, gid)
+        return gid
+
+    async def join_group(self, gid: str) -> None:
+        self._started().info(gid)
+        await self._open(gid, "")
+
+    def reject_group(self, gid: str) -> None:
+        """Not to be told of it again before the next advertisement."""
+        self._started().refuse(gid)
+
+    async def leave_group(self, gid: str) -> None:
+        await self._started().leave(gid)
+
+    async def send(self, gid: str, data: str, parent: MessageId | None = None) -> MessageId:
+        """Say something to a group, or answer a message of it (``receiveMsgfrmAppl``)."""
+        room = self._started().rooms.get(gid)
+        if room is None:
+            raise BadInput(f"this process is not in the group {gid!r}: join it first")
+        return await room.send(data, parent)
+
+    def advertise(self) -> None:
+        """Say that this process is here, and hear again of groups that it rejected."""
+        self._started().advertise()
+
+    async def _open(self, gid: str, description: str) -> None:
+        room = await self._started().room(gid, description)
+
+        def given(delivered: list[Delivered]) -> None:
+            self._call(self.on_messages, gid, [found.entry for found in delivered])
+
+        room.on_messages(given)
+        if room.history():
+            self._call(self.on_messages, gid, room.history())
+
+    def _started(self) -> Conversations:
+        if self._lobby is None:
+            raise BadInput("the group manager was not started: await manager.start() first")
+        return self._lobby
+
+    @staticmethod
+    def _call(callback: Callable[..., None], *given: Any) -> None:
+        """What a call-back raises is logged, and the next one is called."""
+        try:
+            callback(*given)
+        except Exception:
+            log.exception("%s failed", getattr(callback, "__qualname__", callback))

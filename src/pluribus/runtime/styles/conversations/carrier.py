@@ -1,0 +1,122 @@
+"""A carrier: the tasks between a pure protocol and the group of the bus that carries its words.
+
+One task reads the group, one drives the protocol: it sends what the protocol wants to say, waits until something is due
+or somebody wakes it, and ticks. A third watches who comes. The protocol gives its words only when those before were
+sent, so what waits to be sent is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from ....conversations.words import encode
+from ....core.errors import Closed, PluribusError
+from ....core.ports import Clock
+from ...group import Group
+
+log = logging.getLogger(__name__)
+
+IDLE_S_MIN = 0.001
+IDLE_S_MAX = 3_600.0
+
+
+class Part(Protocol):
+    """What a carrier needs of a protocol."""
+
+    @property
+    def out(self) -> deque[Any]: ...
+    @property
+    def due_at(self) -> float: ...
+    def heard(self, sender: int, word: Any, now: float) -> None: ...
+    def tick(self, now: float) -> None: ...
+    def newcomer(self, now: float) -> None: ...
+
+
+class Carrier:
+    """``wake`` it after every call of the protocol; ``done`` is called when the protocol may have something to tell."""
+
+    def __init__(
+        self,
+        group: Group,
+        part: Part,
+        decode: Callable[[bytes], Any],
+        clock: Clock,
+        done: Callable[[], None],
+    ) -> None:
+        self.group = group
+        self.malformed = 0
+        self._part = part
+        self._decode = decode
+        self._clock = clock
+        self._done = done
+        self._ended = False
+        self._woken = asyncio.Event()
+        self._sent = asyncio.Event()
+        self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._watch)]
+
+    def wake(self) -> None:
+        self._sent.clear()
+        self._woken.set()
+
+    async def sent(self) -> None:
+        """Returns when nothing waits to be sent, or will be."""
+        while self._part.out and not self._ended and not self.group.closed:
+            self._sent.clear()
+            await self._sent.wait()
+
+    async def _read(self) -> None:
+        async for message in self.group:
+            try:
+                word = self._decode(message.body)
+            except (msgspec.MsgspecError, TypeError):
+                self.malformed += 1
+                continue
+            self._part.heard(int(message.sender), word, self._clock.now())
+            self._done()
+            self._woken.set()
+
+    async def _drive(self) -> None:
+        while not self.group.closed:
+            while self._part.out:
+                word = self._part.out.popleft()
+                try:
+                    await self.group.send(encode(word))
+                except Closed:
+                    self._sent.set()
+                    return
+                except PluribusError:
+                    log.exception("a word of %r could not be sent", self.group.name)
+            self._sent.set()
+            self._woken.clear()
+            delay_s = min(max(self._part.due_at - self._clock.now(), 0.0), IDLE_S_MAX)
+            timer = self._clock.call_later(max(delay_s, IDLE_S_MIN), self._woken.set)
+            await self._woken.wait()
+            timer.cancel()
+            if self._clock.now() >= self._part.due_at:
+                self._part.tick(self._clock.now())
+                self._done()
+
+    async def _watch(self) -> None:
+        known: set[int] = set()
+        async for view in self.group.views():
+            members = {int(member) for member in view.members}
+            if members - known - {int(self.group.me)}:
+                self._part.newcomer(self._clock.now())
+                self._woken.set()
+            known = members
+
+    async def close(self) -> None:
+        self.abandon()
+        await self.group.close()
+
+    def abandon(self) -> None:
+        self._ended = True
+        self._sent.set()
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,254 @@
+"""All conversations of one member: those it knows of, those it is in, invitations."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from ....conversations.history import BYTES_MAX, MESSAGES_MAX, History
+from ....conversations.joining import JOINED, REFUSED, Joining
+from ....conversations.kept import TABLE, load_table
+from ....conversations.words import DESCRIPTION_CHARS_MAX, GroupInfo, decode_lobby, encode
+from ....core.errors import BadInput, Undelivered
+from ....core.ids import checked_name
+from ....core.limits import NAME_CHARS_MAX
+from ....core.ports import Store
+from ..style import Style
+from .carrier import Carrier
+from .room import WORD_SPARE_BYTES, Room
+
+LOBBY = "conversations"
+PREFIX = "conversation/"
+NAME_MAX = NAME_CHARS_MAX - len(PREFIX)
+INVITATIONS_MAX = 4_096
+
+
+class Conversations(Style):
+    """Made by ``await bus.conversations()``. Iterate ``invitations()`` for conversations that others are in."""
+
+    def __init__(self, bus: Any) -> None:
+        super().__init__(bus)
+        self._joining = Joining(bus.name, bus._random)
+        self._carrier: Carrier | None = None
+        self._opening: asyncio.Lock = asyncio.Lock()
+        self._rooms: dict[str, Room] = {}
+        self._numbers: dict[str, int] = {}
+        """By conversation: messages of this member, of rooms that were closed and opened again too."""
+        self._readers: list[deque[GroupInfo]] = []
+        self._listeners: list[Callable[[list[GroupInfo]], None]] = []
+        self._arrived = asyncio.Event()
+        self._store: Store | None = bus._stack.ports.store
+        self._own_store: Any = None
+        self._path: str | None = None
+        self._ended = False
+
+    async def open(self, store: str | os.PathLike[str] | None = None) -> Conversations:
+        """Be in the lobby, where conversations are told of. With a ``store`` histories survive this process."""
+        if "semantic" not in self.bus.orders:
+            raise BadInput("conversations need the stack 'adhoc' or 'views': connect with one of them")
+        if store is not None:
+            self._use_store(os.fspath(store))
+        async with self._opening:
+            if self._carrier is None:
+                group = await self.bus.group(LOBBY, order="semantic", own=False)
+                if self._store is not None:
+                    self._joining.restore(load_table(self._store))
+                self._joining.piece_bytes = max(group._channel.out.longest - WORD_SPARE_BYTES, 256)
+                self._carrier = Carrier(group, self._joining, decode_lobby, self.bus._stack.ports.clock, self._settled)
+                self._joining.enter(self.bus._now())
+                self._settled()
+        return self
+
+    def _use_store(self, path: str) -> None:
+        if self._path == path:
+            return
+        if self._path is not None or self._carrier is not None:
+            raise BadInput(f"conversations of this bus are kept in {self._path or 'memory'}: give store= first, or not")
+        from ...keeper import opened_store
+
+        self._own_store = self._store = opened_store(path)
+        self._path = path
+
+    # Conversations
+
+    def __iter__(self) -> Any:
+        """Every conversation that this member knows of, joined or not."""
+        return iter([group.info() for group in self._joining.groups.values()])
+
+    def info(self, name: str) -> GroupInfo:
+        group = self._joining.groups.get(name)
+        if group is None:
+            raise BadInput(f"there is no conversation {name!r} that this member knows of: open it, or wait for a list")
+        return group.info()
+
+    @property
+    def joined(self) -> list[str]:
+        """The conversations that this person is in, opened here or not."""
+        return sorted(group.gid for group in self._joining.groups.values() if group.standing == JOINED)
+
+    @property
+    def rooms(self) -> dict[str, Room]:
+        """Those that are open here."""
+        return dict(self._rooms)
+
+    async def room(
+        self,
+        name: str,
+        description: str = "",
+        *,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        identities_only: bool = False,
+    ) -> Room:
+        """Be in a conversation: join the one of that name, or create it."""
+        checked_name(name, "the conversation")
+        if len(name) > NAME_MAX:
+            raise BadInput(f"a conversation's name of {len(name)} characters is too long: use at most {NAME_MAX}")
+        if len(description) > DESCRIPTION_CHARS_MAX:
+            raise BadInput(
+                f"a description of {len(description)} characters is too long: {DESCRIPTION_CHARS_MAX} is most"
+            )
+        if messages_max < 1 or bytes_max < 1:
+            raise BadInput(f"messages_max={messages_max}, bytes_max={bytes_max} keep nothing: use 1 or more")
+        await self.open()
+        async with self._opening:
+            found = self._rooms.get(name)
+            if found is not None:
+                return found
+            group = await self.bus.group(PREFIX + name, order="semantic", own=False)
+            self._joining.create(name, description, self.bus._wall(), self.bus._now())
+            history = History(
+                messages_max=messages_max, bytes_max=bytes_max, identities_only=identities_only, person=self.bus.name
+            )
+            room = self._rooms[name] = Room(self, group, name, history, self._store)
+            self._wake()
+            return room
+
+    async def look(self, name: str) -> Room:
+        """Read a conversation without being a member of it: close the room afterwards, and say nothing in it."""
+        self.info(name)
+        async with self._opening:
+            if name in self._rooms:
+                return self._rooms[name]
+            group = await self.bus.group(PREFIX + name, order="semantic", own=False)
+            room = self._rooms[name] = Room(self, group, name, History(), None)
+            return room
+
+    async def join(self, name: str) -> Room:
+        """Accept an invitation."""
+        self.info(name)
+        return await self.room(name)
+
+    def refuse(self, name: str) -> None:
+        """Not to be told of it again before this member advertises itself again."""
+        self._joining.refuse(name)
+        self._settled()
+
+    async def leave(self, name: str) -> None:
+        """Leave for good: the others are told."""
+        self._joining.leave(name)
+        self._wake()
+        room = self._rooms.get(name)
+        if room is not None:
+            await room.close()
+
+    def advertise(self) -> None:
+        """Say that this member is here, and hear again of conversations that it refused."""
+        self._joining.enter(self.bus._now())
+        self._wake()
+
+    async def invitations(self) -> AsyncIterator[GroupInfo]:
+        """Conversations that this member hears of and is not in: those it knows now, then new ones."""
+        unread = deque(
+            group.info() for group in self._joining.groups.values() if group.standing not in (JOINED, REFUSED)
+        )
+        self._readers.append(unread)
+        try:
+            while True:
+                while unread:
+                    yield unread.popleft()
+                if self._ended:
+                    return
+                self._arrived.clear()
+                await self._arrived.wait()
+        finally:
+            self._readers.remove(unread)
+
+    def on_invitations(self, listener: Callable[[list[GroupInfo]], None]) -> Callable[[], None]:
+        """Call ``listener`` with new invitations; the returned function ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def issued(self, name: str) -> int:
+        """How many messages of this member have a number there."""
+        return self._numbers.get(name, 0)
+
+    def number(self, name: str) -> int:
+        """Of this member's next message there; never the same twice."""
+        number = self._numbers.get(name, 0)
+        self._numbers[name] = number + 1
+        return number
+
+    def forget(self, room: Room) -> None:
+        """A room is closed."""
+        if self._rooms.get(room.name) is room:
+            del self._rooms[room.name]
+
+    def _wake(self) -> None:
+        self._settled()
+        if self._carrier is not None:
+            self._carrier.wake()
+
+    def _settled(self) -> None:
+        invited, self._joining.invitations = self._joining.invitations, []
+        if invited:
+            for unread in self._readers:
+                unread.extend(invited[: INVITATIONS_MAX - len(unread)])
+            for listener in list(self._listeners):
+                listener(invited)
+            self._arrived.set()
+        if self._joining.changed and self._store is not None and not self._ended:
+            table = [group.info() for group in self._joining.groups.values()]
+            self._store.put(TABLE, encode(table), lambda error: None)
+        self._joining.changed.clear()
+
+    # The style
+
+    async def drain(self, timeout: float) -> None:
+        carriers = [room._carrier for room in self._rooms.values()]
+        if self._carrier is not None:
+            carriers.append(self._carrier)
+        try:
+            await asyncio.wait_for(asyncio.gather(*[carrier.sent() for carrier in carriers]), timeout)
+        except TimeoutError:
+            raise Undelivered(
+                f"words of {len(carriers)} conversations wait to be sent: give close() more time"
+            ) from None
+
+    async def close(self) -> None:
+        for room in list(self._rooms.values()):
+            await room.close()
+        if self._carrier is not None:
+            await self._carrier.close()
+        self.abandon()
+        if self._own_store is not None:
+            self._own_store.close()
+
+    def abandon(self) -> None:
+        self._ended = True
+        self._arrived.set()
+        for room in self._rooms.values():
+            room.abandon()
+        if self._carrier is not None:
+            self._carrier.abandon()
+
+    def stats(self) -> dict[str, Any]:
+        return {"lobby": self._joining.stats(), **{name: room.stats() for name, room in self._rooms.items()}}
+
+    def validate(self) -> None:
+        self._joining.validate()
+        for room in self._rooms.values():
+            room.validate()

@@ -1,0 +1,224 @@
+"""One conversation as an application holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from ....conversations.history import Delivered, History, Node
+from ....conversations.kept import Kept
+from ....conversations.synchronising import Synchronising
+from ....conversations.words import Entry, Said, checked_body, decode_room, encode
+from ....core.errors import BadInput, Closed, Overflow, TooLarge
+from ....core.ids import MessageId
+from ....core.ports import Change, Store
+from ...futures import looked_at
+from ...group import Group
+from .carrier import Carrier
+
+if TYPE_CHECKING:
+    from .lobby import Conversations
+
+log = logging.getLogger(__name__)
+
+UNREAD_MAX = 100_000
+"""Messages that wait for one iteration."""
+WORD_SPARE_BYTES = 128
+
+
+class Unread(deque[Delivered]):
+    """What waits for one iteration. ``over``: there was more than it takes."""
+
+    over = False
+
+
+class Room:
+    """Made by ``bus.conversation(name)``. Iterate it for messages as they are delivered; ``tree`` and ``history`` show
+    all that is known, of before this member came too."""
+
+    def __init__(self, lobby: Conversations, group: Group, name: str, history: History, store: Store | None) -> None:
+        bus = lobby.bus
+        self.name = name
+        self._lobby = lobby
+        self._history = history
+        self._store = store
+        self._kept = Kept(store, name) if store is not None else None
+        self._unsaved: list[Entry] = []
+        self._saving = False
+        self._writes: set[asyncio.Future[None]] = set()
+        self._readers: list[Unread] = []
+        self._listeners: list[Callable[[list[Delivered]], None]] = []
+        self._arrived = asyncio.Event()
+        self.closed = False
+        if self._kept is not None:
+            self._kept.load(history)
+        piece_bytes = max(group._channel.out.longest - WORD_SPARE_BYTES, 256)
+        self._sync = Synchronising(int(bus.me), history, bus._random, piece_bytes=piece_bytes)
+        self._sync.issued = lobby.issued(name)
+        self._carrier = Carrier(group, self._sync, decode_room, bus._stack.ports.clock, self._settled)
+        self._sync.begin(bus._now())
+
+    @property
+    def description(self) -> str:
+        return self._lobby.info(self.name).description
+
+    @property
+    def members(self) -> dict[str, bool]:
+        """By person: True if it is here now, False if it is away. Who has left is not among them."""
+        here = set(self._carrier.group.view.names.values())
+        return {person: person in here for person in self._lobby.info(self.name).members}
+
+    async def send(self, text: str, parent: MessageId | None = None) -> MessageId:
+        """Say something, or answer the message ``parent``. Returns the message's identity once it is in this member's
+        store, if it has one, and on its way. ``BadInput`` for a parent that this member does not know."""
+        self._check_open()
+        if parent is not None and (int(parent[0]), int(parent[1])) not in self._history:
+            raise BadInput(f"there is no message {parent} in {self.name!r} to answer: use the id of one that was read")
+        bus = self._lobby.bus
+        number = self._lobby.number(self.name)
+        answered = None if parent is None else (int(parent[0]), int(parent[1]))
+        entry = Entry((int(bus.me), number), answered, bus.name, bus._wall(), checked_body(text))
+        size, most = len(encode(Said([entry]))), self._carrier.group._channel.out.longest
+        if size > most and not self._carrier.group._dispatch.cuts:
+            raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
+        if self._kept is not None:
+            await self._written(self._kept.changes([entry], self._history))
+        self._check_open()
+        self._sync.say(entry, bus._now())
+        self._sync.fresh.clear()
+        self._settled()
+        self._carrier.wake()
+        return entry.id
+
+    def tree(self) -> Node:
+        """All messages below one root, each answer under what it answers; alike at all members that have the same."""
+        return self._history.tree()
+
+    def history(self) -> list[Entry]:
+        """All messages, in the order in which this member got them."""
+        return list(self._history.entries())
+
+    def get(self, message: MessageId) -> Entry | None:
+        return self._history.get((int(message[0]), int(message[1])))
+
+    async def __aiter__(self) -> AsyncIterator[Entry]:
+        """Messages from now on, each after what it answers."""
+        async for delivered in self.deliveries():
+            yield delivered.entry
+
+    async def deliveries(self) -> AsyncIterator[Delivered]:
+        """The same, and whether each is an orphan: it answers a message that did not come. ``Overflow`` if the reader
+        is too slow: what it did not read is in ``history``."""
+        unread = Unread()
+        self._readers.append(unread)
+        try:
+            while True:
+                while unread:
+                    yield unread.popleft()
+                if unread.over:
+                    raise Overflow(
+                        f"more than {UNREAD_MAX:,} messages of {self.name!r} were unread: see room.history()"
+                    )
+                if self.closed:
+                    return
+                self._arrived.clear()
+                await self._arrived.wait()
+        finally:
+            self._readers.remove(unread)
+
+    def on_messages(self, listener: Callable[[list[Delivered]], None]) -> Callable[[], None]:
+        """Call ``listener`` with what is delivered from now on; the returned function ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def synchronise(self) -> None:
+        """Ask for what is missing now. Joining does it, and so does everybody once in a while."""
+        self._sync.begin(self._lobby.bus._now())
+        self._carrier.wake()
+
+    async def leave(self) -> None:
+        """Leave for good: the others are told, and this person is no member any more. The store keeps its history."""
+        await self._lobby.leave(self.name)
+
+    async def close(self) -> None:
+        """Go away, and stay a member: whoever comes back gets what was said meanwhile."""
+        if not self.closed:
+            await self._carrier.sent()
+            if self._writes:
+                await asyncio.wait(self._writes)
+            self.abandon()
+            await self._carrier.close()
+            self._lobby.forget(self)
+
+    def abandon(self) -> None:
+        self.closed = True
+        self._arrived.set()
+        self._carrier.abandon()
+        for write in list(self._writes):
+            if not write.done():
+                write.set_exception(Closed(f"the conversation {self.name!r} was closed before its message was on disk"))
+
+    def stats(self) -> dict[str, int]:
+        return {**self._history.stats(), **self._sync.stats(), "malformed": self._carrier.malformed}
+
+    def validate(self) -> None:
+        self._sync.validate()
+        assert all(len(unread) <= UNREAD_MAX for unread in self._readers)
+
+    def _settled(self) -> None:
+        """Hand on what was delivered, and see to it that it is kept."""
+        delivered, self._sync.delivered = self._sync.delivered, []
+        for unread in self._readers:
+            unread.over = unread.over or len(unread) + len(delivered) > UNREAD_MAX
+            if not unread.over:
+                unread.extend(delivered)
+        if delivered:
+            self._arrived.set()
+            for listener in list(self._listeners):
+                listener(delivered)
+        fresh, self._sync.fresh = self._sync.fresh, []
+        if self._kept is not None and fresh:
+            self._unsaved += fresh
+            self._save()
+
+    def _save(self) -> None:
+        """Write what came, together, one write at a time. What cannot be written is tried again with the next."""
+        if self._saving or not self._unsaved or self._kept is None or self._store is None:
+            return
+        entries, self._unsaved = self._unsaved, []
+        self._saving = True
+
+        def done(error: Exception | None) -> None:
+            self._saving = False
+            if error is not None:
+                log.warning("%d messages of %r are not on disk: %s", len(entries), self.name, error)
+                self._unsaved = [*entries, *self._unsaved][:UNREAD_MAX]
+            elif not self.closed:
+                self._save()
+
+        self._store.write(self._kept.changes(entries, self._history), done)
+
+    async def _written(self, changes: list[Change]) -> None:
+        assert self._store is not None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(looked_at)
+        future.add_done_callback(self._writes.discard)
+        self._writes.add(future)
+
+        def done(error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self._store.write(changes, done)
+        await future
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"the conversation {self.name!r} is closed here: open it again with bus.conversation")

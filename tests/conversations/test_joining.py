@@ -1,0 +1,221 @@
+"""Group join and leave: lists, joins and leaves, refusals, counters; the story of chapter 5; floods."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from pluribus.conversations import joining
+from pluribus.conversations.joining import JOINED, REFUSED, TRANSITIONS, Joining, State
+from pluribus.conversations.words import GroupInfo, Groups, Join, Leave, Row
+from pluribus.core.errors import BadInput, Overflow
+from tests.conversations.hall import Hall, Talker
+
+
+def known(talker: Talker) -> dict[str, tuple[str, list[str]]]:
+    return {gid: (group.description, group.info().members) for gid, group in talker.lobby.groups.items()}
+
+
+def invited(talker: Talker) -> list[str]:
+    found = [info.gid for info in talker.lobby.invitations]
+    talker.lobby.invitations.clear()
+    return found
+
+
+def arrives(hall: Hall, talker: Talker) -> Talker:
+    hall.talkers[talker.me] = talker
+    talker.lobby.enter(hall.now)
+    hall.run(2)
+    return talker
+
+
+def test_every_state_of_the_figure_is_reached_and_left():
+    assert {state for state, _ in TRANSITIONS} == set(State) == set(TRANSITIONS.values())
+
+
+def test_the_story_of_chapter_five():
+    hall = Hall()
+    a = arrives(hall, Talker(1))
+    a.lobby.create("G1", "first", 1.0, hall.now)
+    b = arrives(hall, Talker(2))
+    assert invited(b) == ["G1"]
+    b.lobby.join("G1", hall.now)
+    c = arrives(hall, Talker(3))
+    assert invited(c) == ["G1"]
+    c.lobby.refuse("G1")
+    c.lobby.create("G2", "second", 2.0, hall.now)
+    hall.run(1)
+    assert invited(a) == invited(b) == ["G2"] and invited(c) == []
+    del hall.talkers[1], hall.talkers[2]
+    d = arrives(hall, Talker(4))
+    assert invited(d) == ["G1", "G2"], "conversations are known, not only joined"
+    d.lobby.join("G2", hall.now)
+    hall.run(1)
+    arrives(hall, a)
+    for talker in (a, c, d):
+        assert known(talker) == {"G1": ("first", ["p1", "p2"]), "G2": ("second", ["p3", "p4"])}
+    assert c.lobby.groups["G1"].standing == REFUSED
+
+
+def test_a_refused_conversation_is_heard_of_again_after_the_next_advertisement():
+    hall = Hall()
+    a, b = arrives(hall, Talker(1)), arrives(hall, Talker(2))
+    a.lobby.create("G", "", 1.0, hall.now)
+    hall.run(1)
+    assert invited(b) == ["G"]
+    b.lobby.refuse("G")
+    a.lobby.enter(hall.now)
+    hall.run(2)
+    assert invited(b) == []
+    b.lobby.enter(hall.now)
+    hall.run(2)
+    assert invited(b) == ["G"]
+
+
+def test_who_comes_back_is_not_expelled_by_a_list_that_has_it_among_the_left():
+    hall = Hall()
+    a, b, c = (arrives(hall, Talker(me)) for me in (1, 2, 3))
+    a.lobby.create("G", "", 1.0, hall.now)
+    hall.run(1)
+    b.lobby.join("G", hall.now)
+    hall.run(1)
+    b.lobby.leave("G")
+    hall.run(1)
+    assert known(c)["G"][1] == ["p1"]
+    del hall.talkers[3]
+    b.lobby.enter(hall.now)
+    hall.run(2)
+    b.lobby.join("G", hall.now)
+    hall.run(1)
+    arrives(hall, c)  # it still believes that b left
+    assert known(a)["G"][1] == known(b)["G"][1] == known(c)["G"][1] == ["p1", "p2"]
+
+
+def test_who_forgot_its_counter_and_finds_itself_among_the_left_says_that_it_is_in():
+    fresh = Joining("p1", Talker(1).lobby._random)
+    fresh.create("G", "", 1.0, 0.0)
+    fresh.out.clear()
+    fresh.heard(2, Groups([GroupInfo("G", "", 1.0, [Row("p1", 7, False)], 1)]), 0.0)
+    assert list(fresh.out) == [Join("G", "p1", 8)]
+    fresh.heard(2, Leave("G", "p1", 9), 0.0)
+    assert fresh.out[-1] == Join("G", "p1", 10)
+    fresh.validate()
+
+
+def test_answers_to_an_advertisement_are_said_once_and_in_pieces():
+    hall = Hall()
+    talkers = [arrives(hall, Talker(me)) for me in range(1, 7)]
+    for number in range(40):
+        talkers[0].lobby.create(f"group {number:02}", "d" * 100, float(number), hall.now)
+    hall.run(1)
+    said = []
+    for talker in talkers:
+        heard = talker.lobby.heard
+        talker.lobby.heard = lambda sender, word, now, heard=heard: (
+            said.append((sender, word)),
+            heard(sender, word, now),
+        )
+    late = arrives(hall, Talker(9))
+    assert len(late.lobby.groups) == 40
+    lists = {(sender, word.groups[0].gid) for sender, word in said if isinstance(word, Groups)}
+    assert 4 <= len(lists) <= 10, "not by each of six"
+
+
+def test_a_conversation_that_two_create_apart_is_one_with_the_older_description():
+    hall = Hall()
+    a, b = arrives(hall, Talker(1)), arrives(hall, Talker(2))
+    hall.apart = {frozenset((1, 2))}
+    a.lobby.create("G", "of a", 5.0, hall.now)
+    b.lobby.create("G", "of b", 4.0, hall.now)
+    hall.run(1)
+    hall.apart.clear()
+    a.lobby.newcomer(hall.now)
+    hall.run(3)
+    assert known(a) == known(b) == {"G": ("of b", ["p1", "p2"])}
+
+
+def test_a_flood_of_invitations_is_bounded_and_hurts_nobody(monkeypatch):
+    monkeypatch.setattr(joining, "GROUPS_MAX", 100)
+    monkeypatch.setattr(joining, "TOLD_MAX", 20)
+    a = Joining("a", Talker(1).lobby._random)
+    a.create("mine", "", 1.0, 0.0)
+    for number in range(1_000):
+        a.heard(666, Groups([GroupInfo(f"spam {number}", "", 1.0)]), 0.0)
+    assert len(a.groups) == 21 and a.ignored == 980 and len(a.invitations) == 20
+    a.heard(7, Groups([GroupInfo("real", "", 1.0)]), 0.0)
+    assert "real" in a.groups
+    for number in range(90):
+        if len(a.groups) < 100:
+            a.create(f"more {number}", "", 1.0, 0.0)
+    with pytest.raises(Overflow, match="refuse some"):
+        a.create("one too many", "", 1.0, 0.0)
+    a.validate()
+
+
+def test_what_is_not_known_cannot_be_joined():
+    with pytest.raises(BadInput, match="no conversation 'x'"):
+        Joining("a", Talker(1).lobby._random).join("x", 0.0)
+
+
+class Lobby(RuleBasedStateMachine):
+    """The oracle is the last wish of each person."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.hall = Hall(*(Talker(me) for me in (1, 2, 3)))
+        self.wish: dict[tuple[str, int], bool] = {}
+        for talker in self.hall.talkers.values():
+            talker.lobby.enter(self.hall.now)
+
+    @rule(me=st.sampled_from((1, 2, 3)), gid=st.sampled_from("GH"), what=st.sampled_from(("in", "out", "enter", "new")))
+    def act(self, me: int, gid: str, what: str) -> None:
+        lobby = self.hall.talkers[me].lobby
+        if what == "in":
+            lobby.create(gid, f"by {me}", float(me), self.hall.now)
+            self.wish[(gid, me)] = True
+        elif what == "out" and gid in lobby.groups and lobby.groups[gid].standing == JOINED:
+            lobby.leave(gid)
+            self.wish[(gid, me)] = False
+        elif what == "enter":
+            lobby.enter(self.hall.now)
+        elif what == "new":  # it forgets all that it knew, but is in what it was in
+            self.hall.talkers[me] = Talker(me)
+            self.hall.talkers[me].lobby.enter(self.hall.now)
+            for (name, one), inside in self.wish.items():
+                if one == me and inside:
+                    self.hall.talkers[me].lobby.create(name, f"by {me}", float(me), self.hall.now)
+        self.hall.flush()
+
+    @precondition(lambda self: self.hall.waiting)
+    @rule(place=st.integers(0, 1 << 16), how=st.sampled_from(("arrive", "arrive", "twice", "lose")))
+    def network(self, place: int, how: str) -> None:
+        at = place % len(self.hall.waiting)
+        if how == "lose":
+            self.hall.waiting.pop(at)
+        else:
+            self.hall.deliver(at, keep=how == "twice")
+
+    @rule(seconds=st.floats(0.01, 2))
+    def wait(self, seconds: float) -> None:
+        self.hall.now += seconds
+        self.hall.tick()
+
+    @invariant()
+    def valid(self) -> None:
+        for talker in self.hall.talkers.values():
+            talker.lobby.validate()
+
+    def teardown(self) -> None:
+        if hasattr(self, "hall"):
+            for talker in self.hall.talkers.values():
+                talker.lobby.enter(self.hall.now)
+            self.hall.run(100, step=0.1)
+            tables = [known(talker) for talker in self.hall.talkers.values()]
+            assert tables[0] == tables[1] == tables[2]
+            for (gid, me), inside in self.wish.items():
+                if inside:
+                    assert f"p{me}" in tables[0][gid][1]
+
+
+Lobby.TestCase.settings = settings(stateful_step_count=30, max_examples=40, deadline=None)
+TestLobby = Lobby.TestCase

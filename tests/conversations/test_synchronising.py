@@ -1,0 +1,218 @@
+"""Member synchronisation: who asks, who answers, who keeps silent; and everybody has the same in the end."""
+
+from itertools import pairwise
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from pluribus.conversations.synchronising import TRANSITIONS, VAIN_MAX, State
+from pluribus.conversations.words import Answer, Request, Said, unpacked
+from tests.conversations.hall import Hall, Talker, entry
+
+
+def same(*talkers: Talker) -> bool:
+    return len({tuple(talker.history.identities()) for talker in talkers}) == 1
+
+
+def test_every_state_of_the_figure_is_reached_and_left():
+    assert {state for state, _ in TRANSITIONS} == set(State) == set(TRANSITIONS.values())
+
+
+def test_a_joiner_gets_everything_and_the_group_sends_each_message_once():
+    a, b, c = Talker(1), Talker(2), Talker(3)
+    hall = Hall(a, b, c)
+    hall.apart = {frozenset((1, 3)), frozenset((2, 3))}
+    last = None
+    for number in range(200):
+        last = hall.say(1 + number % 2, last)
+        hall.run(0.05)
+    hall.apart.clear()
+    hall.answered.clear()
+    c.sync.begin(hall.now)
+    hall.run(5, step=0.01)
+    assert same(a, b, c) and len(c.history) == 200
+    assert len(hall.answered) <= 1.2 * 200
+    assert c.delivered[:3] == [(1, 0), (2, 0), (1, 1)]
+
+
+def test_halves_that_talked_apart_both_get_what_the_other_has():
+    a, b, c, d = (Talker(me) for me in (1, 2, 3, 4))
+    hall = Hall(a, b, c, d)
+    hall.apart = {frozenset((one, other)) for one in (1, 2) for other in (3, 4)}
+    for _ in range(30):
+        for me in (1, 3, 4):
+            hall.say(me)
+        hall.run(0.05)
+    hall.apart.clear()
+    a.sync.newcomer(hall.now)  # nobody else has noticed
+    hall.run(30)
+    assert same(a, b, c, d) and len(a.history) == 90
+
+
+def test_identities_only_members_answer_for_no_body_and_suppress_nobody():
+    a, b, light = Talker(1), Talker(2), Talker(3, identities_only=True)
+    hall = Hall(a, light)
+    for _ in range(20):
+        hall.say(1)
+    hall.run(1)
+    assert len(light.history) == 20 and light.sync.answered == 0
+    hall.talkers[2] = b
+    b.sync.begin(hall.now)
+    hall.run(5)
+    assert len(b.history) == 20 and light.sync.answered == 0
+    del hall.talkers[1]
+    late = hall.talkers[4] = Talker(4)
+    late.sync.begin(hall.now)
+    hall.run(5)
+    assert len(late.history) == 20, "b has the bodies"
+
+
+def test_the_newest_request_wins_and_a_repeated_one_starts_nothing():
+    a = Talker(1)
+    for number in range(3):
+        a.sync.say(entry(1, number), 0.0)
+    a.sync.out.clear()
+    a.sync.heard(9, Request(2, 0, 0, (1 << 63) - 1, []), 0.0)
+    a.sync.heard(9, Request(1, 0, 0, (1 << 63) - 1, []), 0.0)
+    a.sync.heard(9, Request(2, 0, 0, (1 << 63) - 1, []), 0.0)
+    a.sync.tick(1.0)
+    answers = [word for word in a.sync.out if isinstance(word, Answer)]
+    assert [(answer.number, len(answer.entries)) for answer in answers] == [(2, 3)]
+    a.sync.heard(9, Request(3, 0, 0, (1 << 63) - 1, [(1, [(0, 1)])]), 2.0)
+    a.sync.tick(3.0)
+    assert [found.id for found in a.sync.out[-1].entries] == [(1, 2)]
+    a.sync.validate()
+
+
+def test_an_answer_before_its_request_is_used_and_not_repeated():
+    a = Talker(1)
+    entries = [entry(2, number) for number in range(4)]
+    for one in entries[:2]:
+        a.sync.heard(2, Said([one]), 0.0)
+    a.sync.heard(3, Answer(9, 1, 0, entries[1:]), 0.0)
+    assert len(a.history) == 4 and a.sync.stats()["repositories"] == 0
+    a.sync.heard(9, Request(1, 0, 0, (1 << 63) - 1, []), 0.1)
+    a.sync.tick(1.0)
+    answers = [word for word in a.sync.out if isinstance(word, Answer)]
+    assert [[found.id for found in answer.entries] for answer in answers] == [[(2, 0)]]
+
+
+def test_a_request_of_many_writers_is_said_in_parts_that_together_say_all():
+    a = Talker(1)
+    for writer in range(10, 400):
+        a.sync.heard(writer, Said([entry(writer, 0)]), 0.0)
+    a.sync.begin(0.0)
+    a.sync.tick(0.0)
+    words = [word for word in a.sync.out if isinstance(word, Request)]
+    assert len(words) > 1 and [word.part for word in words] == list(range(len(words)))
+    assert words[0].low == 0 and words[-1].high == (1 << 63) - 1
+    assert all(one.high + 1 == other.low for one, other in pairwise(words))
+    assert {writer for word in words for writer in unpacked(word.have)} == a.history.have.keys()
+
+
+def test_forged_messages_are_not_believed():
+    a = Talker(1)
+    a.sync.heard(2, Said([entry(3, 0), entry(2, 0)]), 0.0)
+    a.sync.heard(2, Answer(1, 1, 0, [entry(1, 7)]), 0.0)
+    assert a.history.identities() == [(2, 0)] and a.sync.forged == 2
+
+
+def test_a_parent_that_never_comes_is_asked_for_less_and_less_and_hinders_nothing():
+    a, b = Talker(1), Talker(2)
+    hall = Hall(a, b)
+    for talker in (a, b):
+        talker.sync.begin(hall.now)
+    hall.run(30)
+    hall.say(2, (77, 5))
+    hall.run(400, step=0.2)
+    assert (2, 0) in a.delivered and a.orphans == {(2, 0)}
+    asked = a.sync.requests
+    assert asked < 3 * VAIN_MAX + 30
+    hall.apart = {frozenset((1, 2))}
+    hall.say(2)
+    hall.run(1)
+    hall.apart.clear()
+    hall.say(2)
+    hall.run(3)
+    assert len(a.history) == 3, "a new gap is repaired at once"
+
+
+class Room(RuleBasedStateMachine):
+    """Four members, a network that loses, repeats and reorders words, members that go and come back, halves that part.
+    The oracle is the set of all messages whose writer still has them."""
+
+    @initialize(light=st.booleans())
+    def begin(self, light: bool) -> None:
+        self.hall = Hall(*(Talker(me) for me in (1, 2, 3)), Talker(4, identities_only=light))
+        self.light = light
+        self.said: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self.away: dict[int, Talker] = {}
+        for talker in self.hall.talkers.values():
+            talker.sync.begin(self.hall.now)
+
+    @rule(me=st.sampled_from((1, 2, 3, 4)), data=st.data())
+    def say(self, me: int, data: st.DataObject) -> None:
+        if me in self.hall.talkers:
+            known = self.hall.talkers[me].delivered
+            parent = data.draw(st.none() | st.sampled_from(known) if known else st.none())
+            self.said[self.hall.say(me, parent)] = parent
+
+    @precondition(lambda self: self.hall.waiting)
+    @rule(place=st.integers(0, 1 << 16), how=st.sampled_from(("arrive", "arrive", "arrive", "twice", "lose")))
+    def network(self, place: int, how: str) -> None:
+        at = place % len(self.hall.waiting)
+        if how == "lose":
+            self.hall.waiting.pop(at)
+        else:
+            self.hall.deliver(at, keep=how == "twice")
+
+    @rule(seconds=st.floats(0.01, 30))
+    def wait(self, seconds: float) -> None:
+        self.hall.now += seconds
+        self.hall.tick()
+
+    @rule(me=st.sampled_from((2, 3, 4)))
+    def go(self, me: int) -> None:
+        if me in self.hall.talkers:
+            self.away[me] = self.hall.talkers.pop(me)
+
+    @rule(me=st.sampled_from((2, 3, 4)))
+    def come_back(self, me: int) -> None:
+        if me in self.away:
+            self.hall.talkers[me] = self.away.pop(me)
+            self.hall.talkers[me].sync.begin(self.hall.now)
+
+    @rule(pairs=st.sets(st.sampled_from([frozenset((a, b)) for a in (1, 2) for b in (3, 4)])))
+    def part(self, pairs: set[frozenset[int]]) -> None:
+        self.hall.apart = pairs
+
+    @invariant()
+    def in_order(self) -> None:
+        for talker in self.hall.talkers.values():
+            talker.sync.validate()
+            seen: set[tuple[int, int]] = set()
+            for message in talker.delivered:
+                assert message not in seen, "nothing twice"
+                parent = self.said[message]
+                assert parent is None or parent in seen or message in talker.orphans
+                seen.add(message)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "hall"):
+            return
+        self.hall.talkers |= self.away
+        self.hall.apart.clear()
+        for talker in self.hall.talkers.values():
+            talker.sync.begin(self.hall.now)
+        self.hall.run(60, step=0.1)
+        full = [talker for talker in self.hall.talkers.values() if not talker.history.identities_only]
+        held = set().union(*(talker.history.identities() for talker in full))
+        assert {message for message in self.said if message[0] in (1, 2, 3)} <= held
+        for talker in self.hall.talkers.values():
+            assert set(talker.history.identities()) >= held
+            assert set(talker.delivered) == set(talker.history.identities())
+
+
+Room.TestCase.settings = settings(stateful_step_count=40, max_examples=40, deadline=None)
+TestRoom = Room.TestCase

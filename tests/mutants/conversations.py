@@ -1,0 +1,120 @@
+"""Conversations with one mistake each, such as a programmer makes. Campaigns must find them."""
+
+from bisect import bisect_right
+
+from pluribus.conversations import synchronising
+from pluribus.conversations.history import History
+from pluribus.conversations.joining import JOINED, Group, Joining
+from pluribus.conversations.synchronising import Repository, Synchronising
+from pluribus.conversations.words import Leave, add_identity, minus, unpacked
+from pluribus.core.intervals import Intervals
+
+
+class Forgetful(Group):
+    """Forgets a member that left instead of remembering that it did."""
+
+    __slots__ = ()
+    of = Group
+
+    def merge(self, row):
+        known = self.rows.get(row.person)
+        if known is not None and not row.here and row.counter > known.counter:
+            del self.rows[row.person]
+            return True
+        if known is None or (row.counter, row.here) > (known.counter, known.here):
+            self.rows[row.person] = row
+            return row.here
+        return False
+
+
+class Uncounted(Joining):
+    """Leaves without a greater counter."""
+
+    of = Joining
+
+    def leave(self, gid):
+        group = self._known(gid)
+        if group.standing == JOINED:
+            self._go("wish to leave")
+            group.standing = "refused"
+            del group.rows[self.person]
+            self.out.append(Leave(gid, self.person, 0))
+            self._go("done")
+
+
+class Hasty(History):
+    """Delivers one answer in five before what it answers."""
+
+    of = History
+
+    def add(self, entry, now):
+        if entry.id[1] % 5 == 4 and entry.parent is not None and entry.parent not in self and entry.id not in self:
+            add_identity(self.have, entry.id)
+            self._entries[entry.id] = entry
+            self._of.setdefault(entry.id[0], synchronising.deque()).append(entry.id)
+            self.bytes += entry.size
+            return self._deliver([(entry.id, False)])
+        return WHOLE_ADD(self, entry, now)
+
+
+WHOLE_ADD = History.add
+
+
+class OffByOne(Intervals):
+    """Takes the number behind an interval for one of it."""
+
+    __slots__ = ()
+    of = Intervals
+
+    def __contains__(self, number):
+        at = bisect_right(self._firsts, number) - 1
+        return at >= 0 and number <= self._lasts[at] + 1
+
+
+class Silencing(Synchronising):
+    """A member without bodies answers all the same, and others believe that it has given what it could not."""
+
+    of = Synchronising
+
+    def _requested(self, asker, request, now):
+        lost, self.history.lost = self.history.lost, {}
+        WHOLE_REQUESTED(self, asker, request, now)
+        self.history.lost = lost
+        lacks = minus(self.history.have, unpacked(request.have))
+        if self.history.identities_only and lacks:
+            self._repositories[(asker, request.part)] = Repository(request.number, lacks, now)
+            self._latest[(asker, request.part)] = request.number
+
+    def _answered(self, answer, now):
+        WHOLE_ANSWERED(self, answer, now)
+        repository = self._repositories.get((answer.asker, answer.part))
+        if repository is not None and answer.asker != self.me:
+            del self._repositories[(answer.asker, answer.part)]
+
+    def _piece(self, left):
+        found = WHOLE_PIECE(self, left)
+        return found or [self.history.get(identity) for identity in self.history.identities()[:1]] if left else found
+
+
+WHOLE_REQUESTED, WHOLE_ANSWERED = Synchronising._requested, Synchronising._answered
+WHOLE_PIECE = Synchronising._piece
+
+
+class Deaf(Synchronising):
+    """Does not ask when others have what it lacks."""
+
+    of = Synchronising
+
+    def _ask_by(self, at, *, put_off=False):
+        pass
+
+
+FOUND = {
+    # The seed of the campaign that finds it, and what it finds. `python -m tests.mutants` hunts for new ones.
+    Forgetful: (0, ""),
+    Uncounted: (1, "left 'delhi', and"),
+    Hasty: (1, "before its parent"),
+    OffByOne: (1, "show different trees"),
+    Silencing: (10, "show different trees"),
+    Deaf: (12, "is not in the tree"),
+}
