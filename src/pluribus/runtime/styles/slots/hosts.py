@@ -233,11 +233,11 @@ class ReplicaHost(SlotsHost):
         self.out: list[tuple[int, Word]] = []
         self._advertise_at = station.now()
         self.closed = False
-        directory.add(self)
         self.enrolling: set[int] = set()
         """Nonces of enrolments of this member that are not answered."""
         self._due = asyncio.Event()
         self._tasks.append(asyncio.ensure_future(self._give_up()))
+        directory.add(self)  # last: it may be asked at once
 
     @property
     def map(self) -> BusMap:
