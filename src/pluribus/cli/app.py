@@ -20,14 +20,11 @@ VERBS = {
     "pub": "Publish events.",
     "sub": "Watch events as they come.",
     "topics": "List what is advertised, retained and published.",
-<<<<<<< HEAD
     "slots": "Software buses: slots, ports, routes.",
     "console": "Show software buses in a browser.",
     "objects": "List, write to, ask and watch objects that talk.",
-=======
     "chat": "Talk in threads, without a server.",
     "conversations": "List, show and export conversations.",
->>>>>>> conversations
     "doctor": "Tell what works on this machine, and how to get the rest.",
     "keep": "Keep durable topics on disk, as a process of its own.",
     "keepers": "Look after keepers: who votes, lost ones replaced, backups.",

@@ -7,16 +7,10 @@ the bases of ``Faces``. Nothing else of the bus changes.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
+from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
 from .slots.face import SlotsFace
 
 
-class Faces(ObjectsFace, SlotsFace):
-=======
-from .conversations.face import ConversationsFace
-
-
-class Faces(ConversationsFace):
->>>>>>> conversations
+class Faces(ConversationsFace, ObjectsFace, SlotsFace):
     """What the styles add to a bus."""

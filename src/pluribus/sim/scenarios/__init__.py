@@ -68,11 +68,10 @@ def scenario(name: str) -> Scenario:
         waking,
     )
 
-<<<<<<< HEAD
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, live.LIVE, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
-    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS)
+    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS)
     shipped = (
         *plain,
         *views,
@@ -83,19 +82,6 @@ def scenario(name: str) -> Scenario:
         spread_views.SPREAD_VIEWS,
         crowd.CROWD,
     )
-=======
-    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, live.LIVE)
-    blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, states.STATES)
-    plain = (
-        flood.FLOOD,
-        disk.DISK,
-        keepers.KEEPERS,
-        topics.TOPICS_SCENARIO,
-        adhoc.ADHOC_GROUPS,
-        conversations.CONVERSATIONS,
-    )
-    shipped = (*plain, *views, *blocks, spread.SPREAD, boundaries.BOUNDARIES, spread_views.SPREAD_VIEWS, crowd.CROWD)
->>>>>>> conversations
     known = {found.name: found for found in shipped}
     if name not in known:
         listed = "; ".join(f"{found.name} ({found.about})" for found in known.values())
