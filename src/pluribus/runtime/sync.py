@@ -18,15 +18,14 @@ called here too.
 
 from __future__ import annotations
 
-import inspect
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import Closed, Uncertain, Undelivered
 from ..core.events import Event
@@ -44,6 +43,7 @@ from . import subscription as real_subscription
 from .asking import ANSWER_S
 from .background import Background, background
 from .styles.slots.face import ENROL_S
+from .syncface import Face, one_by_one
 
 if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Match
@@ -56,50 +56,6 @@ if TYPE_CHECKING:  # loaded when first used
         SyncQueue,
         SyncShadow,
     )
-
-
-class Face:
-    """A synchronous stand-in for an object on the background loop."""
-
-    def __init__(self, real: Any, thread: Background) -> None:
-        self._real = real
-        self._thread = thread
-
-    def __getattr__(self, name: str) -> Any:
-        """What this face does not have is the real object's: coroutines are waited for, the rest is asked there."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        found = inspect.getattr_static(type(self._real), name, None)
-        method = getattr(self._real, name) if inspect.isfunction(found) else None
-        if method is None:
-            return self._thread.ask(getattr, self._real, name)
-        crossing = self._thread.call if inspect.iscoroutinefunction(method) else self._thread.ask
-
-        def crossed(*args: Any, **kwargs: Any) -> Any:
-            return crossing(method, *args, **kwargs)
-
-        return crossed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @property
-    def closed(self) -> bool:
-        """Also in a forked child, where nothing of this can be used."""
-        return self._real.closed or not self._thread.usable
-
-    def close(self) -> None:
-        """Twice is harmless; in a forked child it does nothing, because what it would close is the parent's."""
-        if not self.closed:
-            self._thread.call(self._real.close)
-
-    def __repr__(self) -> str:
-        return f"<synchronous {self._real!r}>"
 
 
 class Bus(Face):
@@ -135,7 +91,7 @@ class Bus(Face):
 
     def events(self) -> Iterator[Event]:
         """What happens to the bus from now on; it ends when the bus is closed. See ``pluribus.Bus.events``."""
-        return _one_by_one(self._thread, self._thread.ask(self._real.events))
+        return one_by_one(self._thread, self._thread.ask(self._real.events))
 
     def on_event(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Call ``listener`` with every event, in the thread of the bus, which it must not keep; the returned function
@@ -399,7 +355,7 @@ class Group(Face):
 
     def views(self) -> Iterator[View]:
         """The view now, and every later one; one that was replaced before it could be shown is skipped."""
-        return _one_by_one(self._thread, self._real.views())
+        return one_by_one(self._thread, self._real.views())
 
     def _fetch(self, timeout: float | None) -> None:
         """Have at least one message fetched, by this thread or by another that is at it already."""
@@ -424,22 +380,6 @@ class Group(Face):
         self._fetched.extend(await self._real.receive_many(timeout=timeout))
 
 
-T = TypeVar("T")
-
-
-def _one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[T]:
-    """What an iterator of the loop yields, a crossing each."""
-
-    async def following() -> T | None:
-        return await anext(asynchronous, None)
-
-    while True:
-        found = thread.call(following)
-        if found is None:
-            return
-        yield found
-
-
 class EnrolledSlot(Face):
     """A slot of a synchronous bus, with ``send``, ``ask``, ``move`` and ``drop_out``. See ``pluribus.Bus.enroll``."""
 
@@ -461,7 +401,7 @@ class SlotPort(Face):
         return Face(self._thread.call(self._real.receive, timeout), self._thread)
 
     def __iter__(self) -> Iterator[Face]:
-        return (Face(message, self._thread) for message in _one_by_one(self._thread, aiter(self._real)))
+        return (Face(message, self._thread) for message in one_by_one(self._thread, aiter(self._real)))
 
 
 class Subscription(Face):
@@ -556,7 +496,7 @@ class Room(Face):
     """One conversation. Iterate it for messages from now on."""
 
     def __iter__(self) -> Iterator[Any]:
-        return _one_by_one(self._thread, self._real.__aiter__())
+        return one_by_one(self._thread, self._real.__aiter__())
 
 
 class Conversations(Face):
@@ -567,7 +507,7 @@ class Conversations(Face):
 
     def invitations(self) -> Iterator[Any]:
         """Those that this member is not in: known ones, then new ones."""
-        return _one_by_one(self._thread, self._real.invitations())
+        return one_by_one(self._thread, self._real.invitations())
 
     def join(self, name: str) -> Room:
         return Room(self._thread.call(self._real.join, name), self._thread)

@@ -17,7 +17,7 @@ from ....objects.subprotocols import Subprotocol
 from ....wire.kqml import Kqml
 from ...asking import ANSWER_S
 from ...background import Background
-from ...sync import Face
+from ...syncface import Face
 from . import communicator as real_communicator
 from . import directory as real_directory
 from . import handles as real_handles
