@@ -45,6 +45,8 @@ from .background import Background, background
 from .styles.slots.face import ENROL_S
 from .syncface import Face, one_by_one
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:  # loaded when first used
     from ..patterns import Match
     from . import patterns as real_patterns
