@@ -43,6 +43,7 @@ ONCE = [
     ("asks", 7_107, "the last answer came in the moment in which the time was over, and was not counted"),
     ("replica", 297, "who was forced to go on without the others did what they may have done otherwise"),
     ("replica", 9_100_650, "an older state went on with what had been held for a later one"),
+    ("replica", 9_100_755, "a life that went on with an older state and applied nothing was not written down"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
 ]

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from ...core.errors import NotPrimary, PluribusError, Uncertain, Violation
+from ...group.state.line import Change
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.replica import Replica
 from ..chaos import STRIKES, restore_primary, torment
@@ -120,6 +121,7 @@ class Player:
             while not self.bus.closed:
                 self.replica = await self.bus.replica(NAME, Watched(self))
                 self.life(self.index)
+                self._watch(self.replica)
                 await asyncio.sleep(2 + random.random() * 20)
                 if self.calm:
                     return
@@ -131,6 +133,19 @@ class Player:
         except PluribusError:
             if not self.bus.closed:
                 raise
+
+    def _watch(self, replica: Replica[Watched]) -> None:
+        """Write down at once that a life goes on with an older state: nothing may be applied in it before this member
+        hands it to others, and leaves."""
+        transfer = replica._channel.state
+        assert transfer is not None, "replicas have a state"
+        told = transfer.on_older
+
+        def older(change: Change) -> None:
+            told(change)
+            self.life(self.index)
+
+        transfer.on_older = older
 
     async def _call(self) -> None:
         random = self.world.random
