@@ -5,6 +5,7 @@ import sys
 
 from tests.mutants import (
     asking,
+    conversations,
     deaf,
     durable,
     keepers,
@@ -23,6 +24,7 @@ logging.disable(logging.CRITICAL)
 SCENARIOS = {
     **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND, *wholeness.FOUND], "groups"),
     **dict.fromkeys(asking.FOUND, "asks"),
+    **dict.fromkeys(conversations.FOUND, "conversations"),
     **dict.fromkeys(deaf.FOUND, "deaf"),
     **dict.fromkeys(relays.FOUND, "relays"),
     **dict.fromkeys(limbo.FOUND, "shatter"),
