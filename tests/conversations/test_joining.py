@@ -79,7 +79,7 @@ def test_who_comes_back_is_not_expelled_by_a_list_that_has_it_among_the_left():
     hall.run(1)
     b.lobby.join("G", hall.now)
     hall.run(1)
-    b.lobby.leave("G")
+    b.lobby.leave("G", hall.now)
     hall.run(1)
     assert known(c)["G"][1] == ["p1"]
     del hall.talkers[3]
@@ -174,7 +174,7 @@ class Lobby(RuleBasedStateMachine):
             lobby.create(gid, f"by {me}", float(me), self.hall.now)
             self.wish[(gid, me)] = True
         elif what == "out" and gid in lobby.groups and lobby.groups[gid].standing == JOINED:
-            lobby.leave(gid)
+            lobby.leave(gid, self.hall.now)
             self.wish[(gid, me)] = False
         elif what == "enter":
             lobby.enter(self.hall.now)

@@ -5,6 +5,7 @@ import sys
 
 from tests.mutants import (
     asking,
+    conversations,
     deaf,
     durable,
     founding,
@@ -28,6 +29,7 @@ logging.disable(logging.CRITICAL)
 SCENARIOS = {
     **dict.fromkeys([*orders.FOUND, *views.FOUND, *regrouping.FOUND, *wholeness.FOUND], "groups"),
     **dict.fromkeys(asking.FOUND, "asks"),
+    **dict.fromkeys(conversations.FOUND, "conversations"),
     **dict.fromkeys(deaf.FOUND, "deaf"),
     **dict.fromkeys(objects.FOUND, "objects"),
     **dict.fromkeys(relays.FOUND, "relays"),

@@ -18,7 +18,8 @@ Where this differs from the thesis (``docs/design/conversations.md`` says why):
 - *Answers to an advertisement are spread*: each member waits a random while and says only what others have not said.
 - *Who leaves forgets that it was in*: it is told no more of it until it advertises again.
 - Refused conversations are remembered until the member's own next advertisement (as in the thesis).
-- Lists are said again once in a while, by one of those who know the same; so nothing depends on one datagram.
+- What is new is said a second time, and lists once in a while, by one of those who know the same; so nothing depends on
+  one datagram.
 
 Promise: members that reach each other long enough know the same conversations, descriptions and members.
 
@@ -160,6 +161,7 @@ class Joining:
         self.groups[gid] = Group(gid, description, since, JOINED)
         self._set_own(gid, here=True)
         self.out.append(Groups([self.groups[gid].info()]))
+        self._say(gid, now)
         self._go("done")
 
     def join(self, gid: str, now: float) -> None:
@@ -169,6 +171,7 @@ class Joining:
             return
         self._go("wish to join")
         self._join(group)
+        self._say(gid, now)
         self._go("done")
 
     def _join(self, group: Group) -> None:
@@ -182,7 +185,7 @@ class Joining:
         group.standing, group.invite = REFUSED, False
         self.changed.add(gid)
 
-    def leave(self, gid: str) -> None:
+    def leave(self, gid: str, now: float) -> None:
         group = self._known(gid)
         if group.standing != JOINED:
             return
@@ -190,6 +193,7 @@ class Joining:
         group.standing = REFUSED
         row = self._set_own(gid, here=False)
         self.out.append(Leave(gid, self.person, row.counter))
+        self._say(gid, now)
         self._go("done")
 
     def _known(self, gid: str) -> Group:

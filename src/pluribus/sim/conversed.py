@@ -75,16 +75,19 @@ def as_said(history: History) -> int:
 
 
 def nothing_lost(history: History) -> int:
-    """What somebody has who is there in the end is in every tree. Who opens a room again has what its disk kept."""
+    """What somebody has who is in the room in the end is in every tree. Who leaves takes along what nobody else got;
+    who opens a room again has what its disk kept; who keeps no bodies has nothing."""
     trees = {(h.member, h.group): set(_identities(h.body)) for h in history.of("tree")}
-    present = {member for member, _ in trees}
+    full = {(h.member, h.group) for h in history.of("tree") if not h.late}
     holds: dict[tuple[int, str], set[MessageId]] = {}
     for h in history.happenings:
         if h.what == "opened":
             holds[(h.member, h.group)] = set(_identities(h.body))
-        elif h.what == "deliver" and not h.late:
+        elif h.what == "deliver":
             holds.setdefault((h.member, h.group), set()).add(h.id)
-    held = {(group, message) for (member, group), known in holds.items() if member in present for message in known}
+    held = {
+        (group, message) for (member, group), known in holds.items() if (member, group) in full for message in known
+    }
     checks = 0
     for (member, group), tree in trees.items():
         for name, message in sorted(held):

@@ -149,7 +149,7 @@ class Conversations(Style):
 
     async def leave(self, name: str) -> None:
         """Leave for good: the others are told."""
-        self._joining.leave(name)
+        self._joining.leave(name, self.bus._now())
         self._wake()
         room = self._rooms.get(name)
         if room is not None:
