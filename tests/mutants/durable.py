@@ -91,9 +91,9 @@ class Eager(DurableSubscription):
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Doubling: (0, "stands behind"),
-    Overlooking: (0, "stands behind"),
+    Overlooking: (0, "did not come to offset"),
     Confident: (0, "was acknowledged as"),
-    Wasteful: (1, "cannot read what they keep"),
+    Wasteful: (0, "cannot read what they keep"),
     Twice: (0, "stands behind"),
-    Eager: (0, "the subscriber began again at"),
+    Eager: (2, "the subscriber began again at"),
 }
