@@ -133,6 +133,26 @@ async def test_a_later_version_takes_over_the_state(tmp_path):
         assert isinstance(bus.keeping.machine_of("shop"), Raised)
 
 
+def test_without_a_loop(tmp_path):
+    with (
+        pluribus.sync.connect(new_bus(), store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus,
+        bus.replica("shop", "ledger", durable=True) as ledger,
+    ):
+        assert ledger.call(b"anna 10") == b"10"
+        assert ledger.query(b"anna") == b"10"
+        assert ledger.read(balance("anna")) == 10
+
+
+@on_a_loop
+async def test_who_looks_after_keepers_sees_their_machines(tmp_path):
+    async with pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        await ledger.call(b"anna 10")
+        (keeper,) = await bus.keepers.ls()
+        shown = {machine.name: (machine.kind, machine.version, machine.commands) for machine in keeper.machines}
+        assert shown["shop"] == ("ledger", 1, 1) and shown["topics"][:2] == ("topics", 1)
+
+
 def test_a_kind_of_our_own_is_no_name_for_yours(tmp_path):
     async def scenario():
         await pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"topics": Asked})

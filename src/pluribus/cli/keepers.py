@@ -153,4 +153,24 @@ def _print(found: list[Any]) -> None:
         table.add_row(
             one.keeper, escape(one.member), "yes" if one.votes else "", state, one.health, rows, epoch, escape(one.why)
         )
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    _print_machines(console, found)
+
+
+def _print_machines(console: Any, found: list[Any]) -> None:
+    """What the leader hosts; a keeper that is alone leads."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    leading = next((one for one in found if one.role == "leader" and one.machines), None)
+    if leading is None:
+        return
+    table = Table("machine", "kind", "version", "commands", "written", show_edge=False)
+    for machine in leading.machines:
+        written = f"{machine.turn_bytes:,} B"
+        table.add_row(escape(machine.name), machine.kind, str(machine.version), f"{machine.commands:,}", written)
+    console.print()
+    console.print(table)
+    age = "none in this run" if leading.snapshot_s < 0 else f"{leading.snapshot_s:,.0f} s ago"
+    console.print(f"log: {leading.live_bytes:,} B live, {leading.dead_bytes:,} B dead; last snapshot {age}")

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import time
 from typing import Any
 
+import msgspec
+
 from ..core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError, Refused
 from ..filters import parse
 from ..group.host import words
@@ -22,7 +24,7 @@ from ..group.host.user import UserMachine
 from ..group.host.words import Announce, Create
 from ..group.keepers import Keeper
 from ..group.keepers.leader import Leader
-from ..group.keepers.voting import standing_of
+from ..group.keepers.voting import MachineStanding, Standing, standing_of
 from ..group.log import StateMachine
 from ..group.sessions import Command, Entry
 from ..pubsub.durable import commands
@@ -53,6 +55,7 @@ from ..pubsub.durable.requests import (
 from ..pubsub.topics import matches
 from .publisher import Ended
 
+MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
 TOPICS = 1
 """The number of the machine that durable topics are: every log begins with it."""
 WAITERS_MAX = 65_536
@@ -169,11 +172,22 @@ class Desk:
             return self.topics.stages.last(request.writer, request.query)
         return await self._tended(request)
 
+    def _standing(self) -> Standing:
+        told, seat = self.stats(), self.keeper.seat
+        machines = [MachineStanding(*(one[field] for field in MACHINE_FIELDS)) for one in told["machines"]]
+        return msgspec.structs.replace(
+            standing_of(self.keeper, self.member),
+            machines=machines,
+            live_bytes=told["live_bytes"],
+            dead_bytes=told["dead_bytes"],
+            snapshot_s=-1.0 if seat.kept_at is None else round(seat.clock.now() - seat.kept_at, 3),
+        )
+
     async def _tended(self, request: Request) -> Any:
         """What people who look after keepers want of this one."""
         keeper = self.keeper
         if isinstance(request, Stand):
-            return standing_of(keeper, self.member)
+            return self._standing()
         if isinstance(request, Voting):
             await self._placed(lambda done: keeper.set_voter(request.keeper, request.votes, done))
         elif isinstance(request, Lead):

@@ -121,9 +121,14 @@ class Bus(Face):
         """All conversations that this member knows of."""
         return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
 
-    def replica(self, name: str, machine: Any) -> Replica:
-        """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop."""
-        return Replica(self._thread.call(self._real.replica, name, machine), self._thread)
+    def replica(
+        self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0
+    ) -> Replica:
+        """Open a replicated state machine. See ``pluribus.Bus.replica``; the machine runs on the background loop, or,
+        if it is durable, at the keepers."""
+        opening: Any = self._real.replica
+        real = self._thread.call(opening, name, machine, durable=durable, version=version, timeout=timeout)
+        return Replica(real, self._thread)
 
     def subscribe(
         self, pattern: str | None = None, where: Any = None, type: type | None = None, **options: Any

@@ -126,6 +126,8 @@ class Seat:
         """Applied since the last mark."""
         self._written_bytes = 0
         """Of the last snapshot."""
+        self.kept_at: float | None = None
+        """When the last snapshot was kept."""
         self._taking: Taking | None = None
         self._distrusts = False
         """The snapshot on disk is not the one that the state counts its changes from."""
@@ -302,6 +304,7 @@ class Seat:
                 self._distrusts = False
                 self.state.thaw(True)
             self._written_bytes = taking.written_bytes
+            self.kept_at = self.clock.now()
             self.trim()
             if taking.marked:
                 self.on_saved(snapshot)

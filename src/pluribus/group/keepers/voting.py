@@ -36,6 +36,18 @@ PREFIX_CHARS_MIN = 4
 """So much of a keeper's number may stand for it."""
 
 
+class MachineStanding(msgspec.Struct, frozen=True, array_like=True):
+    """One machine on a keeper's log."""
+
+    name: str
+    kind: str
+    version: int
+    commands: int
+    """Applied in this run."""
+    turn_bytes: int
+    """Written for it by this keeper as the leader."""
+
+
 class Standing(msgspec.Struct, frozen=True, array_like=True):
     """How one keeper stands, as it says itself; of a voter that does not answer, only that it is one."""
 
@@ -69,6 +81,13 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     voters: list[str] = []
     version: int = 0
     """Of the list of voters."""
+    machines: list[MachineStanding] = []
+    live_bytes: int = 0
+    """Of the log: what its machines still need."""
+    dead_bytes: int = 0
+    """What they do not need, and is not freed yet."""
+    snapshot_s: float = -1.0
+    """How long ago its last snapshot was kept, in this run; -1 if none was."""
 
 
 def standing_of(keeper: Keeper, member: str = "") -> Standing:
