@@ -36,6 +36,22 @@ def test_a_joiner_gets_everything_and_the_group_sends_each_message_once():
     assert c.delivered[:3] == [(1, 0), (2, 0), (1, 1)]
 
 
+def test_without_suppression_nothing_is_wrong_and_everything_is_sent_many_times(monkeypatch):
+    """It is a cost, which is counted, and no error."""
+    monkeypatch.setattr("pluribus.conversations.synchronising._identities", lambda entries: {})
+    talkers = [Talker(me) for me in (1, 2, 3, 4)]
+    hall = Hall(*talkers[:3])
+    for _ in range(30):
+        hall.say(1)
+    hall.run(1)
+    late = hall.talkers[4] = talkers[3]
+    hall.answered.clear()
+    late.sync.begin(hall.now)
+    hall.run(5, step=0.01)
+    assert same(*talkers) and len(hall.answered) >= 3 * 30
+    assert sum(talker.sync.answered for talker in talkers) == len(hall.answered)
+
+
 def test_halves_that_talked_apart_both_get_what_the_other_has():
     a, b, c, d = (Talker(me) for me in (1, 2, 3, 4))
     hall = Hall(a, b, c, d)

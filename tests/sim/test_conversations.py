@@ -7,7 +7,9 @@ from pluribus.sim.campaign import campaign, play_seed
 from pluribus.sim.conversed import answered_in_order, as_wished, nothing_lost, packed, same_tree
 from pluribus.sim.history import Happening, History
 from tests.mutants import conversations as mutants
-from tests.mutants.hunt import released
+from tests.mutants.hunt import hunt
+
+SEEDS_MAX = 30
 
 
 def test_a_sample_of_seeds_breaks_no_promise():
@@ -18,10 +20,11 @@ def test_a_sample_of_seeds_breaks_no_promise():
 
 @pytest.mark.parametrize("mutant", mutants.FOUND, ids=lambda mutant: mutant.__name__)
 def test_the_campaign_finds_the_mutant(mutant):
+    """By the seed that is recorded with it, or, if the scenario has changed since, by one of the next."""
     seed, sentence = mutants.FOUND[mutant]
-    with released(mutant):
-        assert sentence in play_seed("conversations", seed).failure
-    assert play_seed("conversations", seed).failure == ""
+    found = hunt(mutant, range(seed, seed + SEEDS_MAX), "conversations")
+    assert found is not None and sentence in found.failure, found
+    assert play_seed("conversations", found.seed).failure == ""
 
 
 def history(*happenings: Happening) -> History:
