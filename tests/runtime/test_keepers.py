@@ -194,7 +194,7 @@ async def test_a_client_of_a_damaged_keeper_is_told_why(tmp_path, monkeypatch):
         bus.keeping.keeper.keeper.seat.settings = Settings(submit_s=0.5)
         host, port = bus._doors[0].address
         async with pluribus.connect(f"client://{host}:{port}/{name}") as client:
-            with pytest.raises(Uncertain, match="the only keeper of 'topics' cannot go on: its log is damaged"):
+            with pytest.raises(Uncertain, match="the only keeper of 'keepers' cannot go on: its log is damaged"):
                 await client.publish("t", 1, durable=True)
             with pytest.raises(NotPrimary, match="`pluribus keepers restore`"):
                 await client.durable.ask(Find("#"), 0.0)
