@@ -13,7 +13,7 @@ from pluribus.sim.orders import unmarked
 from pluribus.sim.scenarios.adhoc import answers, hears_itself
 from tests.harness import new_bus, on_a_loop
 from tests.mutants.hunt import hunt
-from tests.mutants.orders import Impatient, Oblivious, OffByOne, Skipping
+from tests.mutants.orders import Impatient, Oblivious, OffByOne
 
 
 class Forgetful(Window):
@@ -30,7 +30,6 @@ FOUND = {
     Impatient: "after an answer to it",
     Oblivious: "as an orphan, after its parent",
     Forgetful: "second time",
-    Skipping: "after an answer to it",
     OffByOne: "without its parent",
 }
 

@@ -127,7 +127,9 @@ class Synchronising:
         self.fresh: list[Entry] = []
         """What came and was not known, for the store."""
         self._random = random
-        self._number = 0
+        self.number = 0
+        """Of the last request. One who opens the room again goes on from it, or others would take its requests for old
+        ones."""
         self._latest: dict[Asked, int] = {}
         self._repositories: dict[Asked, Repository] = {}
         self._early: dict[tuple[int, int, int], dict[int, Intervals]] = {}
@@ -327,7 +329,7 @@ class Synchronising:
 
     def _request(self) -> None:
         """What this member has, in as many words as it needs: each speaks for the writers of one range."""
-        self._number += 1
+        self.number += 1
         self.requests += 1
         have, lost = self.history.have, self.history.lost
         writers = sorted(have)
@@ -341,7 +343,7 @@ class Synchronising:
                     break
                 end += 1
             high = EVERYBODY if end >= len(writers) else writers[end] - 1
-            self.out.append(Request(self._number, part, low, high, packed(have, low, high), packed(lost, low, high)))
+            self.out.append(Request(self.number, part, low, high, packed(have, low, high), packed(lost, low, high)))
             if high == EVERYBODY:
                 return
             low, at, part = high + 1, end, part + 1

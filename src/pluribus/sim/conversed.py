@@ -99,11 +99,15 @@ def nothing_lost(history: History) -> int:
 
 
 def as_wished(history: History) -> int:
-    """In the end those are members of a conversation who joined it last and did not leave it."""
+    """In the end those are members of a conversation who joined it last and did not leave it. What a process wished that
+    crashed afterwards may never have been heard of."""
+    there = {member for h in history.of("settled") for member in h.members}
     wishes: dict[tuple[str, str], bool] = {}
     for h in history.happenings:
         if h.what in ("join", "leave"):
-            wishes[(h.group, h.body.decode())] = h.what == "join"
+            wishes.pop((h.group, h.body.decode()), None)
+            if h.member in there:
+                wishes[(h.group, h.body.decode())] = h.what == "join"
     tables = list(history.of("members"))
     checks = 0
     for h in tables:

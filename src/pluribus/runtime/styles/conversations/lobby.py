@@ -37,6 +37,8 @@ class Conversations(Style):
         self._rooms: dict[str, Room] = {}
         self._numbers: dict[str, int] = {}
         """By conversation: messages of this member, of rooms that were closed and opened again too."""
+        self.requests: dict[str, int] = {}
+        """By conversation that was closed: the number of this member's last request there."""
         self._readers: list[deque[GroupInfo]] = []
         self._listeners: list[Callable[[list[GroupInfo]], None]] = []
         self._arrived = asyncio.Event()
@@ -194,6 +196,7 @@ class Conversations(Style):
 
     def forget(self, room: Room) -> None:
         """A room is closed."""
+        self.requests[room.name] = room._sync.number
         if self._rooms.get(room.name) is room:
             del self._rooms[room.name]
 

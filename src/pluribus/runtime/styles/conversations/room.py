@@ -58,6 +58,7 @@ class Room:
         piece_bytes = max(group._channel.out.longest - WORD_SPARE_BYTES, 256)
         self._sync = Synchronising(int(bus.me), history, bus._random, piece_bytes=piece_bytes)
         self._sync.issued = lobby.issued(name)
+        self._sync.number = lobby.requests.get(name, 0)
         self._carrier = Carrier(group, self._sync, decode_room, bus._stack.ports.clock, self._settled)
         self._sync.begin(bus._now())
 
