@@ -33,6 +33,9 @@ STOP_S = 30.0
 
 OURS = "pluribus.core.errors."
 
+TASKS_S = 10.0
+"""How long a stop waits for tasks that were interrupted."""
+
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -152,6 +155,17 @@ class Job:
             for query in self.queries.values():
                 if query.isActive:
                     query.stop()
+            self._tasks_ended()
+
+    def _tasks_ended(self) -> None:
+        """Tasks that were interrupted end a moment after their query, and Java tells of each."""
+        context = getattr(self._spark, "_jsc", None)  # none through a Connect server
+        until = monotonic() + TASKS_S
+        while context is not None and monotonic() < until:
+            executors = context.sc().statusTracker().getExecutorInfos()
+            if not any(executor.numRunningTasks() for executor in executors):
+                return
+            threading.Event().wait(0.02)
 
 
 def _batch_of(query: Any) -> int:
