@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,7 @@ from pluribus.stack.trace import DATAGRAMS, DOWN, END, EVENT, STOP, TIMER, Recor
 from tests.harness import eventually, on_a_loop
 
 
-@pluribus.register
+@partial(pluribus.register, name="tracing.Reading")
 class Reading(msgspec.Struct):
     at: datetime.datetime
     value: float

@@ -9,9 +9,9 @@
     │   ├── BadBody               a message body that cannot travel
     │   ├── BadFilter             a filter that does not parse or compares what cannot be compared
     │   ├── BadTopic              a topic or a pattern of topics that is none
-    │   ├── BadKqml               a KQML message that does not parse
     │   ├── BadPattern            a row pattern that does not parse, or that would have to remember without bound
     │   ├── BadPlan               an interconnection file that does not parse, or that cannot become a bus
+    │   ├── BadKqml               a KQML message that does not parse
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
     ├── Unavailable               the surroundings do not allow it; also an OSError
