@@ -5,6 +5,8 @@ import pytest
 from pluribus.layers.membership.attempt import Attempt
 from pluribus.layers.membership.primary import first_link, next_link
 from pluribus.layers.membership.words import NO_BALLOT, Joined, Link, Past
+from tests.mutants.hunt import released
+from tests.mutants.replicas import Reckless
 
 LAST = Link(7, 3, (4, 1), (1, 2, 3, 4, 5))
 OTHER = Link(9, 1, (2, 6), (6,))
@@ -42,10 +44,19 @@ def answer(member: int, last: Link | None, held: int, reached: int) -> Joined:
     ],
 )
 def test_who_is_forced_goes_no_further_than_somebody_has_delivered(forced, places, limbo):
+    assert limbo_of(forced, places) == limbo
+
+
+def test_a_mutant_that_goes_as_far_as_all_hold_is_seen():
+    with released(Reckless):
+        assert limbo_of(True, [(9, 5), (8, 6)]) == (8, 9)
+
+
+def limbo_of(forced, places):
     members = list(range(1, 1 + len(places)))
     made = Attempt(BALLOT, members, {}, 0.0)
     made.answers = {member: answer(member, LAST, *of) for member, of in zip(members, places, strict=True)}
     proposal = made.propose(members, 0.0, forced=forced)
     assert proposal.link is not None and proposal.link.after == LAST.view
     assert (proposal.link.lineage != LAST.lineage) == forced
-    assert made.limbo == limbo
+    return made.limbo

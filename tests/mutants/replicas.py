@@ -146,7 +146,8 @@ class Everlasting:
 
 
 class Reckless:
-    """Goes on in a forced primary with whatever all hold, delivered by somebody or not."""
+    """Goes on in a forced primary with whatever all hold, delivered by somebody or not. Campaigns of 1,000 seeds do not
+    always meet it: ``tests/layers/test_primary_forced.py`` does."""
 
     replaces = (attempt, "_all_have")
 
@@ -155,7 +156,6 @@ class Reckless:
 
 
 FOUND = {
-    Reckless: (297, "another command than others"),
     Late: (5, "another command than others"),
     Early: (36, "nothing explains what"),
     Twice: (5, "another command than others"),
