@@ -99,6 +99,7 @@ def test_two_sites_part_and_merge_and_only_the_majority_stays_primary(parted: Si
         many = found.start("c d e", parted.before(1), urls[1])
         people = found.processes
         eventually(lambda: found.together(people), "five members at two sites form one view")
+        eventually(lambda: all(p.primary for p in people), "and found a primary, when they have listened long enough")
         eventually(lambda: all(p.count("deliver") > 400 for p in people), "all send, and all deliver")
         parted.cut()
         eventually(lambda: found.together(few) and found.together(many), "each site has a view of its own")

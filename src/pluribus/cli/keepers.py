@@ -29,7 +29,8 @@ def ls(url: Url = None, json: JsonFlag = False) -> None:
     if json:
         from msgspec.structs import asdict
 
-        print_json({"keepers": [asdict(one) for one in found], "leads": leads})
+        told = [asdict(one) | {"machines": [asdict(machine) for machine in one.machines]} for one in found]
+        print_json({"keepers": told, "leads": leads})
     else:
         _print(found)
     if not leads:
