@@ -99,8 +99,8 @@ def nothing_lost(history: History) -> int:
 
 
 def as_wished(history: History) -> int:
-    """In the end those are members of a conversation who joined it last and did not leave it. What a process wished that
-    crashed afterwards may never have been heard of."""
+    """In the end those are members of a conversation who joined it last and did not leave it. What a process wished
+    that crashed afterwards may never have been heard of."""
     there = {member for h in history.of("settled") for member in h.members}
     wishes: dict[tuple[str, str], bool] = {}
     for h in history.happenings:
