@@ -169,7 +169,7 @@ async def play(world: World, history: History) -> None:
         if host.bus is not None:
             await begin(number, host.bus)
     await torment(world, TORMENT_S, begin)
-    hour = "membership" not in world.stack and world.seed % 20 == 0
+    hour = "membership" not in world.stack and world.seed % 100 == 0
     gone = random.choice([number for number in players if number != light])
     world.crash(gone)
     world.set_link(Link(loss=0.05))
