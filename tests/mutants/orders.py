@@ -202,7 +202,7 @@ FOUND = {
     Careless: (4, "which its sender had delivered"),
     Hasty: (4, "which its sender had delivered"),
     Mumbling: (4, "which its sender had delivered"),
-    Stubborn: (15, "which its sender had delivered"),
+    Stubborn: (220, "but only one delivered"),
     Careful: (15, "which its sender had delivered"),
     Remembering: (4, "which its sender had delivered"),
     Impatient: (0, "before its parent"),
