@@ -148,7 +148,7 @@ def test_a_process_that_was_stopped_blames_nobody(run):
 def test_the_environment_sets_what_is_late_and_silences_it(monkeypatch):
     async def watches():
         async with pluribus.connect(new_bus()):
-            loop = asyncio.get_running_loop()  # other loops of this process, such as that of pluribus.sync, have their own
+            loop = asyncio.get_running_loop()  # the loop of pluribus.sync has a watch of its own
             return [watch._late_s for watch in lateness._watches.values() if watch._loop is loop]
 
     for text, found in (("", [LATE_S]), ("0.5", [0.5]), ("0", [])):
