@@ -136,15 +136,18 @@ def shared_once(history: History) -> int:
 
 def finished_once(history: History) -> int:
     """An event that a subscriber of a set has finished, as it was handed the next one, is not begun by another after
-    that. A subscriber that was cut off finishes nothing any more: others may have its events already."""
+    that. A subscriber that was cut off finishes nothing any more: others may have its events already. Where a primary
+    gave way to another, or a group went on with an older state, and said so, what was finished there is not known."""
     cut: dict[int, float] = {}
     for h in history.of("cut"):
         cut.setdefault(h.member, h.at)
     under_way: dict[tuple[int, str], MessageId] = {}
     finished: dict[tuple[str, MessageId], Happening] = {}
     checks = 0
-    for h in history.of("deliver"):
-        if kind_of(h.group) != SHARED:
+    for h in history.happenings:
+        if h.what == "lost":
+            finished.clear()
+        if h.what != "deliver" or kind_of(h.group) != SHARED:
             continue
         pattern = pattern_of(h.group)
         done = finished.get((pattern, h.id))

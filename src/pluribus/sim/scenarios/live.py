@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from ...core.errors import Gap, PluribusError
+from ...core.events import Dissolved, Reverted
 from ...core.frame import Frame
 from ...core.ids import number_of
 from ...core.limits import PATH_BYTES_LOOPBACK
@@ -68,7 +69,13 @@ class Player:
         self._labels = 0
         self._open: list[Subscription] = []
         bus._dispatch.observe = self._observe
+        bus.on_event(self._told)
         self.task = asyncio.create_task(self._live())
+
+    def _told(self, event: object) -> None:
+        """What a primary had agreed on is lost, and the application was told."""
+        if isinstance(event, (Dissolved, Reverted)):
+            self.history.add(Happening(self.world.now, int(self.bus.me), "lost"))
 
     # What comes up, before anybody reads it
 
