@@ -117,3 +117,25 @@ async def test_frames_of_anybody_do_not_disturb_a_room():
         await until(lambda: room.stats()["malformed"] == 5)
         await room.send("still here")
         ann.validate()
+
+
+@on_a_loop
+async def test_who_opens_a_room_again_numbers_its_messages_and_requests_on():
+    """Others take a request with an old number for one that comes late, and do not answer it."""
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        room = await ann.conversation("x")
+        other = await bob.conversation("x")
+        first = await room.send("one")
+        await until(lambda: len(other.history()) == 1)
+        await until(lambda: room.stats()["requests"] > 0)
+        asked = room._sync.number
+        await room.close()
+        await other.send("two", parent=first)
+        room = await ann.conversation("x")
+        assert room._sync.number >= asked
+        await until(lambda: [entry.body for entry in room.history()] == ["one", "two"])
+        assert (await room.send("three"))[1] == 1
