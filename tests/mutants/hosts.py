@@ -77,9 +77,9 @@ class Forgetful(Parts):
 
 FOUND = {
     # The seed that finds the mutant, and what it finds.
-    Halfway: (0, "clients still wait"),
+    Halfway: (0, "is not in row"),
     Generous: (0, "AssertionError"),
-    Hollowing: (0, "has the body b''"),
-    Jumping: (20, "the time fell"),
+    Hollowing: (0, "is not in row"),
+    Jumping: (0, "the time fell"),
     Forgetful: (2, "has another part"),
 }

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ...core.errors import PluribusError, Violation
+from ...group.host.bodies import Handle
 from ...group.host.host import HOST, Host
 from ...group.host.machine import Machine
 from ...group.host.space import Space
@@ -24,10 +25,11 @@ from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode
 from ...group.keepers import Keeper
 from ...group.sessions import FIRST_TIME, Command, Entry
 from ...runtime.bus import BEST_EFFORT
+from ...runtime.machines.reading import read_bodies
 from ..chaos import STRIKES, torment
 from ..history import Happening, History
 from ..hosts import all_or_nothing, assigned_once, bounded, counted, same_states, time_never_falls, with_bodies
-from ..jobs import Attach, Jobs, Put, Settle, Take, Wait, Want, bodies_of
+from ..jobs import Attach, Jobs, Put, Settle, Take, Wait, Want
 from ..logs import agreement, one_leader
 from ..world import World
 from . import Scenario
@@ -40,6 +42,10 @@ CONSUMERS = 3
 CODE_LATE = 0.3
 """The share of runs in which a learner has no code of jobs at first."""
 BODY = b"body of job %d " * 8
+MEMORY_BYTES = 2_000
+"""Rows in memory, so few that most bodies must be read."""
+READ_S = 3.0
+"""A crash ends a read without a word; then another keeper is asked."""
 
 _encode = msgspec.msgpack.encode
 
@@ -96,6 +102,8 @@ class Life(KeeperLife):
         self.keeper.seat.state = Watched(self.hosting, self.restored)
         self.keeper.keep_rows(0)
         self.keeper.on_role = self._role
+        self.keeper.ledger.cache_bytes_max = MEMORY_BYTES
+        self.hosting.bodies.cache_bytes_max = MEMORY_BYTES
 
     async def start(self) -> None:
         await super().start()
@@ -116,6 +124,13 @@ class Life(KeeperLife):
 
     def restored(self, index: int) -> None:
         self.play.add(self.number, "restore", (index, self.life), b"")
+
+    async def bodies(self, machine: str, handles: Sequence[Handle]) -> Sequence[bytes | None]:
+        """As whoever holds a consumer's line reads them; they come later, if they are not in memory."""
+        hosted = self.hosting.named(machine)
+        assert hosted is not None
+        self.hosting.bodies.validate()
+        return await read_bodies(self.hosting, hosted.number, handles)
 
     def jobs(self, name: str) -> Jobs | None:
         found = self.hosting.named(name)
@@ -237,8 +252,7 @@ class Play(KeepersPlay):
                 for life in self.lives.values():
                     if life.up:
                         life.keeper.alive([(2, number)])
-                held = self._held(number)
-                for job in held:
+                for job in await self._read(number):
                     if random.random() < 0.1:  # it dies in the middle, or the job is slow
                         await asyncio.sleep(random.random())
                     self.add(number, "handled", (job, epoch), b"")
@@ -251,15 +265,32 @@ class Play(KeepersPlay):
                 if self.calm and not self._left():
                     break
 
-    def _held(self, number: int) -> list[int]:
-        """What the consumer is told by the keeper that it happens to be connected to."""
+    async def _read(self, number: int) -> list[int]:
+        """What the consumer is told by the keeper that it happens to be connected to, with the bodies that it reads
+        there; a job whose body was written forward, or that was taken away, meanwhile, is told again, or not."""
         up = [life for life in self.lives.values() if life.up and life.jobs("right") is not None]
         if not up:
             return []
-        right = self.world.random.choice(up).jobs("right")
+        life = self.world.random.choice(up)
+        right = life.jobs("right")
         assert right is not None
         consumer = right.demands.consumers.get(number)
-        return [] if consumer is None else list(consumer.held)
+        held = [] if consumer is None else [(job, right.held[job]) for job in consumer.held]
+        try:
+            async with asyncio.timeout(READ_S):
+                bodies = await life.bodies("right", [kept.handle for _, kept in held])
+        except (PluribusError, TimeoutError):
+            return []
+        for (job, kept), body in zip(held, bodies, strict=True):
+            if body is not None:
+                self.add(life.number, "body", (job, kept.row), body)
+            elif life.jobs("right") is right and right.held.get(job) == kept and self._is_first(life):
+                raise Violation(f"the body of job {job} is not in row {kept.row} of keeper {life.number}")
+        return [job for (job, _), body in zip(held, bodies, strict=True) if body is not None]
+
+    def _is_first(self, life: Life) -> bool:
+        """Nobody has applied more: one that was opened lately may name rows that it made hollow before its crash."""
+        return life.up and all(other.keeper.applied <= life.keeper.applied for other in self.lives.values())
 
     def _left(self) -> bool:
         """Whether somebody still has a job on the right."""
@@ -339,10 +370,10 @@ async def play(world: World, history: History) -> None:
         jobs[1] += right.done
         values = counters.machine.machine.values  # type: ignore[attr-defined]
         playing.add(number, "final", (life.keeper.applied, life.life), _encode((state, jobs, values)))
-        for one in (left, right):
-            for job, row in one.rows():
-                bodies = bodies_of(life.keeper.read_row(row)[1])
-                playing.add(number, "body", (job, row), bodies.get(job, b""))
+        for machine, one in (("left", left), ("right", right)):
+            bodies = await life.bodies(machine, [kept.handle for _, kept in one.kept()])
+            for (job, kept), body in zip(one.kept(), bodies, strict=True):
+                playing.add(number, "body", (job, kept.row), body or b"")
         ledger, space = life.keeper.ledger, life.hosting.space
         stored = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.snapshot.row, 1 << 60))
         whole = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.start, 1 << 60))
