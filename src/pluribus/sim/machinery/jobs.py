@@ -229,7 +229,7 @@ class Jobs(Machine):
         return self.demands.owners()
 
     def lease_us(self, owner: int) -> int | None:
-        return self.demands.owners().get(owner)
+        return self.demands.lease_us(owner)
 
     def expire(self, owners: Sequence[int]) -> None:
         self.parts.touch("jobs")
