@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from .words import Number, Text
+from .words import Number, Outcome, Text
 
 ORDER_COMMANDS_MAX = 65_536
 WAIT_S_MAX = 30.0
@@ -60,7 +60,18 @@ class Await(msgspec.Struct, array_like=True, frozen=True, tag=35):
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = WAIT_S_MAX
 
 
-MachineRequest = Make | Order | Examine | Resolve | Await
+class Transact(msgspec.Struct, array_like=True, frozen=True, tag=36):
+    """Commands of several machines of one log, all of them or none, once: the session and the sequence are its
+    identity, and the caller has the answers to all sequences below ``settled``. The answer is an ``Outcome`` of the
+    host."""
+
+    session: Number
+    sequence: Number
+    settled: Number
+    parts: Annotated[list[tuple[Text, list[bytes]]], msgspec.Meta(min_length=1, max_length=1_024)]
+
+
+MachineRequest = Make | Order | Examine | Resolve | Await | Transact
 
 
 class Given(msgspec.Struct, array_like=True, frozen=True):
@@ -88,5 +99,6 @@ ANSWERS: dict[type, Any] = {
     Examine: bytes,
     Resolve: list[bytes | None],
     Await: Told,
+    Transact: Outcome,
 }
 """The type of the answer to each, as it travels."""

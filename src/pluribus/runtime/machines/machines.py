@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from ...core.errors import BadInput
 from ...core.ids import checked_name
 from ...group.host import Machine
+from ...group.host.space import Space
+from ...group.host.volatile import VolatileSpace
 from ..styles.style import Style
 from .group_host import GroupHost
 from .kinds import style_machines
@@ -30,6 +32,8 @@ class Machines(Style):
         super().__init__(bus)
         self.bus: Bus = bus
         self._hosts: dict[str, GroupHost] = {}
+        self.space: type[Space] = VolatileSpace
+        """How the memory of machines is counted."""
 
     async def open(
         self,
@@ -60,7 +64,8 @@ class Machines(Style):
             bus._check_open()
             host = hosts.get(group)
             if host is None or host.closed:
-                host = hosts[group] = GroupHost(bus, group, {**style_machines(), code.kind: code}, self._left)
+                codes = {**style_machines(), code.kind: code}
+                host = hosts[group] = GroupHost(bus, group, codes, self._left, self.space)
                 host.start()
             host.host.learn(code)
             await host.ready()
