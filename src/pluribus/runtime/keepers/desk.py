@@ -18,7 +18,7 @@ from ...core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusE
 from ...group.host import words
 from ...group.host.host import HOST, Host, Hosted
 from ...group.host.machine import Machine
-from ...group.host.requests import Call, Inspect, Open
+from ...group.host.requests import Await, Call, Examine, Inspect, Make, Open, Order, Resolve
 from ...group.host.tending import Tending, machines_of
 from ...group.host.user import UserMachine
 from ...group.host.words import Announce, Create
@@ -29,6 +29,7 @@ from ...group.keepers.voting import MachineStanding, Standing, standing_of
 from ...group.log import StateMachine
 from ...group.sessions import Command, Entry
 from ...pubsub.durable.machine import Topics
+from ..machines.desk import MachineDesk
 from ..styles.topics.desk import TopicsDesk
 
 MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
@@ -51,11 +52,13 @@ class Desk:
         self.host = Host(keeper, {Topics.kind: Topics, **(codes or {})}, builtin=(Topics.kind,))
         self.host.on_applied = self._applied
         self.tending = Tending(self.host, keeper)
+        self.machines = MachineDesk(self.host, keeper, self.announced, keeper.alive)
         keeper.seat.state = self.host
         keeper.keep_rows(0)
         self.of_topics = TopicsDesk(self)
         self._parts: list[Part] = [self.of_topics]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
+            **dict.fromkeys((Make, Order, Examine, Resolve, Await), self.machines.ask),
             Call: self._call,
             Inspect: self._query,
             Open: self._open,
@@ -73,11 +76,14 @@ class Desk:
 
     def _applied(self) -> None:
         self.tending.applied()
+        self.machines.applied()
         self._wake()
 
     def close(self) -> None:
         self._closed = True
         self.tending.stop()
+        self.machines.close()
+        self.host.bodies.close()
         self._wake()
 
     def stats(self) -> dict[str, Any]:
@@ -190,8 +196,7 @@ class Desk:
 
     async def ordered(self, machine: int, held: Sequence[bytes]) -> list[Any]:
         """Have commands of one machine ordered, and what became of each."""
-        first = await self.placed(lambda done: self.keeper.submit_many(held, done, machine))
-        return self.outcomes_of(first, len(held))
+        return await self.machines.ordered(machine, held)
 
     # What parts use.
 

@@ -32,6 +32,7 @@ from ...store.backend import Backend
 from ...store.sqlite import SqliteBackend
 from ..group.group import Group
 from ..group.member_line import MemberLine
+from ..machines.kinds import style_machines
 from .desk import Desk
 from .store_writer import StoreWriter
 
@@ -205,7 +206,7 @@ class BusKeeper:
         refuse_older(store)
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings, wall=bus._wall)
         codes = {kind: hosted(checked_kind(kind), code) for kind, code in (machines or {}).items()}
-        self.desk = Desk(self.keeper, codes)
+        self.desk = Desk(self.keeper, {**style_machines(), **codes})
         self.desk.member = bus.name
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput, NoKeeper, NoMembers, Refused
+from ...group.host.requests import InMemory
 from ...group.keepers.operations import AMONG_MEMBERS, Force, Forced, Roll
 from ...group.log import StateMachine
 from ...pubsub.durable.batch import checked
@@ -106,6 +107,10 @@ class Keeping(Style):
         """What clients and members ask of keepers."""
         if asker.client and isinstance(request, AMONG_MEMBERS):
             raise Refused("that is for members to say to keepers: use force")
+        if isinstance(request, InMemory):
+            from ..machines.machines import Machines
+
+            return await self.bus._style(Machines).in_memory(request)
         if isinstance(request, Put):
             for packed in request.batches:
                 checked(packed)
