@@ -16,7 +16,6 @@ from ...core.errors import Closed, Damaged, NotPrimary, Overflow, Uncertain
 from ...group.host.bodies import Handle
 from ...group.host.requests import (
     GIVEN_BYTES,
-    WAIT_S_MAX,
     Await,
     Examine,
     MachineRequest,
@@ -27,6 +26,7 @@ from ...group.host.requests import (
     Transact,
 )
 from ...group.host.words import Outcome
+from ...wire.asking import WAIT_S_MAX
 from .group_host import GroupHost
 
 T = TypeVar("T")
