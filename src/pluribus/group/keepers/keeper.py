@@ -178,6 +178,11 @@ class Keeper:
         return self.seat.time_us
 
     @property
+    def awaits(self) -> bool:
+        """Whether somebody here waits for what commands answer."""
+        return self.requests.waiting
+
+    @property
     def leader_time_us(self) -> int:
         """While this keeper leads: the time that the next row will carry. It costs nothing to ask."""
         return self.role.time_us if isinstance(self.role, Leader) else self.seat.time_us

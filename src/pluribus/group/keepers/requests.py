@@ -87,6 +87,11 @@ class Requests:
         else:
             self._ask(request)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody here waits for an answer."""
+        return self._count > 0
+
     def leads(self) -> None:
         """There is a leader, perhaps another one: what the last one was asked is uncertain, the rest is asked now."""
         self._give_up_away("the keepers changed their leader, and it may have been written or not: ask again")
