@@ -7,7 +7,7 @@ order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from ...core.ids import checked_name
 from ...group.host import Machine
 from ...group.host.requests import InMemory
 from ...group.host.space import Space
+from ...group.host.tending import machines_of
 from ...group.host.volatile import VolatileSpace
 from ..styles.style import Style
 from .group_host import GroupHost
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from ..bus import Bus
 
 T = TypeVar("T")
+COUNTED_GROUPS_MAX = 16
+"""Of which ``pluribus top`` is told, and machines of each."""
 
 
 class Machines(Style):
@@ -86,6 +89,15 @@ class Machines(Style):
             return host
 
         return GroupWay(opened)
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        told: dict[str, Any] = {}
+        for host in list(self._hosts.values())[:COUNTED_GROUPS_MAX]:
+            space = host.host.space
+            for one in machines_of(host.host, {})[:COUNTED_GROUPS_MAX]:
+                log = {"group": host.name, "live_bytes": space.live, "dead_bytes": space.total - space.live}
+                told[str(one["machine"])] = one | log
+        return {"memory": told} if told else {}
 
     def group_host(self, group: str) -> GroupHost | None:
         """The machines of a group, as this member has them; for tests, tools and the simulator."""
