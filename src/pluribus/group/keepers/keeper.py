@@ -179,8 +179,8 @@ class Keeper:
 
     @property
     def awaits(self) -> bool:
-        """Whether somebody here waits for what commands answer."""
-        return self.requests.waiting
+        """Whether somebody here may wait for what the commands answer that ``on_commit`` is being told."""
+        return self.requests.awaits(self.row)
 
     @property
     def leader_time_us(self) -> int:
