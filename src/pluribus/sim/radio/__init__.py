@@ -19,5 +19,6 @@ Everything is decided by a seed. Time is virtual; a protocol sees it, chance and
 """
 
 from .run import PROTOCOLS, Outcome, Setting, play
+from .talk import Talked, talk
 
-__all__ = ["PROTOCOLS", "Outcome", "Setting", "play"]
+__all__ = ["PROTOCOLS", "Outcome", "Setting", "Talked", "play", "talk"]

@@ -70,6 +70,10 @@ class RadioNode:
         self._seen = Seen()
         air.join(me, self)
 
+    def hand_to(self, deliver: Deliver) -> None:
+        """Deliver to this user from now on."""
+        self._deliver = deliver
+
     def start(self) -> None:
         """Called once, at time zero."""
 
