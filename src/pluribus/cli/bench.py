@@ -46,9 +46,7 @@ def command(
             "adhoc: one axis alone, speed, density or members."
         ),
     ] = "",
-    full: Annotated[
-        bool, typer.Option("--full", help="adhoc: more points, seeds and axes, overnight.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="adhoc: more points, seeds and axes, overnight.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves of a sweep into this SVG file.")] = None,
     json: JsonFlag = False,
 ) -> None:

@@ -34,9 +34,7 @@ class Mode(StrEnum):
 class AdaptiveFlooding(Flooding):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.neighbours = Neighbourhood(
-            self.me, self.air, self.random, lists=True, velocities=True, came=self._came
-        )
+        self.neighbours = Neighbourhood(self.me, self.air, self.random, lists=True, velocities=True, came=self._came)
         self.cache = Cache(self)
 
     @property

@@ -22,8 +22,8 @@ smaller leaves it.
 
 Decided here. All nodes with a number beacon, or nobody would know who may be asked. Nodes on the way of a BR2 get numbers
 between those of its ends (numbers have fractions); none of them has children, so nobody minds. A node that fails
-``BRANCHES_MAX`` times gives up its number and its children and takes a new one above a neighbour on the tree, as at a new
-session; so does one that heard no new session. A node without need (no member, no children) leaves the tree.
+``BRANCHES_MAX`` times gives up its number and its children and takes a new one, as at a new session: above a neighbour on
+the tree, or if it has none, above all its neighbours. So does one that heard no new session. A node without need (no member, no children) leaves the tree.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ class Amris(RadioNode):
 
     def _take_number(self) -> None:
         on_tree = [found.number for found in self.near.values() if found.on_tree]
-        if on_tree:
-            self.number = min(on_tree) + 1 + GAP * self.random.random()
+        above = min(on_tree) if on_tree else max(found.number for found in self.near.values())
+        self.number = above + 1 + GAP * self.random.random()
 
     def _lose_parent(self) -> None:
         self.parent = None
