@@ -22,7 +22,7 @@ def pretend(protocol: str, setting: Setting) -> Outcome:
     """Ratios fall with speed as the survey expects; everything else is a number that can be told."""
     ratio = FAST.get(protocol, 0.98) if setting.speed_km_h > 50 else 0.99
     delivered = int(1_000 * ratio)
-    data = 6_000 if protocol == "flooding" else 2_000
+    data = delivered * (6 if protocol == "flooding" else 2)
     return Outcome(100, 1_000, delivered, 990, 2 * data, data, 50 * delivered, 10, 0, 1.0, 0.01)
 
 

@@ -1,18 +1,18 @@
 """``pluribus bench adhoc``: multicast among moving nodes on a shared radio medium, protocol by protocol.
 
-Fifty nodes on a square kilometre, a range of 250 m, two virtual minutes. One axis at a time: how fast nodes move, how many
-there are, how many of them are members; the others stand still at 36 km/h, 50 nodes, 10 members. Each point is five
-seeds; with one seed all protocols see the same paths and the same traffic (``sim.radio``).
+Fifty nodes on a square kilometre, a range of 250 m, two virtual minutes. One axis at a time: how fast nodes move, how
+many there are, how many of them are members; the others stand still at 36 km/h, 50 nodes, 10 members. Each point is
+five seeds; with one seed all protocols see the same paths and the same traffic (``sim.radio``).
 
-Measured: the share of deliveries that came, the transmissions for each (all of them, and those that carry data), and the
-control bytes for each: everything that was sent but bodies of messages. *Path at sending* is the share for which a path
-existed when a message was sent: nobody who does not keep messages can deliver much more.
+Measured: the share of deliveries that came, the transmissions for each (all of them, and those that carry data), and
+the control bytes for each: everything that was sent but bodies of messages. *Path at sending* is the share for which a
+path existed when a message was sent: nobody who does not keep messages can deliver much more.
 
 Then conversations over each of the protocols, and again on a network so thin that it parts: what the multicast alone
 brought, and whether in the end every member shows the same tree.
 
-``--sweep speed`` (``density``, ``members``) is one axis; ``--quick`` a taste; ``--full`` takes a night. Nothing here depends on
-the machine: the same seeds give the same figures.
+``--sweep speed`` (``density``, ``members``) is one axis; ``--quick`` a taste; ``--full`` takes a night. Nothing here
+depends on the machine: the same seeds give the same figures.
 """
 
 from __future__ import annotations

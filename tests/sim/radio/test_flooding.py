@@ -27,7 +27,7 @@ def test_a_line_has_no_collisions_to_fear():
     graph = Graph(Flooding, 6, line(6))
     data = graph.send(0)
     graph.run(1.0)
-    assert graph.got(data) == {node: 1 for node in range(1, 6)}
+    assert graph.got(data) == dict.fromkeys(range(1, 6), 1)
     assert graph.air.counted.transmissions == 6
 
 

@@ -76,4 +76,4 @@ def test_whoever_meets_long_enough_has_the_same(edges, loss, seed):
     graph.run(60.0)
     for message in data:
         wanted = reached(graph.places, message.source, 0.0) - {message.source}
-        assert graph.got(message) == {member: 1 for member in wanted}
+        assert graph.got(message) == dict.fromkeys(wanted, 1)

@@ -45,8 +45,8 @@ def example() -> Graph:
 
 
 def test_the_example_of_the_survey():
-    """R2 and R3 answer both sources by I2; R1 answers S1 by I1 and S2 by I2. The reply of I1 has an entry for S1 and none
-    for S2, that of I2 for both."""
+    """R2 and R3 answer both sources by I2; R1 answers S1 by I1 and S2 by I2. The reply of I1 has an entry for S1 and
+    none for S2, that of I2 for both."""
     graph = example()
     for member in (R2, R3):
         assert {source: route.next for source, route in graph.nodes[member].routes.items()} == {S1: I2, S2: I2}

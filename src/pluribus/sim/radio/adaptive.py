@@ -3,9 +3,10 @@
 Theory of operation
 -------------------
 Every node decides for itself, message by message, from what it sees: the mean speed of its neighbours relative to its
-own. Hellos carry velocities (from a satellite receiver, say) and lists of neighbours. Below ``SLOW_M_S`` the node is in
-scoped mode, above ``FAST_M_S`` in hyper mode, between them it floods plainly. Nodes of different modes understand each
-other: a message is the same in each, and who keeps a cache keeps it in every mode, so that it has one when it speeds up.
+own. Hellos carry velocities (from a satellite receiver, say) and lists of neighbours. Below ``SLOW_M_S`` the node is
+in scoped mode, above ``FAST_M_S`` in hyper mode, between them it floods plainly. Nodes of different modes understand
+each other: a message is the same in each, and who keeps a cache keeps it in every mode, so that it has one when it
+speeds up.
 
 The survey names the relative velocity as one condition among others and no limits: these are ours.
 """

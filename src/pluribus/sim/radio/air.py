@@ -2,20 +2,21 @@
 
 Theory of operation
 -------------------
-A frame takes its time on the air: a preamble, and its bytes at ``RATE_BIT_S``. Two frames that overlap at a node are both
-lost there (a *collision*), and a node that sends hears nothing. Who wants to send listens first; if it hears somebody, it
-waits until that one is done and then for a random number of slots. Two things remain, as in 802.11: *hidden* nodes, which
-do not hear each other and meet at a third one, and nodes that begin within the same slot, which cannot have heard each
-other yet. A frame that comes through is lost with the probability ``loss`` at each receiver.
+A frame takes its time on the air: a preamble, and its bytes at ``RATE_BIT_S``. Two frames that overlap at a node are
+both lost there (a *collision*), and a node that sends hears nothing. Who wants to send listens first; if it hears
+somebody, it waits until that one is done and then for a random number of slots. Two things remain, as in 802.11:
+*hidden* nodes, which do not hear each other and meet at a third one, and nodes that begin within the same slot, which
+cannot have heard each other yet. A frame that comes through is lost with the probability ``loss`` at each receiver.
 
-A *broadcast* is sent once. For a *unicast* frame the sender first asks its receiver whether the air is free there (RTS and
-CTS of 802.11): if so, whoever hears the receiver keeps silent until the frame is over, hidden nodes too; if the receiver
-hears somebody, or is gone, it does not answer, and only the question was sent. The frame is acknowledged, and tried again
-up to ``RETRIES`` times; then its sender is told that it failed. The receiver's answers are part of the frame's air time and
-cannot get lost alone. Every attempt is a transmission and is counted, a question without an answer as well.
+A *broadcast* is sent once. For a *unicast* frame the sender first asks its receiver whether the air is free there (RTS
+and CTS of 802.11): if so, whoever hears the receiver keeps silent until the frame is over, hidden nodes too; if the
+receiver hears somebody, or is gone, it does not answer, and only the question was sent. The frame is acknowledged, and
+tried again up to ``RETRIES`` times; then its sender is told that it failed. The receiver's answers are part of the
+frame's air time and cannot get lost alone. Every attempt is a transmission and is counted, a question without an
+answer as well.
 
-Energy: the sender pays for the air time, and so does everybody in range, whether the frame came through, collided or was
-for somebody else. A collision therefore costs what a reception costs, and brings nothing.
+Energy: the sender pays for the air time, and so does everybody in range, whether the frame came through, collided or
+was for somebody else. A collision therefore costs what a reception costs, and brings nothing.
 
 Bounds: a node holds ``QUEUE_MAX`` frames that wait for the air; more are dropped and counted.
 

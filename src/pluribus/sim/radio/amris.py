@@ -2,28 +2,29 @@
 
 Theory of operation
 -------------------
-The first source (Sid) broadcasts *new session*. Who hears it takes a number (msm-id) greater than that of the node it heard
-it from, not consecutive, and broadcasts it with its own number, once. So numbers increase away from Sid: they say how high
-a node stands. Every node with a number *beacons* about once a second, with its number and its parent.
+The first source (Sid) broadcasts *new session*. Who hears it takes a number (msm-id) greater than that of the node it
+heard it from, not consecutive, and broadcasts it with its own number, once. So numbers increase away from Sid: they
+say how high a node stands. Every node with a number *beacons* about once a second, with its number and its parent.
 
-A member joins the tree by asking a neighbour with a smaller number (*join request*, unicast). One that is on the tree takes
-it as a child (*join ack*); one that is not first joins itself in the same way, then acknowledges; one that cannot says
-*join nak*, and the next neighbour is asked. That is also branch reconstruction BR1, which the child does when its parent is
-silent or has moved away. If no neighbour will do, BR2: the request is broadcast over up to ``BRANCH_HOPS`` hops; a node on
-the tree with a smaller number answers along the way back, the first answer is confirmed (*join conf*), and all nodes on
-that way are on the tree.
+A member joins the tree by asking a neighbour with a smaller number (*join request*, unicast). One that is on the tree
+takes it as a child (*join ack*); one that is not first joins itself in the same way, then acknowledges; one that
+cannot says *join nak*, and the next neighbour is asked. That is also branch reconstruction BR1, which the child does
+when its parent is silent or has moved away. If no neighbour will do, BR2: the request is broadcast over up to
+``BRANCH_HOPS`` hops; a node on the tree with a smaller number answers along the way back, the first answer is
+confirmed (*join conf*), and all nodes on that way are on the tree.
 
 Messages go along the tree in both directions: a node takes them from its parent and its children only and repeats them
-once if it has other tree neighbours. A tree has one path between two nodes: what is lost on it is lost to all behind it,
-and while a branch is rebuilt its members get nothing.
+once if it has other tree neighbours. A tree has one path between two nodes: what is lost on it is lost to all behind
+it, and while a branch is rebuilt its members get nothing.
 
-No circles: a parent's number is smaller than its child's, always. A node whose parent's beacon shows a number that is not
-smaller leaves it.
+No circles: a parent's number is smaller than its child's, always. A node whose parent's beacon shows a number that is
+not smaller leaves it.
 
-Decided here. All nodes with a number beacon, or nobody would know who may be asked. Nodes on the way of a BR2 get numbers
-between those of its ends (numbers have fractions); none of them has children, so nobody minds. A node that fails
-``BRANCHES_MAX`` times gives up its number and its children and takes a new one, as at a new session: above a neighbour on
-the tree, or if it has none, above all its neighbours. So does one that heard no new session. A node without need (no member, no children) leaves the tree.
+Decided here. All nodes with a number beacon, or nobody would know who may be asked. Nodes on the way of a BR2 get
+numbers between those of its ends (numbers have fractions); none of them has children, so nobody minds. A node that
+fails ``BRANCHES_MAX`` times gives up its number and its children and takes a new one, as at a new session: above a
+neighbour on the tree, or if it has none, above all its neighbours. So does one that heard no new session. A node
+without need (no member, no children) leaves the tree.
 """
 
 from __future__ import annotations

@@ -2,23 +2,23 @@
 
 Theory of operation
 -------------------
-Only members take part; other nodes carry unicast words (``unicast``), and pass on floods. Every member begins as the *core*
-of a mesh of one. A core floods a *join request* once in a while, over a few hops at first and more if nobody answers. A
-member of another mesh that hears it answers with a *join acknowledgement*, and both have a mesh link: a tunnel, however
-many hops long. So meshes grow together.
+Only members take part; other nodes carry unicast words (``unicast``), and pass on floods. Every member begins as the
+*core* of a mesh of one. A core floods a *join request* once in a while, over a few hops at first and more if nobody
+answers. A member of another mesh that hears it answers with a *join acknowledgement*, and both have a mesh link: a
+tunnel, however many hops long. So meshes grow together.
 
-A core sends a *tree create* along its mesh links once in a while. Who gets it for the first time passes it on along its
-other links; links that it took are the tree. Who gets it again answers with a *tree create nak*, and that link is in the
-mesh only. Messages go along the tree, in both directions, from tunnel to tunnel.
+A core sends a *tree create* along its mesh links once in a while. Who gets it for the first time passes it on along
+its other links; links that it took are the tree. Who gets it again answers with a *tree create nak*, and that link is
+in the mesh only. Messages go along the tree, in both directions, from tunnel to tunnel.
 
 Two cores that meet in one mesh: the one with the greater number resigns. A member that hears of no tree create for
-``CORE_SILENT_S`` becomes a core itself, so a mesh that broke has a core again, and the core moves. Who leaves says *join
-nak* to its mesh neighbours.
+``CORE_SILENT_S`` becomes a core itself, so a mesh that broke has a core again, and the core moves. Who leaves says
+*join nak* to its mesh neighbours.
 
 As long as the routing finds ways, the tree need not change when nodes move; but tunnels that were short grow long, and
-when the routing fails, so does this. Where the survey is silent: a member that answers a join request does not pass it on,
-so that links join members that are close; a link whose end is unreachable is dropped; a message is taken from whichever
-member sent it and passed on along the tree only.
+when the routing fails, so does this. Where the survey is silent: a member that answers a join request does not pass it
+on, so that links join members that are close; a link whose end is unreachable is dropped; a message is taken from
+whichever member sent it and passed on along the tree only.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 Theory of operation
 -------------------
-The same idea as ``layers.spread.gossip``, where a member tells ``fanout_for(n)`` others picked at random. On the air one
-transmission tells all neighbours at once. So a node with d neighbours passes a message on with the probability
+The same idea as ``layers.spread.gossip``, where a member tells ``fanout_for(n)`` others picked at random. On the air
+one transmission tells all neighbours at once. So a node with d neighbours passes a message on with the probability
 ``fanout / d``: then it tells ``fanout`` others on average. Below that many neighbours this is flooding; in a crowd the
 number of transmissions for a message does not grow with the number of nodes in range.
 
-Certainty is the digests' part. About once a second every node broadcasts what it has, as intervals of numbers by source;
-this is its hello too. Who has something that the sender of the digest lacks puts it down and, after a random while, sends
-it, unless it hears somebody else do so before: one repetition serves all who lack it. A digest that shows something that
-this node lacks needs no answer: this node's own digest says so within a second.
+Certainty is the digests' part. About once a second every node broadcasts what it has, as intervals of numbers by
+source; this is its hello too. Who has something that the sender of the digest lacks puts it down and, after a random
+while, sends it, unless it hears somebody else do so before: one repetition serves all who lack it. A digest that shows
+something that this node lacks needs no answer: this node's own digest says so within a second.
 
 Promise: nodes that meet long enough have the same messages among the last ``KEPT_MAX`` of each source. None of the
 surveyed protocols promises that. The price: every node keeps messages, and a digest a second.

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-As plain flooding; moreover a node keeps messages for ``CACHE_S``. When a hello or a message comes from a node that is not
-among the neighbours, all messages in the cache are broadcast again: the newcomer may have missed the wave because it
-moved. Whoever knows such a message takes no notice; to whom it is new, it is new, and its wave goes on from there.
+As plain flooding; moreover a node keeps messages for ``CACHE_S``. When a hello or a message comes from a node that is
+not among the neighbours, all messages in the cache are broadcast again: the newcomer may have missed the wave because
+it moved. Whoever knows such a message takes no notice; to whom it is new, it is new, and its wave goes on from there.
 
-Decided here: a message is repeated for newcomers at most once in ``AGAIN_S`` by each node, since several newcomers hear
-one repetition; and a message that comes from an unknown node makes it a neighbour, as a hello does, or every further one
-would start all over again.
+Decided here: a message is repeated for newcomers at most once in ``AGAIN_S`` by each node, since several newcomers
+hear one repetition; and a message that comes from an unknown node makes it a neighbour, as a hello does, or every
+further one would start all over again.
 """
 
 from __future__ import annotations

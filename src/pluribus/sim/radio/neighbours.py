@@ -106,4 +106,5 @@ class Neighbourhood:
             return 0.0
         x, y = self._air.places.velocity(self.me, self._air.now)
         speeds = (((x - found.velocity[0]) ** 2 + (y - found.velocity[1]) ** 2) ** 0.5 for found in self.known.values())
-        return sum(speeds) / len(self.known)
+        mean: float = sum(speeds) / len(self.known)
+        return mean
