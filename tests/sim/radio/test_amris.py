@@ -59,9 +59,11 @@ def test_messages_go_along_the_tree_both_ways_once():
 
 def test_what_does_not_come_along_the_tree_is_not_taken():
     graph = grown(3, line(3), (0, 2))
-    stranger = Data(0, 77, 10)
+    stranger, child = Data(2, 77, 10), Data(2, 78, 10)
     graph.nodes[0].receive(2, stranger)
+    graph.nodes[0].receive(1, child)
     assert not graph.got(stranger), "2 is two hops away, not a child"
+    assert graph.got(child) == {0: 1}
 
 
 def test_br1_another_neighbour_is_asked_when_the_parent_is_gone():

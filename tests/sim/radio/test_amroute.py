@@ -74,6 +74,16 @@ def test_a_second_tree_create_is_refused():
     assert len(tree_of(graph, members)) == 3
 
 
+def test_a_nak_takes_a_link_out_of_the_tree_and_leaves_it_in_the_mesh():
+    graph = settled(3, line(3), (0, 1, 2))
+    core = graph.nodes[0]
+    (link,) = core.tree
+    core._arrived(link, TreeCreateNak(0, core._creates - 1))
+    assert core.tree == {link}, "that was of an earlier tree"
+    core._arrived(link, TreeCreateNak(0, core._creates))
+    assert not core.tree and core.mesh == {link}
+
+
 def test_when_the_core_is_gone_another_becomes_one_and_they_merge_when_it_returns():
     members = (0, 2, 4)
     graph = settled(5, line(5), members)

@@ -79,6 +79,20 @@ def test_a_break_beyond_the_first_hop_is_reported_to_the_origin():
     assert [word.number for _, word in graph.nodes[3].got] == [0, 2]
 
 
+def test_a_way_that_was_lost_is_not_taken_again_from_who_still_believes_in_it():
+    graph = Graph(Post, 4, line(4))
+    graph.nodes[0].unicast.send(3, letter())
+    graph.run(1.0)
+    routing = graph.nodes[1].unicast
+    number = routing.ways[3].number
+    routing._broken(2)
+    assert 3 not in routing.ways
+    routing.receive(0, RouteReply(1, 3, number, 2))  # 0 knows the way over this very node
+    assert 3 not in routing.ways
+    routing.receive(2, RouteReply(1, 3, number + 1, 0))
+    assert routing.ways[3].next == 2
+
+
 def circle(graph: Graph, to: int) -> bool:
     """Whether ways to a node lead round."""
     for start in graph.nodes:
