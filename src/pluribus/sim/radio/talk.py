@@ -28,9 +28,9 @@ from ...conversations.history import Delivered, History
 from ...conversations.joining import Joining
 from ...conversations.synchronising import Synchronising
 from ...conversations.words import Entry, LobbyWord, RoomWord, Said, decode_lobby, decode_room, encode
-from ..conversed import answered_in_order, as_said, nothing_lost, packed, same_tree
-from ..history import Happening
-from ..history import History as Log
+from ..checkers.conversations import answered_in_order, as_said, nothing_lost, packed, same_tree
+from ..machinery.history import Happening
+from ..machinery.history import History as Log
 from .node import Data
 from .run import Setting, World
 
