@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 import pluribus
-from pluribus.group.host import Machine
+from pluribus.group.host import Ground, Machine
 from pluribus.runtime.machines.kinds import machine_of_style
 from pluribus.runtime.machines.machines import Machines
 from pluribus.runtime.styles.style import Style
@@ -34,8 +34,12 @@ class TodoList(Machine):
 
     kind = "todo"
 
-    def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground)
         self.items: dict[int, str] = {}
+
+    def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
+        self.items = {}
         for _, data in parts:
             self.items = msgspec.msgpack.decode(data, type=dict[int, str])
 

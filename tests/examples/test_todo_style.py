@@ -12,6 +12,7 @@ import pytest
 import pluribus
 import pluribus.sim
 import pluribus.sync
+from pluribus.runtime.bus import VIEWS
 from tests.features import ROOT
 from tests.runtime.clients.test_client import url_of
 
@@ -57,7 +58,7 @@ def test_without_await(todo):
 
 def test_in_a_world_in_which_members_die(todo):
     async def main():
-        async with pluribus.sim.world(members=3, seed=11) as world:
+        async with pluribus.sim.world(members=3, seed=11, stack=VIEWS) as world:
             lists = [await bus.style(todo.Todo).open() for bus in world.buses]
             assert await lists[0].add(1, "before")
             world.crash(0)
