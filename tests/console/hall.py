@@ -160,23 +160,21 @@ def hall(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.console.hall", str(port), str(folder)]
     with open(folder / "hall.log", "w") as log, subprocess.Popen(command, stdout=log, stderr=log, env=environment) as served:
         try:
-            wait_for(f"http://127.0.0.1:{port}/air/tree?name=nobody&room=nothing", served, folder / "hall.log")
+            wait_for(f"http://127.0.0.1:{port}/air/meet", served)
             yield f"http://127.0.0.1:{port}"
         finally:
             served.kill()
             served.wait()
 
 
-def wait_for(address: str, served: subprocess.Popen, log: Path) -> None:
-    """Until something is served there, an error too."""
+def wait_for(address: str, served: subprocess.Popen) -> None:
+    """Until something is served there."""
     until = time.monotonic() + 120
     while True:
         try:
             urllib.request.urlopen(address, timeout=20).close()
-        except urllib.error.HTTPError:
-            return
         except OSError:
-            assert served.poll() is None and time.monotonic() < until, log.read_text()
+            assert served.poll() is None and time.monotonic() < until, "it does not serve its page"
             time.sleep(0.1)
         else:
             return

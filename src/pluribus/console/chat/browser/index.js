@@ -240,7 +240,7 @@ export const Chat = {
   <Rooms :lobby="lobby" :room="room" @open="open" @close="side = ''"
     @join="(name) => ask({ type: 'join', room: name })" @refuse="(name) => ask({ type: 'refuse', room: name })"
     @create="(name, about) => ask({ type: 'create', room: name, about })" />
-  <main>
+  <section class="talk" aria-label="Conversation">
     <header class="headline">
       <button type="button" class="plain phone menu" aria-label="Rooms" @click="side = 'rooms'"><Icon name="menu" /><span v-if="unread || lobby.invitations.length" class="spot"></span></button>
       <div class="title">
@@ -264,7 +264,7 @@ export const Chat = {
         @write="(going) => ask({ type: 'write', room, going })" />
     </template>
     <div v-else class="welcome"><p>Join a room, or begin a new one.</p></div>
-  </main>
+  </section>
   <Members v-if="room" :members="members" :me="lobby.me" @close="side = ''" @leave="$refs.leaving.showModal()" />
   <div v-if="side" class="shade" @click="side = ''"></div>
   <dialog ref="leaving" aria-labelledby="leaving-title">
