@@ -1,4 +1,4 @@
-"""Four people's pages in one process, on a bus in memory whose air the test rules: ``python -m tests.console.hall PORT``.
+"""Four people's pages in one process, on a bus in memory whose air the test rules.
 
 Each person has a page (``/ann``). The test asks under ``/air/`` for what the air should do: ``part`` it into halves,
 let them ``meet``, ``hold`` what one says to another and ``release`` it later; and for people that go ``away`` and come
@@ -158,7 +158,10 @@ def hall(folder: Path) -> Iterator[str]:
     environment.pop("PYTEST_CURRENT_TEST", None)  # NiceGUI would believe that it is tested by its own means
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "tests.console.hall", str(port), str(folder)]
-    with open(folder / "hall.log", "w") as log, subprocess.Popen(command, stdout=log, stderr=log, env=environment) as served:
+    with (
+        open(folder / "hall.log", "w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, env=environment) as served,
+    ):
         try:
             wait_for(f"http://127.0.0.1:{port}/air/meet", served)
             yield f"http://127.0.0.1:{port}"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -194,7 +195,9 @@ def test_links_code_and_text_that_runs_backwards(air, screens):
     for text in texts:
         air("say", name="ann", room="links", text=text)
     bob.page.wait_for_function("(count) => document.querySelectorAll('.message').length === count", arg=len(texts))
-    found = bob.page.locator(".body a").evaluate_all("(found) => found.map((link) => [link.href, link.rel, link.target])")
+    found = bob.page.locator(".body a").evaluate_all(
+        "(found) => found.map((link) => [link.href, link.rel, link.target])"
+    )
     safe = ["noopener noreferrer nofollow", "_blank"]
     assert found == [
         ["https://example.org/a_(b)?q=1", *safe],
@@ -241,9 +244,7 @@ def test_by_keyboard_and_for_screen_readers(air, screens):
     expect(box).to_be_focused()
     ann.page.keyboard.type("by keys alone")
     ann.page.keyboard.press("Enter")
-    bob.wait_for_tree(
-        [[0, "bob", "first"], [1, "bob", "inner"], [2, "ann", "by keys alone"], [0, "bob", "second"]]
-    )
+    bob.wait_for_tree([[0, "bob", "first"], [1, "bob", "inner"], [2, "ann", "by keys alone"], [0, "bob", "second"]])
     ann.page.keyboard.press("Escape")
     expect(tree).to_be_focused()
     ann.page.keyboard.press("/")
@@ -335,9 +336,10 @@ def test_five_thousand_messages_of_which_few_are_drawn(air, screens):
     ann.page.evaluate("document.querySelector('.scroll').scrollTop = 1e9")
     expect(ann.message("message 4999 ")).to_be_visible(timeout=WAIT_MS)
     places = ann.page.evaluate(
-        "[...document.querySelectorAll('.message')].map((found) => found.getBoundingClientRect()).map((r) => [r.top, r.bottom])"
+        """[...document.querySelectorAll('.message')].map((found) => found.getBoundingClientRect())
+             .map((place) => [place.top, place.bottom])"""
     )
-    assert all(abs(above[1] - below[0]) < 1 for above, below in zip(places, places[1:], strict=False)), "no gaps"
+    assert all(abs(above[1] - below[0]) < 1 for above, below in pairwise(places)), "no gaps"
 
 
 def test_a_browser_that_loses_its_line_misses_nothing(air, screens):
@@ -360,7 +362,9 @@ def test_on_a_phone_and_in_the_dark(air, screens):
     page.get_by_role("button", name="Rooms").click()
     page.get_by_role("button", name="Join pocket", exact=True).click()
     bob.message("a word of").wait_for()
-    wide = page.evaluate("Math.max(...[...document.querySelectorAll('.talk, .talk *')].map((e) => e.getBoundingClientRect().right))")
+    wide = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('.talk, .talk *')].map((e) => e.getBoundingClientRect().right))"
+    )
     assert wide <= 360, "nothing is out of the screen"
     bob.answer("a word of", "from a phone")
     page.get_by_role("button", name="members are here").click()

@@ -124,7 +124,13 @@ async def test_the_latest_messages_come_with_what_they_answer():
 def test_words_of_a_browser_are_checked():
     word = asked({"type": "say", "room": "x", "text": "hello", "parent": written((1 << 62, 7))})
     assert isinstance(word, Say) and identity(word.parent) == (1 << 62, 7)
-    for wrong in (None, {}, {"type": "nonsense"}, {"type": "say", "room": 1}, {"type": "read", "room": "x", "ids": ["1"]}):
+    for wrong in (
+        None,
+        {},
+        {"type": "nonsense"},
+        {"type": "say", "room": 1},
+        {"type": "read", "room": "x", "ids": ["1"]},
+    ):
         with pytest.raises(BadInput, match="load the page again"):
             asked(wrong)
     assert row(Entry((1, 2), (3, 4), "ann", 5.0, "x"), True) == [written((1, 2)), written((3, 4)), "ann", 5.0, "x", 1]

@@ -1,4 +1,4 @@
-"""``pluribus chat``: threaded talk in a browser, or in a terminal, where messages have short numbers to answer them by."""
+"""``pluribus chat``: threaded talk in a browser, or in a terminal, where messages are answered by short numbers."""
 
 import asyncio
 import getpass

@@ -1,6 +1,7 @@
 """The words of conversations on the wire, and what a message is. Everything from outside is decoded here, and bounded.
 
-``Said``, ``Request``, ``Answer`` and ``Writing`` travel in the group of one conversation; the others in the lobby, to everybody.
+``Said``, ``Request``, ``Answer`` and ``Writing`` travel in the group of one conversation; the others in the lobby, to
+everybody.
 """
 
 from __future__ import annotations

@@ -41,7 +41,9 @@ def free_port(wanted: int | None) -> int:
     raise BadInput(f"ports {PORT} to {PORT + PORTS - 1} of {HOST} are taken: give --port")
 
 
-def serve(room: str | None, name: str, url: str | None, stack: str, store: str | None, port: int, *, show: bool) -> None:
+def serve(
+    room: str | None, name: str, url: str | None, stack: str, store: str | None, port: int, *, show: bool
+) -> None:
     """Serve until interrupted. ``show`` opens a browser."""
     try:
         from nicegui import app

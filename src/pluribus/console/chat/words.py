@@ -77,9 +77,10 @@ Asked = Hello | Open | Say | Write | Create | Join | Refuse | Leave | Read | Ear
 
 def asked(given: Any) -> Asked:
     try:
-        return msgspec.convert(given, Asked)
+        word: Asked = msgspec.convert(given, Asked)
     except msgspec.ValidationError as error:
         raise BadInput(f"the browser asked for something that is not known: {error}; load the page again") from None
+    return word
 
 
 def written(message: MessageId) -> str:
