@@ -64,7 +64,7 @@ def chat(chromium: Browser, folder: Path) -> list[Path]:
         def say(name: str, text: str, parent: str | None = None, room: str = "towns") -> str:
             return str(air("say", name=name, room=room, text=text, **({"parent": parent} if parent else {})))
 
-        ann = ScreenOf(chromium, address, "ann", viewport={"width": 1180, "height": 830})
+        ann = ScreenOf(chromium, address, "ann", viewport={"width": 1180, "height": 850})
         bob = ScreenOf(chromium, address, "bob")
         phone = {"width": 390, "height": 740}
         dan = ScreenOf(chromium, address, "dan", viewport=phone, color_scheme="dark", device_scale_factor=2)
@@ -92,7 +92,6 @@ def chat(chromium: Browser, folder: Path) -> list[Path]:
         ann.page.locator(".member.away").wait_for()
         for text in ("The canteen has dosas", "I come at one"):
             say("cid", text, room="lunch")
-        say("cid", "Who books the train?", no)
         bob.page.locator("textarea").press_sequentially("I can")
         ann.page.locator(".typing", has_text="bob is writing").wait_for()
         ann.page.locator("button.room[data-room=lunch] .badge").wait_for()
@@ -100,6 +99,8 @@ def chat(chromium: Browser, folder: Path) -> list[Path]:
         ann.page.locator("textarea").press_sequentially("January is fine for me")
         ann.page.mouse.move(1080, 500)
         bob.page.locator("textarea").press_sequentially(" do it")
+        say("cid", "Who books the train?", no)
+        ann.page.locator(".message.unread").wait_for()
         ann.page.screenshot(path=wide)
         dan.page.screenshot(path=narrow)
         for screen in (ann, bob, dan):

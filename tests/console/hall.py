@@ -27,7 +27,6 @@ class Air:
         self.names = {}
         self.halves = []
         self.held = {}
-        self.lost = set()
 
     def install(self):
         from pluribus.engines.inproc import InprocEngine
@@ -37,8 +36,6 @@ class Air:
         def hand_over(engine, datagrams, peer):
             ends = self.names.get(engine.address), self.names.get(peer.address if peer is not None else None)
             if any((ends[0] in half) != (ends[1] in half) for half in self.halves):
-                return
-            if ends in self.lost:
                 return
             if ends in self.held:
                 self.held[ends].append(lambda: carry(engine, datagrams, peer))

@@ -100,18 +100,6 @@ export class Forest {
     return found;
   }
 
-  // Everything below a node.
-  below(node) {
-    const found = [];
-    const stack = [...node.answers];
-    while (stack.length) {
-      const next = stack.pop();
-      found.push(next);
-      stack.push(...next.answers);
-    }
-    return found;
-  }
-
   // Open all that is above, so that a node is shown.
   reveal(node) {
     for (let above = node.up; above; above = above.up) above.open = true;

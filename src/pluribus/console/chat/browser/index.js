@@ -12,6 +12,7 @@ import { Threads } from "./threads.js";
 
 const THEMES = ["auto", "light", "dark"];
 const SAID_MS = 1000;
+const MORE_MAX = 40000; // messages that may come to a room before the latest of it are asked for anew, so that memory is bounded
 
 function remembered() {
   try {
@@ -125,10 +126,16 @@ export const Chat = {
         history.replaceState(null, "", word.name ? "#" + encodeURIComponent(word.name) : " ");
       }
       this.forest = markRaw(forest);
+      this.most = forest.nodes.size + MORE_MAX;
       this.version += 1;
     },
     on_rows(word) {
       if (word.name !== this.room) return;
+      if (this.forest.nodes.size + word.rows.length > this.most) {
+        this.most = Infinity; // until they are here
+        this.ask({ type: "open", room: this.room });
+        return;
+      }
       let last = null;
       for (const row of word.rows) {
         const node = this.forest.add(row);
