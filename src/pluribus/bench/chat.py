@@ -24,7 +24,7 @@ import msgspec
 
 from ..core.errors import MissingExtra, Unreachable
 from ..runtime.bus import connect
-from ..runtime.running import run as run_on_a_loop
+from ..runtime.loop.running import run as run_on_a_loop
 from .report import at_most, report, result
 
 MESSAGES = 5_000

@@ -42,7 +42,7 @@ def command(
     page's address, or each message, as a document."""
     person = name or getpass.getuser()
     if tui:
-        from pluribus.runtime.running import run
+        from pluribus.runtime.loop.running import run
 
         run(_chat(room, person, url, stack, store, json=json))
         return
