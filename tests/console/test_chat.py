@@ -342,6 +342,39 @@ def test_five_thousand_messages_of_which_few_are_drawn(air, screens):
     assert all(abs(above[1] - below[0]) < 1 for above, below in pairwise(places)), "no gaps"
 
 
+def test_unread_messages_out_of_sight_are_told_and_found(air, screens):
+    air("open", name="ann", room="stairs")
+    for number in range(40):
+        air("say", name="ann", room="stairs", text=f"step {number}")
+    bob = screens("bob")
+    bob.join("stairs")
+    expect(bob.message("step 39")).to_be_visible(timeout=WAIT_MS)
+    expect(bob.page.locator(".message.unread")).to_have_count(0, timeout=WAIT_MS)
+    bob.page.get_by_role("tree").focus()
+    bob.page.keyboard.press("Home")
+    expect(bob.message("step 0")).to_be_visible(timeout=WAIT_MS)
+    top = bob.page.evaluate("document.querySelector('.scroll').scrollTop")
+    air("say", name="ann", room="stairs", text="far below")
+    pill = bob.page.get_by_role("button", name="1 unread below")
+    pill.wait_for()
+    assert bob.page.evaluate("document.querySelector('.scroll').scrollTop") == top, "what is read stays where it is"
+    pill.click()
+    expect(bob.message("far below")).to_be_visible(timeout=WAIT_MS)
+    expect(bob.page.locator(".pill")).to_have_count(0, timeout=WAIT_MS)
+    expect(bob.page.locator(".message.unread")).to_have_count(0, timeout=WAIT_MS)
+
+    first = air("say", name="bob", room="stairs", text="a thread")
+    bob.message("a thread").wait_for()
+    air("say", name="ann", room="stairs", text="first answer", parent=first)
+    expect(bob.message("first answer")).to_be_visible(timeout=WAIT_MS)
+    expect(bob.page.locator(".message.unread")).to_have_count(0, timeout=WAIT_MS)
+    bob.message("a thread").get_by_role("button", name="1 answer").click()
+    expect(bob.message("first answer")).to_have_count(0)
+    air("say", name="ann", room="stairs", text="second answer", parent=first)
+    bob.page.get_by_role("button", name="1 unread above").click()
+    expect(bob.message("second answer")).to_be_visible(timeout=WAIT_MS)
+
+
 def test_a_browser_that_loses_its_line_misses_nothing(air, screens):
     ann, bob = in_a_room(air, screens, "lines", ["ann", "bob"])
     ann.page.evaluate("window.socket.disconnect()")

@@ -7,9 +7,10 @@ import pytest
 
 import pluribus
 from pluribus.console.chat.open_room import OpenRoom
-from pluribus.console.chat.person import Person
+from pluribus.console.chat.person import LISTED_MAX, Person
 from pluribus.console.chat.words import Say, asked, identity, row, written
-from pluribus.conversations.words import Entry
+from pluribus.conversations.joining import GROUPS_MAX, TOLD_MAX
+from pluribus.conversations.words import Entry, GroupInfo, Groups, Row
 from pluribus.core.errors import BadInput
 from tests.harness import new_bus, on_a_loop
 
@@ -62,7 +63,7 @@ async def test_what_screens_are_told():
         with pytest.raises(BadInput, match="there is a room 'garden' already"):
             await ann.create("garden", "")
         await until(lambda: bob.lobby()["invitations"] != [])
-        assert bob.lobby()["invitations"] == [{"name": "garden", "about": "what grows", "members": ["ann"]}]
+        assert bob.lobby()["invitations"] == [{"name": "garden", "about": "what grows", "members": ["ann"], "count": 1}]
         bob.refuse("garden")
         assert bob.lobby()["invitations"] == [] and bob.lobby()["others"][0]["name"] == "garden"
         await bob.join("garden")
@@ -105,6 +106,24 @@ async def test_who_comes_back_is_in_its_rooms_and_sees_what_is_new(tmp_path):
                 assert bob.room("garden").unread == unread
                 bob.close()
             await ann.say("garden", "said while bob was away", None)
+
+
+@on_a_loop
+async def test_a_flood_of_invitations_is_shown_in_part():
+    async with pluribus.connect(new_bus(), name="ann", stack="adhoc") as bus:
+        ann = await person(bus)
+        rows = [Row(f"m{number}", 1, True) for number in range(100)]
+        for teller in range(20):
+            groups = [GroupInfo(f"room {teller} {number}", "", 1.0, rows, 100) for number in range(TOLD_MAX)]
+            ann._lobby._joining.heard(teller, Groups(groups), 0.0)
+        ann._lobby._settled()
+        shown = ann.lobby()
+        assert len(shown["invitations"]) == LISTED_MAX and shown["more"] == GROUPS_MAX - LISTED_MAX
+        assert shown["invitations"][0]["members"] == ["m0", "m1", "m10", "m11"]
+        assert shown["invitations"][0]["count"] == 100
+        ann.refuse("room 0 0")
+        assert "room 0 0" not in [found["name"] for found in ann.lobby()["invitations"]]
+        ann.close()
 
 
 @on_a_loop

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LISTED_MAX = 50
+"""Invitations that are shown, and rooms that were refused or left; when one is decided, the next is shown."""
+NAMED_MAX = 4
+"""Members of a room that an invitation names."""
+
 
 class Watcher(Protocol):
     """Told at once of everything that is new."""
@@ -102,11 +107,14 @@ class Person:
         joined = set(self.rooms)
         invited = {info.gid for info in self._lobby.invited} - joined
         known = sorted(self._lobby, key=lambda info: info.gid)
+        invitations = [info for info in known if info.gid in invited]
+        others = [info for info in known if info.gid not in joined | invited]
         return {
             "me": self.name,
             "rooms": [{"name": name, "unread": self.rooms[name].unread} for name in sorted(joined)],
-            "invitations": [_shown(info) for info in known if info.gid in invited],
-            "others": [_shown(info) for info in known if info.gid not in joined | invited],
+            "invitations": [_shown(info) for info in invitations[:LISTED_MAX]],
+            "more": max(0, len(invitations) - LISTED_MAX),
+            "others": [_shown(info) for info in others[:LISTED_MAX]],
         }
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
@@ -151,4 +159,5 @@ class Person:
 
 
 def _shown(info: GroupInfo) -> dict[str, Any]:
-    return {"name": info.gid, "about": info.description, "members": info.members}
+    members = info.members
+    return {"name": info.gid, "about": info.description, "members": members[:NAMED_MAX], "count": len(members)}

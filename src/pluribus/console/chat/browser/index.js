@@ -27,7 +27,7 @@ export const Chat = {
   components: { Composer, Icon, Members, Rooms, Threads },
   emits: ["ask"],
   data: () => ({
-    lobby: { me: "", rooms: [], invitations: [], others: [] },
+    lobby: { me: "", rooms: [], invitations: [], more: 0, others: [] },
     room: "",
     about: "",
     forest: markRaw(new Forest()),

@@ -34,12 +34,13 @@ export const Rooms = {
       <div v-for="found in lobby.invitations" :key="found.name" class="invitation" :data-room="found.name">
         <bdi class="name">{{ plain(found.name) }}</bdi>
         <p v-if="found.about"><bdi>{{ plain(found.about) }}</bdi></p>
-        <p class="small">{{ count(found.members.length) }}<template v-if="found.members.length">: <bdi>{{ plain(found.members.slice(0, 4).join(", ")) }}</bdi></template></p>
+        <p class="small">{{ count(found.count) }}<template v-if="found.count">: <bdi>{{ plain(found.members.join(", ")) }}{{ found.count > found.members.length ? " …" : "" }}</bdi></template></p>
         <div class="buttons">
           <button type="button" class="strong" :aria-label="'Join ' + plain(found.name)" @click="$emit('join', found.name)">Join</button>
           <button type="button" class="weak" :aria-label="'Refuse ' + plain(found.name)" @click="$emit('refuse', found.name)">Refuse</button>
         </div>
       </div>
+      <p v-if="lobby.more" class="small none">and {{ lobby.more }} more</p>
     </section>
     <section aria-labelledby="rooms-title">
       <h2 id="rooms-title">Rooms</h2>
