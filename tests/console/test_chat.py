@@ -377,14 +377,24 @@ def test_unread_messages_out_of_sight_are_told_and_found(air, screens):
 
 def test_a_browser_that_loses_its_line_misses_nothing(air, screens):
     ann, bob = in_a_room(air, screens, "lines", ["ann", "bob"])
-    ann.page.evaluate("window.socket.disconnect()")
+    for number in range(40):
+        air("say", name="ann", room="lines", text=f"line {number}")
+    expect(ann.message("line 39")).to_be_visible(timeout=WAIT_MS)
+    ann.page.get_by_role("tree").focus()
+    ann.page.keyboard.press("Home")
+    expect(ann.message("line 0")).to_be_visible(timeout=WAIT_MS)
+    ann.page.evaluate("window.born = 1; window.socket.io.reconnectionDelay(5000); window.socket.io.engine.close()")
     expect(ann.page.get_by_role("alert")).to_contain_text("does not answer", timeout=WAIT_MS)
     bob.say("said meanwhile")
-    ann.page.evaluate("window.socket.connect()")
-    ann.wait_for_tree([[0, "bob", "said meanwhile"]])
+    ann.page.get_by_role("button", name="1 unread below").wait_for()
     expect(ann.page.get_by_role("alert")).to_have_count(0, timeout=WAIT_MS)
+    expect(ann.message("line 0")).to_be_visible()
+    assert ann.page.evaluate("window.born") == 1, "the page was not loaded again"
+    ann.page.get_by_role("button", name="1 unread below").click()
+    expect(ann.message("said meanwhile")).to_be_visible(timeout=WAIT_MS)
     ann.page.reload()
-    ann.wait_for_tree([[0, "bob", "said meanwhile"]])
+    expect(ann.message("said meanwhile")).to_be_visible(timeout=WAIT_MS)
+    assert ann.page.evaluate("location.hash") == "#lines"
 
 
 def test_on_a_phone_and_in_the_dark(air, screens):

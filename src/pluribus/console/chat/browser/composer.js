@@ -62,6 +62,10 @@ export const Composer = {
       this.pending = true;
       this.$emit("say", this.text.trimEnd());
     },
+    // The line was broken while something was sent: it may be sent again.
+    release() {
+      this.pending = false;
+    },
     said() {
       this.text = "";
       this.pending = false;

@@ -14,6 +14,14 @@ const THEMES = ["auto", "light", "dark"];
 const SAID_MS = 1000;
 const MORE_MAX = 40000; // messages that may come to a room before the latest of it are asked for anew, so that memory is bounded
 
+function roomOfAddress() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
+
 function remembered() {
   try {
     const theme = localStorage.getItem("pluribus-theme");
@@ -77,7 +85,7 @@ export const Chat = {
       this.offline = !connected;
     };
     this.line = setInterval(this.lookAtLine, 500);
-    this.ask({ type: "hello", room: decodeURIComponent(location.hash.slice(1)) });
+    this.ask({ type: "hello", room: roomOfAddress() });
   },
   beforeUnmount() {
     clearInterval(this.line);
@@ -100,6 +108,7 @@ export const Chat = {
     },
     on_begin() {
       this.failure = "";
+      this.$refs.composer?.release();
     },
     on_lobby(word) {
       const heard = new Set(this.lobby.invitations.map((found) => found.name));

@@ -23,6 +23,7 @@ export const Threads = {
     this.seen = new Map();
     this.anchor = null;
     this.following = true;
+    this.roomBefore = this.room;
     this.observer = new ResizeObserver((entries) => this.resized(entries));
   },
   mounted() {
@@ -45,8 +46,16 @@ export const Threads = {
       if (this.hits.length) this.turn(1);
     },
     forest() {
-      this.heights = new Heights();
       this.seen.clear();
+      if (this.room === this.roomBefore) {
+        const node = this.anchor && this.forest.nodes.get(this.anchor.node.id);
+        this.anchor = node ? { node, offset: this.anchor.offset } : null;
+        this.lay();
+        return;
+      }
+      this.roomBefore = this.room;
+      this.heights = new Heights();
+      this.heights.width = this.$refs.scroll.clientWidth;
       this.active = "";
       this.anchor = null;
       this.lay();
