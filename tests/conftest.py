@@ -1,16 +1,21 @@
-"""For every test: real servers, or a skip that says how to get them; and the check that promises are shown.
+"""For every test: real servers and Spark, or a skip that says how to get them; and the check that promises are shown.
 
 A test that asks for a server runs in the same worker as the others that ask for one (``--dist loadgroup``), so that
-each server starts once in a test run.
+each server starts once in a test run. Spark has two lines of tests, ``xdist_group("spark-1")`` and
+``xdist_group("spark-2")``: one session each, which takes seconds to start.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from pluribus.cli import programs
 from tests import features, servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # How long an example takes depends on what else the machine does: no test fails by the clock.
 hypothesis.settings.register_profile("pluribus", deadline=None)
@@ -37,6 +42,33 @@ def postgres_server() -> Iterator[str]:
         pytest.skip(f"The PostgreSQL server is missing. {programs.REMEDIES['postgres']}")
     with servers.running_postgres(folder) as dsn:
         yield dsn
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """For tests that start a program with Spark in it."""
+    pytest.importorskip("pyspark.sql")
+    if not programs.find_java():
+        pytest.skip(f"Java is missing. {programs.REMEDIES['java']}")
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator["SparkSession"]:
+    """A Spark session that lives as long as the worker."""
+    from pluribus.pipeline.session import open_session
+
+    # Small tables and many queries: what replans, compiles and optimises while they run costs more than it saves. Room
+    # for what Spark compiles is there from the beginning; growing it would collect all garbage each time.
+    settings = {
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=512m",
+        "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR",
+    }
+    session = open_session("local[2, 3]", "tests", **settings)  # a task that fails is tried three times
+    yield session
+    session.stop()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
