@@ -24,17 +24,25 @@ from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode
 from ...group.keepers import Keeper
 from ...group.sessions import FIRST_TIME, Command, Entry
 from ...runtime.bus import BEST_EFFORT
-from ..chaos import STRIKES, torment
-from ..history import Happening, History
-from ..hosts import all_or_nothing, assigned_once, bounded, counted, same_states, time_never_falls, with_bodies
-from ..jobs import Attach, Jobs, Put, Settle, Take, Wait, Want, bodies_of
-from ..logs import agreement, one_leader
-from ..world import World
+from ..checkers.hosts import (
+    all_or_nothing,
+    assigned_once,
+    bounded,
+    counted,
+    same_states,
+    time_never_falls,
+    with_bodies,
+)
+from ..checkers.logs import agreement, one_leader
+from ..machinery.chaos import STRIKES, torment
+from ..machinery.history import Happening, History
+from ..machinery.jobs import Attach, Jobs, Put, Settle, Take, Wait, Want, bodies_of
+from ..machinery.world import World
 from . import Scenario
+from .durable_topics import Watched
 from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, found, settle
 from .keepers import Life as KeeperLife
 from .keepers import Play as KeepersPlay
-from .topics import Watched
 
 CONSUMERS = 3
 CODE_LATE = 0.3
