@@ -1,18 +1,20 @@
-"""For every test: real servers and Spark, or a skip that says how to get them; and the check that promises are shown.
+"""For every test: real servers and Spark, or a skip that says how to get them; the order of tests; and the check that
+promises are shown.
 
 A test that asks for a server runs in the same worker as the others that ask for one (``--dist loadgroup``), so that
-each server starts once in a test run. Spark has two lines of tests, ``xdist_group("spark-1")`` and
-``xdist_group("spark-2")``: one session each, which takes seconds to start.
+each server starts once in a test run. Spark, which takes seconds to start, has two sessions, in two workers, and a line
+of tests for each.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from pluribus.cli import programs
-from tests import features, servers
+from tests import durations, features, servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("pluribus", deadline=None)
 hypothesis.settings.load_profile("pluribus")
 
+TESTS = Path(__file__).parent
 SERVER_FIXTURES = ("nats_server", "postgres_server")
+SECOND_SPARK = {"filters/test_spark.py", "pipeline/test_conformance.py", "pipeline/test_functions.py"}
+"""Files of the second line of tests with Spark; it should take as long as the first."""
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +76,30 @@ def spark(java: None) -> Iterator["SparkSession"]:
     session.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# --- order ----------------------------------------------------------------------------------------------------------
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_left_out = collection_path.name in durations.NOT_QUICK and collection_path.parent == TESTS
+    return True if config.getoption("--quick") and is_left_out else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        needed = [name for name in SERVER_FIXTURES if name in getattr(item, "fixturenames", ())]
-        if needed and item.get_closest_marker("xdist_group") is None:
+        needed = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("xdist_group") is not None:
+            continue
+        if "spark" in needed:
+            second = item.path.relative_to(TESTS).as_posix() in SECOND_SPARK
+            item.add_marker(pytest.mark.xdist_group("spark-2" if second else "spark-1"))
+        elif set(needed) & set(SERVER_FIXTURES):
             item.add_marker(pytest.mark.xdist_group("servers"))
+    seconds = durations.table()
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not durations.is_quick(item, seconds)])
+        items[:] = [item for item in items if durations.is_quick(item, seconds)]
+    if hasattr(config, "workerinput"):
+        items[:] = durations.longest_first(items, seconds)
 
 
 # --- promises -------------------------------------------------------------------------------------------------------
@@ -90,7 +114,7 @@ class PromisesShown:
         self.complaints: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.partition("@")[0]  # xdist appends the group
+        name = durations.name_of(report.nodeid)
         if report.skipped:
             self.skipped.add(name)
         elif report.when == "call" and report.passed:
@@ -110,9 +134,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--promises", action="store_true", help="fail unless every test of docs/features.md ran and passed"
     )
+    parser.addoption("--quick", action="store_true", help="short tests only, and none that starts servers or Spark")
+    parser.addoption("--write-durations", action="store_true", help="write tests/durations.txt; for whole runs only")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if config.getoption("--promises") and not is_worker:
         config.pluginmanager.register(PromisesShown(), "promises-shown")
+    if config.getoption("--write-durations") and not is_worker:
+        config.pluginmanager.register(durations.Stopwatch(), "stopwatch")

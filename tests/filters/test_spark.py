@@ -13,7 +13,7 @@ from tests.filters.oracle import NOW, evaluate
 from tests.filters.pages import BESIDE_COMPUTED, UNKNOWN
 from tests.filters.strategies import moments, number_values, text_values, trees
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark-1")]
+pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -173,7 +173,7 @@ FOUND = {
     Twice: (5, "another command than others"),
     Unaware: (72, "another command than others"),
     Sure: (15, "nothing explains"),
-    Hasty: (12, "nothing explains"),
+    Hasty: (21, "nothing explains"),
     Mistaken: (0, "nothing explains"),
     Lazy: (15, "nothing explains"),
     Forgetful: (3, "and again at"),

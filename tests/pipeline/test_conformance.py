@@ -25,7 +25,7 @@ from pluribus.sim.scenarios import scenario
 from tests.mutants import limbo, orders, regrouping, spread, views
 from tests.mutants.hunt import released
 
-pytestmark = [pytest.mark.xdist_group("spark-1"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 MUTANTS = [
     *(("groups", mutant, seed) for module in (orders, views, regrouping) for mutant, (seed, _) in module.FOUND.items()),

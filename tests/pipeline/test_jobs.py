@@ -19,7 +19,7 @@ from pluribus.pipeline.jobs import Job
 from tests.pipeline import engines
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark-1"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 JOB = """
     import os
