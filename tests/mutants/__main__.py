@@ -64,7 +64,7 @@ def write_down(mutant: type, seed: int) -> None:
     file = Path(sys.modules[mutant.__module__].__file__ or "")
     text = file.read_text(encoding="utf-8")
     file.write_text(
-        re.sub(rf"^    {mutant.__name__}: \(\d+, ", f"    {mutant.__name__}: ({seed}, ", text, flags=re.M), "utf-8"
+        re.sub(rf"^    {mutant.__name__}: \([\d_]+, ", f"    {mutant.__name__}: ({seed}, ", text, flags=re.M), "utf-8"
     )
 
 

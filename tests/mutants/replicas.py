@@ -179,6 +179,6 @@ FOUND = {
     Forgetful: (3, "and again at"),
     Discreet: (1, "was next"),
     Confident: (10, "nothing explains"),
-    Everlasting: (36, "nothing explains"),
+    Everlasting: (9_100_755, "nothing explains"),
 }
 """By mutant: the seed of the scenario ``replica`` in which it is found, and words of the sentence that says so."""
