@@ -25,7 +25,7 @@ from pluribus.sim.scenarios import scenario
 from tests.mutants import limbo, orders, regrouping, spread, views
 from tests.mutants.hunt import released
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LONG = {
     *(orders.Careless, orders.Mumbling, orders.Remembering, orders.Stubborn),
@@ -110,6 +110,15 @@ async def real_run(happenings: list[Happening], traces: Path) -> None:
             while sum(h.what == "deliver" for h in seen) < 3 * sent:  # noqa: ASYNC110 - between two looks
                 await asyncio.sleep(0.01)
         happenings += seen  # before they leave: who leaves last has no majority
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_partitions(spark):
+    """Some hundred thousand rows in dozens of tables: a task takes longer to start than to end."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 @pytest.fixture(scope="module")
