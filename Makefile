@@ -34,7 +34,7 @@ quick: setup style ## style, and the short tests that need no server: for every 
 	$(PYTEST) --quick $(TESTS)
 
 check: setup ## style, types, import directions and house rules
-	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target style types imports house
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types style imports house
 
 style types imports house: setup
 
