@@ -26,6 +26,7 @@ BENCHES = {
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "conversations": "a joiner gets a long history; the delay of orders on a network that loses",
+    "chat": "the page in a real browser: a long room opens, a message comes to another browser",
     "fuzz": "mutated frames against a live node",
 }
 
