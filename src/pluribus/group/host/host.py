@@ -35,17 +35,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from ...core.errors import BadInput, MalformedFrame, PluribusError
+from ...core.errors import BadInput, MalformedFrame
 from ..log import StateInParts
 from ..once import OrderedSessions
 from ..sessions import Command, Entry, Sessions
-from .bodies import Bodies, BodyRow, Pieces
+from .bodies import Bodies, Pieces
 from .machine import Effects, Ground, Machine, Refusal
 from .parts import Parts
+from .ports import HostLog
 from .space import Space
 from .words import (
     AGAIN,
@@ -80,40 +81,6 @@ _STREAMS = [f"streams/{shard:02d}" for shard in range(SHARDS)]
 log_ = logging.getLogger("pluribus")
 
 Code = Callable[[Ground], Machine]
-
-
-class HostLog(Protocol):
-    """What the host needs of its log, besides the call-backs that it sets."""
-
-    on_commit: Callable[[int, Sequence[bytes]], None]
-
-    @property
-    def row(self) -> int: ...
-
-    @property
-    def machine(self) -> int: ...
-
-    @property
-    def time_us(self) -> int: ...
-
-    @property
-    def applied_voters(self) -> Sequence[int]:
-        """Who votes as of the row that is being applied: the same at every keeper."""
-
-    @property
-    def awaits(self) -> bool:
-        """Whether somebody here waits for what commands answer."""
-
-    def halt(self, why: str) -> None: ...
-
-    def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None: ...
-
-    def fetch_rows(
-        self,
-        rows: Sequence[int],
-        opened: Callable[[int, int, Sequence[bytes]], BodyRow],
-        done: Callable[[Sequence[BodyRow | PluribusError]], None],
-    ) -> None: ...
 
 
 class Hosted(msgspec.Struct):
