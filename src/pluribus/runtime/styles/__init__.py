@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ...wire import asking
 from ...wire.asking import Words
 from ..keepers.face import KeepersFace
 from .conversations.face import ConversationsFace
@@ -23,6 +24,7 @@ class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, SlotsFace):
 
 
 ANSWERED: dict[str, str | type[Style]] = {
+    "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
     "durable-topics": "pluribus.runtime.keepers.keeping:Keeping",
@@ -45,3 +47,11 @@ def style_at(place: str | type[Style]) -> type[Style]:
     found = getattr(import_module(module), name)
     assert isinstance(found, type) and issubclass(found, Style)
     return found
+
+
+def _load(style: str) -> None:
+    if style in ANSWERED:
+        style_at(ANSWERED[style])
+
+
+asking.loading.append(_load)
