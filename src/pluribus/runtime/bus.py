@@ -306,7 +306,8 @@ class Bus(Joining, Faces):
 
     def _event(self, event: Event) -> None:
         if isinstance(event, Inquired):
-            told = report(self.name, self._now(), self._stack.stats())
+            styles = {heading: told for style in self._styles.all() for heading, told in style.told().items()}
+            told = report(self.name, self._now(), self._stack.stats() | styles)
             self._dispatch.tell_down(Inform(event.member, event.question, told))
         else:
             if isinstance(event, Members):
