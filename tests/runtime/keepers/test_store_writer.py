@@ -481,3 +481,48 @@ def test_a_store_that_cannot_say_its_bounds_after_a_commit_has_committed_all_the
         writer.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("place", ["file", ":memory:"])
+@on_a_loop
+async def test_rows_are_fetched_by_a_thread_that_takes_them_apart(tmp_path, place):
+    backend = SqliteBackend(tmp_path / "rows.db" if place == "file" else place)
+    with closing(writer_on(backend)) as writer:
+        written = []
+        writer.append("log", [b"row %d" % number for number in range(10)], written.append)
+        await eventually(lambda: written == [None])
+        found = []
+
+        def work(rows):
+            return threading.get_ident(), [None if row is None else row.upper() for row in rows]
+
+        writer.fetch("log", [1, 2, 5, 40], work, lambda result, error: found.append((result, error)))
+        assert found == [], "nothing comes inside of the call"
+        await eventually(lambda: found)
+        ((thread, rows), error) = found[0]
+        assert error is None and rows == [b"ROW 1", b"ROW 2", b"ROW 5", None] and thread != threading.get_ident()
+
+
+@on_a_loop
+async def test_what_fails_in_the_reader_thread_is_told_and_the_next_is_answered(tmp_path):
+    with closing(writer_on(SqliteBackend(tmp_path / "rows.db"))) as writer:
+        written, found = [], []
+        writer.append("log", [b"row"], written.append)
+        await eventually(lambda: written == [None])
+        writer.fetch("log", [0], lambda rows: rows[0].nothing, lambda result, error: found.append(error))
+        writer.fetch("log", [0], list, lambda result, error: found.append(result))
+        await eventually(lambda: len(found) == 2)
+        assert isinstance(found[0], AttributeError) and found[1] == [b"row"]
+
+
+@on_a_loop
+async def test_a_store_that_was_set_aside_is_fetched_from_anew(tmp_path):
+    with closing(writer_on(SqliteBackend(tmp_path / "rows.db"))) as writer:
+        written, found = [], []
+        writer.append("log", [b"old"], written.append)
+        await eventually(lambda: written == [None])
+        writer.fetch("log", [0], list, lambda result, error: found.append(result))
+        await eventually(lambda: found == [[b"old"]])
+        writer.renew([Append("log", [b"new"])])
+        writer.fetch("log", [0], list, lambda result, error: found.append(result))
+        await eventually(lambda: found == [[b"old"], [b"new"]])

@@ -10,6 +10,7 @@ was ever submitted while the disk was at work. Now and then the thread does it, 
 always when the store has to tidy up, which takes long and says nothing about other commits.
 
 Reads of what is committed use a connection of their own and wait for nobody. Reads of what is not wait until it is.
+What the loop must not wait for is read by a thread of its own (``fetcher``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ...core.errors import Closed, Overflow
 from ...core.limits import STORE_COMMIT_MAX, STORE_SUBMISSIONS_MAX
 from ...core.ports import Append, Bounds, Change, Cut, Put, Repair, Replace, Restart, Trim
 from ...store.backend import Backend
+from .fetcher import Fetched, Fetcher, Work
 
 Done = Callable[[Exception | None], None]
 QUICK_S = 0.002
@@ -45,6 +47,7 @@ class StoreWriter:
         self._backend = backend
         self._reader = backend.reader()
         self._loop = loop
+        self._fetcher: Fetcher | None = None
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._using = threading.Lock()
         self._ended = threading.Condition()
@@ -101,6 +104,13 @@ class StoreWriter:
             self._committed[log] = self._backend.bounds(log)
             return self._backend.read(log, start, stop)
 
+    def fetch(self, log: str, positions: Sequence[int], work: Work, done: Fetched) -> None:
+        """In the reader thread, which is started when it is first needed."""
+        self._check_open()
+        if self._fetcher is None:
+            self._fetcher = Fetcher(self._backend, self._using, self._loop)
+        self._fetcher.fetch(log, positions, work, done)
+
     def get(self, key: str) -> bytes | None:
         with self._drained():
             return self._backend.get(key)
@@ -114,6 +124,9 @@ class StoreWriter:
 
     def renew(self, changes: Sequence[Change]) -> str:
         """The loop waits for it: it is rare, and takes some synchronisations."""
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None
         with self._drained():
             if self._reader is not None:
                 self._reader.close()
@@ -131,6 +144,8 @@ class StoreWriter:
         self._hand_over()
         self._work.put(None)
         self._thread.join()
+        if self._fetcher is not None:
+            self._fetcher.close()
         if self._reader is not None:
             self._reader.close()
         self._backend.close()

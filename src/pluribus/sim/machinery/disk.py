@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from ...core.errors import Damaged, PluribusError, Unavailable
 from ...core.ports import Append, Bounds, Change, Put
@@ -77,6 +78,23 @@ class SimStore:
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
         return self._platter.read(log, start, stop)
+
+    def fetch(
+        self,
+        log: str,
+        positions: Sequence[int],
+        work: Callable[[Sequence[bytes | None]], Any],
+        done: Callable[[Any, Exception | None], None],
+    ) -> None:
+        """The reader thread is virtual time: rows are read when the disk's latency is over."""
+        incarnation, wanted = self._incarnation, list(positions)
+
+        def tell() -> None:
+            if incarnation == self._incarnation:
+                rows = [(self._platter.read(log, at, at + 1) or [None])[0] for at in wanted]
+                done(work(rows), None)
+
+        self._kernel.at(self._kernel.now + self.latency_s * (0.5 + self._random.random()), lambda: self._gate(tell))
 
     def get(self, key: str) -> bytes | None:
         return self._platter.get(key)

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ...core.errors import MalformedFrame
+from ...group.host.bodies import Handle
 from ...group.host.demand import UNLIMITED, Demands
 from ...group.host.machine import Effects, Ground, Machine, Refusal
-from ...group.host.words import Together, word_of
 
 LEASE_US = 2_000_000
 
 _encode = msgspec.msgpack.encode
+replace = msgspec.structs.replace
 
 
 class Put(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -72,7 +72,22 @@ _command: msgspec.msgpack.Decoder[JobCommand] = msgspec.msgpack.Decoder(JobComma
 
 class _Changes(Effects):
     taken: list[int]
-    put: list[tuple[int, int, int]]
+    put: list[tuple[int, Kept]]
+
+
+class Kept(msgspec.Struct, array_like=True, frozen=True):
+    """A job: where its body is, how long its command is, and how often it was handed out."""
+
+    row: int
+    place: int
+    size: int
+    deliveries: int = 0
+    until_us: int = 0
+    """It is hidden until then."""
+
+    @property
+    def handle(self) -> Handle:
+        return (self.row, self.place, 0)
 
 
 class Jobs(Machine):
@@ -81,19 +96,24 @@ class Jobs(Machine):
     kind: ClassVar[str] = "jobs"
     retains: ClassVar[bool] = True
     transactional: ClassVar[bool] = True
+    bodied: ClassVar[bool] = True
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
         self._clear()
 
     def _clear(self) -> None:
-        self.jobs: dict[int, tuple[int, int, int]] = {}
-        """Free ones, in their order: row, size, deliveries."""
-        self.held: dict[int, tuple[int, int, int]] = {}
+        self.jobs: dict[int, Kept] = {}
+        """Free ones, in their order."""
+        self.held: dict[int, Kept] = {}
         self.done: dict[int, None] = {}
-        self.hidden: dict[int, tuple[int, int, int]] = {}
-        """Until when, row, size."""
-        self.demands = Demands(self.parts)
+        self.hidden: dict[int, Kept] = {}
+        self.demands: Demands = Demands(self.parts)
+
+    @staticmethod
+    def pieces(command: bytes) -> Sequence[bytes]:
+        found = _command.decode(command)
+        return (found.body,) if isinstance(found, (Put, Moved, Wait)) else ()
 
     def apply(self, row: int, place: int, data: bytes) -> Any:
         try:
@@ -102,10 +122,11 @@ class Jobs(Machine):
             self.ground.release(row, len(data))
             return ("refused", str(error))
         self.parts.touch("jobs")
+        kept = Kept(row, place, len(data))
         if isinstance(command, (Put, Wait)):
-            answer = self._put(command, row, len(data))
+            answer = self._put(command, kept)
         elif isinstance(command, Moved):
-            answer = self._moved(command, row, len(data))
+            answer = self._moved(command, kept)
         else:
             answer = self._told(command)
         if answer[0] != "kept":
@@ -116,27 +137,22 @@ class Jobs(Machine):
     def _known(self, job: int) -> bool:
         return job in self.jobs or job in self.held or job in self.done or job in self.hidden
 
-    def _put(self, command: Put | Wait, row: int, size: int) -> tuple[str, int]:
+    def _put(self, command: Put | Wait, kept: Kept) -> tuple[str, int]:
         if self._known(command.job):
             return ("again", 0)
         if isinstance(command, Wait) and command.until_us > self.ground.now_us:
-            self.hidden[command.job] = (command.until_us, row, size)
+            self.hidden[command.job] = replace(kept, until_us=command.until_us)
         else:
-            self.jobs[command.job] = (row, size, 0)
+            self.jobs[command.job] = kept
         return ("kept", 0)
 
-    def _moved(self, command: Moved, row: int, size: int) -> tuple[str, int]:
-        for table in (self.jobs, self.held):
-            if command.job in table and table[command.job][0] == command.row:
-                old_row, old_size, deliveries = table[command.job]
-                table[command.job] = (row, size, deliveries)
-                self.ground.release(old_row, old_size)
+    def _moved(self, command: Moved, kept: Kept) -> tuple[str, int]:
+        for table in (self.jobs, self.held, self.hidden):
+            old = table.get(command.job)
+            if old is not None and old.row == command.row:
+                table[command.job] = replace(kept, deliveries=old.deliveries, until_us=old.until_us)
+                self.ground.release(old.row, old.size)
                 return ("kept", 0)
-        if command.job in self.hidden and self.hidden[command.job][1] == command.row:
-            until_us, old_row, old_size = self.hidden[command.job]
-            self.hidden[command.job] = (until_us, row, size)
-            self.ground.release(old_row, old_size)
-            return ("kept", 0)
         return ("again", 0)
 
     def _told(self, command: JobCommand) -> tuple[str, Any]:
@@ -152,11 +168,18 @@ class Jobs(Machine):
         if isinstance(command, Settle):
             if self.demands.settle(command.consumer, command.epoch, command.job) is None:
                 return ("ended", 0)
-            row, size, _ = self.held.pop(command.job)
-            self.ground.release(row, size)
+            kept = self.held.pop(command.job)
+            self.ground.release(kept.row, kept.size)
             self.done[command.job] = None
             return ("settled", 0)
         return ("refused", "only in a transaction")
+
+    def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
+        return [self.held[thing].handle], _encode(self.held[thing].deliveries)
+
+    def query(self, question: bytes) -> bytes:
+        """How many jobs are free, held, hidden and done."""
+        return _encode([len(table) for table in (self.jobs, self.held, self.hidden, self.done)])
 
     def _hand_out(self) -> None:
         while self.jobs:
@@ -164,14 +187,15 @@ class Jobs(Machine):
             if consumer is None:
                 return
             job = next(iter(self.jobs))
-            row, size, deliveries = self.jobs.pop(job)
-            self.held[job] = (row, size, deliveries + 1)
-            self.demands.assign(consumer, job, size, deliveries + 1)
+            kept = self.jobs.pop(job)
+            kept = self.held[job] = replace(kept, deliveries=kept.deliveries + 1)
+            self.demands.assign(consumer, job, kept.size, kept.deliveries)
 
     def prepare(self, row: int, places: Sequence[int], commands: Sequence[bytes]) -> Refusal | Effects:
         taken: list[int] = []
-        put: list[tuple[int, int, int]] = []
-        for command, data in ((_command.decode(one), one) for one in commands):
+        put: list[tuple[int, Kept]] = []
+        for place, data in zip(places, commands, strict=True):
+            command = _command.decode(data)
             if isinstance(command, Take):
                 if command.job not in self.jobs or command.job in taken:
                     return Refusal(f"job {command.job} is not free here")
@@ -179,7 +203,7 @@ class Jobs(Machine):
             elif isinstance(command, Put):
                 if self._known(command.job):
                     return Refusal(f"job {command.job} is here already")
-                put.append((command.job, row, len(data)))
+                put.append((command.job, Kept(row, place, len(data))))
             else:
                 return Refusal("a transaction takes and puts jobs")
         results = ["taken"] * len(taken) + ["put"] * len(put)
@@ -189,31 +213,30 @@ class Jobs(Machine):
         assert isinstance(effects, _Changes)
         self.parts.touch("jobs")
         for job in effects.taken:
-            row, size, _ = self.jobs.pop(job)
+            kept = self.jobs.pop(job)
             self.done[job] = None
-            self.ground.release(row, size)
+            self.ground.release(kept.row, kept.size)
             self.ground.release(self.row_of_commit, len(_encode(Take(job))))
-        for job, row, size in effects.put:
-            self.jobs[job] = (row, size, 0)
+        for job, kept in effects.put:
+            self.jobs[job] = kept
         self._hand_out()
 
     row_of_commit = 0
 
     def due_us(self) -> int | None:
-        return min((until for until, _, _ in self.hidden.values()), default=None)
+        return min((kept.until_us for kept in self.hidden.values()), default=None)
 
     def tick(self) -> None:
         self.parts.touch("jobs")
-        for job in [job for job, (until, _, _) in self.hidden.items() if until <= self.ground.now_us]:
-            _, row, size = self.hidden.pop(job)
-            self.jobs[job] = (row, size, 0)
+        for job in [job for job, kept in self.hidden.items() if kept.until_us <= self.ground.now_us]:
+            self.jobs[job] = replace(self.hidden.pop(job), until_us=0)
         self._hand_out()
 
     def owners(self) -> Iterable[int]:
         return self.demands.owners()
 
     def lease_us(self, owner: int) -> int | None:
-        return self.demands.owners().get(owner)
+        return self.demands.lease_us(owner)
 
     def expire(self, owners: Sequence[int]) -> None:
         self.parts.touch("jobs")
@@ -223,24 +246,18 @@ class Jobs(Machine):
         self._hand_out()
 
     def forward(self, rows: Any, loose: Any) -> list[bytes]:
-        places = {*rows, *(row for row, _ in loose)}
-        bodies: dict[tuple[int, int], bytes] = {}
+        bodies: dict[tuple[int, int], bytes] = dict(loose)
         for row, held in rows.items():
-            for one in held:
-                command = _command.decode(one)
-                if isinstance(command, (Put, Moved, Wait)):
-                    bodies[(row, command.job)] = command.body
-        for (row, _), one in loose.items():
-            command = _command.decode(one)
-            if isinstance(command, Put):
-                bodies[(row, command.job)] = command.body
-        wanted = [(job, row) for job, row in self.rows() if row in places]
-        return [_encode(Moved(job, row, bodies[(row, job)])) for job, row in wanted if (row, job) in bodies]
+            bodies |= {(row, place): one for place, one in enumerate(held)}
+        return [
+            _encode(Moved(job, kept.row, self.pieces(bodies[(kept.row, kept.place)])[0]))
+            for job, kept in self.kept()
+            if (kept.row, kept.place) in bodies
+        ]
 
-    def rows(self) -> list[tuple[int, int]]:
-        """Every job that is not done, and the row that has its body."""
-        found = [(job, row) for job, (row, _, _) in [*self.jobs.items(), *self.held.items()]]
-        return found + [(job, row) for job, (_, row, _) in self.hidden.items()]
+    def kept(self) -> list[tuple[int, Kept]]:
+        """Every job that is not done."""
+        return [*self.jobs.items(), *self.held.items(), *self.hidden.items()]
 
     def part_names(self) -> list[str]:
         return ["jobs", *self.demands.part_names()]
@@ -268,24 +285,5 @@ class Jobs(Machine):
         assert held == set(self.held), f"held {held} and {set(self.held)}"
 
 
-def bodies_of(held: Sequence[bytes]) -> dict[int, bytes]:
-    """The bodies of jobs in a row, by job, also those inside transactions."""
-    found: dict[int, bytes] = {}
-    for one in held:
-        try:
-            word = word_of(one)
-        except MalformedFrame:
-            word = None
-        inner = [data for _, part in word.parts for data in part] if isinstance(word, Together) else [one]
-        for data in inner:
-            try:
-                command = _command.decode(data)
-            except msgspec.MsgspecError:
-                continue
-            if isinstance(command, (Put, Moved, Wait)):
-                found[command.job] = command.body
-    return found
-
-
-_Row = tuple[int, tuple[int, int, int]]
-_Saved = tuple[tuple[list[_Row], list[_Row], list[_Row]], list[int]]
+_Rows = list[tuple[int, Kept]]
+_Saved = tuple[tuple[_Rows, _Rows, _Rows], list[int]]
