@@ -61,6 +61,7 @@ class Against(RuleBasedStateMachine):
         self.tuples = []
         self.waiting = []  # (consumer, owner, template, transaction, most)
         self.given = {}
+        self.if_exists = set()
         self.transactions = {}  # number -> until
         self.ended = set()
         self.listeners = {}  # number -> (template, events, again)
@@ -161,7 +162,7 @@ class Against(RuleBasedStateMachine):
     def take(self, template, most, wait, inside, if_exists):
         inside = self.numbers[inside]
         self.consumer += 1
-        owner = self.consumer % 3
+        owner = 1 + self.consumer % 3
         asked = words.Take(template, most, wait, self.consumer, owner, 5_000_000, inside, if_exists)
         outcome = self.do(asked)
         if not self.acting(inside):
@@ -179,6 +180,8 @@ class Against(RuleBasedStateMachine):
         elif wait and (not if_exists or self.hidden(template, inside)):
             assert isinstance(outcome, Waiting)
             self.waiting.append((self.consumer, owner, template, inside, most))
+            if if_exists:
+                self.if_exists.add(self.consumer)
         else:
             assert outcome == Nothing(self.hidden(template, inside))
 
@@ -206,7 +209,7 @@ class Against(RuleBasedStateMachine):
             model.readers.add(inside)
 
     @precondition(lambda self: self.given)
-    @rule(owner=st.integers(0, 2))
+    @rule(owner=st.integers(1, 3))
     def expire_with_something(self, owner):
         self.expire(owner)
 
@@ -225,7 +228,7 @@ class Against(RuleBasedStateMachine):
         for model in given:
             self.gone(model, transaction)
 
-    @rule(owner=st.integers(0, 2))
+    @rule(owner=st.integers(1, 3))
     def expire(self, owner):
         self.machine.expire([owner])
         self.machine.validate()
@@ -284,6 +287,13 @@ class Against(RuleBasedStateMachine):
                     model.writer = model.taker = 0
                 else:
                     self.tuples.remove(model)
+        self.visible(visible)
+        for entry in list(self.waiting):
+            consumer, _, template, inside, _ = entry
+            if consumer in self.if_exists and not self.given.get(consumer) and not self.hidden(template, inside):
+                self.waiting.remove(entry)
+
+    def visible(self, visible):
         for model, again in sorted(visible, key=lambda one: one[0].number):
             if not self.alive(model):
                 self.tuples.remove(model)

@@ -47,14 +47,16 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..core.errors import MalformedFrame
-from ..group.host.demand import CREDIT_MAX, Assigned, Demands
+from ..group.host.bodies import Handle
+from ..group.host.demand import Demands
 from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refusal
 from ..group.sessions import Entry
 from . import words
 from .conditions import predicate_of
-from .index import SHAPES_MAX, Index, Wishes
-from .kept import Filled, Filling, Kept, Line, Transaction, Waiter
-from .registrations import REGISTRATIONS_MAX, Registration, Registrations
+from .index import SHAPES_MAX, Index
+from .kept import Filled, Filling, Kept, Transaction
+from .lines import Lines
+from .registrations import EVENT, NOBODY, REGISTRATIONS_MAX, Registration, Registrations
 from .templates import Template
 from .values import TUPLE_BYTES_MAX, Item
 from .words import (
@@ -67,7 +69,6 @@ from .words import (
     Outcome,
     Refused,
     Taken,
-    Waiting,
     Written,
 )
 
@@ -79,7 +80,6 @@ TRANSACTIONS_MAX = 10_000
 ENDED_MAX = 10_000
 """Ended transactions that are remembered."""
 SHARDS = 32
-BYTES_UNBOUNDED = 1 << 50
 
 Allowed = Callable[[int], bool]
 
@@ -110,18 +110,14 @@ class SpaceMachine(Machine):
         self.locked = Index()
         self.hidden = Index()
         self.own: dict[int, Index] = {}
-        self.demands = Demands(self.parts)
-        self.waiters: dict[int, Waiter] = {}
-        self.lines: dict[int, Line] = {}
-        self._line_of: dict[tuple[Template, int], int] = {}
-        self._wishes: Wishes[int] = Wishes()
-        self.registrations = Registrations(self.parts)
+        self.demands: Demands = Demands(self.parts)
+        self.lines = Lines(self.parts, self.demands)
+        self.registrations = Registrations(self.parts, self.demands)
         self.transactions: dict[int, Transaction] = {}
         self._ended: dict[int, bool] = {}
         """Transactions, and whether they were committed."""
         self.size_bytes = 0
         self._next = 1
-        self._next_tag = 1
         self._filling = Filling()
         self._dues: list[tuple[int, int, int]] = []
         """When, of what (0 a tuple, 1 a registration, 2 a transaction), which. Not part of the state."""
@@ -130,11 +126,9 @@ class SpaceMachine(Machine):
         self.back: list[int] = []
         """Tuples that came back to the space since somebody looked, for tests. Not part of the state."""
 
-    @property
-    def news(self) -> list[Assigned]:
-        """Takes that were given something, registrations that have events: to be told to whoever waits. It is no part
-        of the state."""
-        return self.demands.news
+    def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
+        """An event in full. Of a tuple nothing: whoever was handed it finishes, and gets it then."""
+        return (), self.registrations.told(thing) if thing >= EVENT else b""
 
     # Commands.
 
@@ -234,13 +228,7 @@ class SpaceMachine(Machine):
 
     def _hand_over(self, kept: Kept) -> bool:
         """To the one that has waited longest of those that may have the tuple."""
-        best = None
-        for tag in self._wishes.of(kept.item):
-            if kept.written and self.lines[tag].transaction != kept.written:
-                continue
-            consumer = self.demands.next(tag)
-            if consumer is not None and (best is None or consumer.turn < best.turn):
-                best = consumer
+        best = self.lines.first_for(kept.item, kept.written)
         if best is None:
             return False
         self._touch(kept)
@@ -249,7 +237,7 @@ class SpaceMachine(Machine):
         return True
 
     def _tell(self, kept: Kept, again: bool) -> None:
-        self.registrations.tell(kept.number, kept.item, kept.written, again, self.news)
+        self.registrations.tell(kept.number, kept.item, kept.written, again)
 
     # Finding.
 
@@ -314,7 +302,7 @@ class SpaceMachine(Machine):
         hidden = self._is_hidden(command.template, transaction)
         if not command.wait or command.keep or (command.if_exists and not hidden):
             return Nothing(hidden)
-        return self._line_up(command)
+        return self.lines.join(command)
 
     def _remove_for(self, kept: Kept, transaction: int) -> None:
         """A tuple that is in an index is taken, for good or by a transaction."""
@@ -374,66 +362,21 @@ class SpaceMachine(Machine):
 
     # The line.
 
-    def _line_up(self, command: words.Take) -> Outcome:
-        if command.most > CREDIT_MAX or not command.consumer:
-            return Refused("a take that waits needs a number of its own")
-        if command.consumer in self.waiters:
-            return Refused(f"the take {command.consumer} waits already: draw another number")
-        key = (command.template, command.transaction)
-        tag = self._line_of.get(key)
-        if tag is None:
-            tag = self._next_tag
-            self.parts.touch("numbers")
-            self._next_tag += 1
-            self._open_line(Line(tag, *key))
-        consumer = self.demands.attach(command.consumer, command.owner, command.owner_lease_us, tag)
-        if consumer is None:
-            if not self.lines[tag].waiters:
-                self._close_line(tag)
-            return Refused("100,000 takes wait already: wait for some of them")
-        self.demands.demand(consumer.number, consumer.epoch, 1, command.most, BYTES_UNBOUNDED, command.most)
-        self._touch_waiter(command.consumer)
-        self.waiters[command.consumer] = Waiter(command.consumer, tag, command.if_exists)
-        self.lines[tag].waiters += 1
-        return Waiting(consumer.epoch)
-
-    def _open_line(self, line: Line) -> None:
-        self.lines[line.tag] = line
-        self._line_of[line.template, line.transaction] = line.tag
-        self._wishes.add(line.tag, line.template)
-
-    def _close_line(self, tag: int) -> None:
-        line = self.lines.pop(tag)
-        del self._line_of[line.template, line.transaction]
-        self._wishes.remove(tag)
-
     def _leave_line(self, consumer: int) -> list[Kept]:
         """A waiting take is over; what it was handed, oldest first."""
-        waiter = self.waiters.pop(consumer, None)
-        if waiter is None:
-            return []
-        self._touch_waiter(consumer)
-        held = [self.kept[number] for number in sorted(self.demands.detach(consumer))]
-        line = self.lines[waiter.tag]
-        line.waiters -= 1
-        if not line.waiters:
-            self._close_line(waiter.tag)
+        held = [self.kept[number] for number in self.lines.leave(consumer)]
         for kept in held:
             self._touch(kept)
             kept.held = 0
         return held
 
-    def _touch_waiter(self, consumer: int) -> None:
-        self.parts.touch(f"waiters/{consumer % SHARDS:02d}")
-
     def _finish(self, command: words.Finish) -> Outcome:
-        waiter = self.waiters.get(command.consumer)
-        if waiter is None:
+        if command.consumer not in self.lines.waiters:
             return Ended("consumer")
         refused = self._no_room(command.write) if command.write else None
         if refused is not None:
             return refused
-        transaction = self.lines[waiter.tag].transaction
+        transaction = self.lines.line(command.consumer).transaction
         found = self._leave_line(command.consumer)
         if not found:
             return Nothing()
@@ -572,9 +515,8 @@ class SpaceMachine(Machine):
     def _finish_transaction(self, transaction: int, commits: bool) -> None:
         self.parts.touch("transactions")
         acting = self.transactions[transaction]
-        for consumer in sorted(one for one in self.waiters if self._line(one).transaction == transaction):
+        for consumer in self.lines.of_transaction(transaction):
             waiting = self._leave_line(consumer)  # what it was handed and did not finish comes back first
-            self.news.append(Assigned(consumer, 0, 0, 0))
             self._give_back(waiting)
         for number in self.registrations.of_transaction(transaction):
             self._forget(number)
@@ -609,15 +551,12 @@ class SpaceMachine(Machine):
             self._offer(kept)
         self._release_if_exists()
 
-    def _line(self, consumer: int) -> Line:
-        return self.lines[self.waiters[consumer].tag]
-
     def _release_if_exists(self) -> None:
-        """Takes that waited for hidden tuples only: those for which none is left are told."""
-        for consumer in sorted(one for one, waiter in self.waiters.items() if waiter.if_exists):
-            line = self._line(consumer)
+        """Takes that waited for hidden tuples only: those for which none is left are over."""
+        for consumer in self.lines.if_exists():
+            line = self.lines.line(consumer)
             if not self.demands.consumers[consumer].held and not self._is_hidden(line.template, line.transaction):
-                self.news.append(Assigned(consumer, 0, 0, 0))
+                self._leave_line(consumer)
 
     def prepare(self, row: int, places: Sequence[int], commands: Sequence[bytes]) -> Refusal | Effects:
         """Commits, and writes and takes that do not wait, can be done together with other machines."""
@@ -693,16 +632,6 @@ class SpaceMachine(Machine):
             case words.Count(template):
                 _check(template)
                 return Done(self._count(template))
-            case words.Given(consumer):
-                found = self.demands.consumers.get(consumer)
-                if found is None:
-                    return Done(-1)
-                if found.held:
-                    return Done(1)
-                waiter = self.waiters[consumer]
-                line = self.lines[waiter.tag]
-                over = waiter.if_exists and not self._is_hidden(line.template, line.transaction)
-                return Done(1 if over else 0)
             case words.Events(registration, after):
                 return self.registrations.events(registration, after)
             case words.Exists(template):
@@ -712,7 +641,7 @@ class SpaceMachine(Machine):
                 return Contents(
                     len(self.kept),
                     self.size_bytes,
-                    len(self.waiters),
+                    len(self.lines.waiters),
                     len(self.registrations.known),
                     len(self.transactions),
                 )
@@ -769,7 +698,6 @@ class SpaceMachine(Machine):
                 self._expired(kept)
             elif what == 1:
                 self._forget(which)
-                self.news.append(Assigned(which, 0, 0, 0))
             else:
                 self._finish_transaction(which, False)
 
@@ -791,13 +719,13 @@ class SpaceMachine(Machine):
             heappush(self._dues, (found.until_us, what, which))
 
     def owners(self) -> Iterable[int]:
-        return self.demands.owners()
+        return [owner for owner in self.demands.owners() if owner != NOBODY]
 
     def lease_us(self, owner: int) -> int | None:
-        return self.demands.owners().get(owner)
+        return None if owner == NOBODY else self.demands.lease_us(owner)
 
     def expire(self, owners: Sequence[int]) -> None:
-        gone = set(owners)
+        gone = {*owners} - {NOBODY}
         for consumer in sorted(one for one, found in self.demands.consumers.items() if found.owner in gone):
             self._give_back(self._leave_line(consumer))
 
@@ -805,7 +733,7 @@ class SpaceMachine(Machine):
 
     def part_names(self) -> list[str]:
         names = ["numbers", "transactions"]
-        names += [f"waiters/{shard:02d}" for shard in sorted({one % SHARDS for one in self.waiters})]
+        names += self.lines.part_names()
         names += self.registrations.part_names()
         names += [f"t/{part:08d}" for part in sorted(self._filling.filled)]
         return [*names, *self.demands.part_names()]
@@ -813,16 +741,14 @@ class SpaceMachine(Machine):
     def encode_part(self, name: str) -> bytes:
         table, _, which = name.partition("/")
         if table == "numbers":
-            return words.encode((self._next, self._next_tag, *self._filling.saved()))
+            return words.encode(
+                (self._next, self.lines.next_tag, self.registrations.next_event, *self._filling.saved())
+            )
         if table == "transactions":
             acting = [self.transactions[number] for number in sorted(self.transactions)]
             return words.encode(([_saved(one) for one in acting], list(self._ended.items())))
         if table == "waiters":
-            shard = [self.waiters[one] for one in sorted(self.waiters) if one % SHARDS == int(which)]
-            lines = [self.lines[waiter.tag] for waiter in shard]
-            return words.encode(
-                [(one, line.template, line.transaction) for one, line in zip(shard, lines, strict=True)]
-            )
+            return self.lines.encode_part(name)
         if table == "registrations":
             return self.registrations.encode_part(name)
         if table == "t":
@@ -838,7 +764,8 @@ class SpaceMachine(Machine):
         for name, data in parts:
             table = name.partition("/")[0]
             if table == "numbers":
-                self._next, self._next_tag, part, filled = msgspec.msgpack.decode(data, type=_SavedNumbers)
+                numbers = msgspec.msgpack.decode(data, type=_SavedNumbers)
+                self._next, self.lines.next_tag, self.registrations.next_event, part, filled = numbers
                 self._filling.restore(part, filled)
             elif table == "transactions":
                 acting, ended = msgspec.msgpack.decode(data, type=_SavedTransactions)
@@ -848,11 +775,7 @@ class SpaceMachine(Machine):
                     )
                 self._ended = dict(ended)
             elif table == "waiters":
-                for waiter, template, transaction in msgspec.msgpack.decode(data, type=list[_SavedWaiter]):
-                    self.waiters[waiter.consumer] = waiter
-                    if waiter.tag not in self.lines:
-                        self._open_line(Line(waiter.tag, template, transaction))
-                    self.lines[waiter.tag].waiters += 1
+                self.lines.restore_part(data)
             elif table == "registrations":
                 self.registrations.restore_part(data)
             elif table == "t":
@@ -897,16 +820,16 @@ class SpaceMachine(Machine):
         self.demands.validate()
         for index in (self.free, self.locked, self.hidden, *self.own.values()):
             index.validate()
-        held = {number: one.number for one in self.demands.consumers.values() for number in one.held}
+        held = {number: one.number for one in self.demands.consumers.values() for number in one.held if number < EVENT}
         for number, kept in self.kept.items():
             places = [number in self.free, number in self.locked, number in self.hidden, number in held]
             places.append(any(number in own for own in self.own.values()))
             assert sum(places) == 1, f"tuple {number} is in {sum(places)} places"
             assert kept.held == held.get(number, 0)
-        assert set(self.waiters) == set(self.demands.consumers)
+        assert {*self.lines.waiters, *self.registrations.known} == set(self.demands.consumers)
         assert self.size_bytes == sum(kept.item.size for kept in self.kept.values())
-        for waiter in self.waiters.values():
-            line = self.lines[waiter.tag]
+        for waiter in self.lines.waiters.values():
+            line = self.lines.line(waiter.consumer)
             if self.demands.consumers[waiter.consumer].has_room:
                 for number, item in self.free.items.items():
                     passed = line.template.matches(item) and self._alive(number)
@@ -929,6 +852,5 @@ def _saved(one: Transaction) -> tuple[int, int, bool, list[int], list[int], list
     return (one.number, one.until_us, one.prepared, sorted(one.wrote), sorted(one.took), sorted(one.read))
 
 
-_SavedNumbers = tuple[int, int, int, list[tuple[int, Filled]]]
+_SavedNumbers = tuple[int, int, int, int, list[tuple[int, Filled]]]
 _SavedTransactions = tuple[list[tuple[int, int, bool, list[int], list[int], list[int]]], list[tuple[int, bool]]]
-_SavedWaiter = tuple[Waiter, Template, int]

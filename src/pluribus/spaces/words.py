@@ -138,12 +138,6 @@ class Count(msgspec.Struct, frozen=True, array_like=True, tag=2):
     template: Template
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Whether a waiting take was given something: 1; 0 if not; -1 if it is not there any more."""
-
-    consumer: Number
-
-
 class Events(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """What a registration has, after an event."""
 
@@ -161,7 +155,7 @@ class Look(msgspec.Struct, frozen=True, array_like=True, tag=6):
     """How much is in the space."""
 
 
-Question = Find | Count | Given | Events | Exists | Look
+Question = Find | Count | Events | Exists | Look
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
