@@ -46,7 +46,6 @@ class Network:
             self.cut.discard(me)
             if self.members.get(me) is member:
                 epoch = member.epoch
-                member.rejoined()
                 self.change(Enter(me, member.worker, member.holds, 0 if epoch is None else epoch.number))
 
         self.at(1.0 + 2 * self.random.random(), back)

@@ -33,7 +33,9 @@ class Story:
         results, member.results = member.results, []
         for result in results:
             kind = self.asked.pop((member.me, member.worker, result.request))
-            if kind == "write":
+            if kind == "write" and result.unknown:
+                self.lost = True
+            elif kind == "write":
                 self.kept.add(result.name)
             elif kind == "tally":
                 self.counts.append((result.count, [written_of(item) for item in result.items]))

@@ -46,6 +46,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     member: Number
     worker: Number
     holds: bool
+    since: Number = 0
+    """The epoch in which it entered: another one than before says that it was struck off meanwhile."""
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):
@@ -86,15 +88,16 @@ class Roster:
         elif isinstance(word, Enter):
             if entries and word.settings != settings:
                 return f"this space has {settings or 'no settings'}, not {word.settings or 'none'}".encode()
-            entry = Entry(word.member, word.worker, word.holds)
-            if entry not in entries:
+            known = [(one.member, one.worker, one.holds) for one in entries]
+            if (word.member, word.worker, word.holds) not in known:
                 entries = [one for one in entries if one.member != word.member]
                 if len(entries) >= MEMBERS_MAX:
                     return f"{MEMBERS_MAX:,} members have this space open: use another".encode()
-                entries.append(entry)
                 if not number and word.seen:
                     opened = word.seen + 1
-                self.epoch = Epoch(max(number, word.seen) + 2, tuple(entries), word.settings, opened)
+                number = max(number, word.seen) + 2
+                entries.append(Entry(word.member, word.worker, word.holds, number))
+                self.epoch = Epoch(number, tuple(entries), word.settings, opened)
         else:
             left = [one for one in entries if one.member not in word.members]
             if len(left) < len(entries):

@@ -72,19 +72,23 @@ class Request(msgspec.Struct):
     offers: deque[tuple[int, int, Name]] = msgspec.field(default_factory=deque)
     """By whom, in which range, what."""
     cancelled: bool = False
+    first: int = 0
+    """Of a write: the epoch in which it was said first."""
     most: int = 0
     """Of a tally: items that are wanted."""
     tallies: dict[int, words.Tallied] = {}
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of a request. A write has the name of its tuple, a tally its count and items."""
+    """What became of a request. A write has the name of its tuple, a tally its count and items. ``unknown``: the range
+    of a write was lost while it was under way, perhaps with the tuple in it."""
 
     request: int
     name: Name = (0, 0)
     item: Item | None = None
     count: int = 0
     items: list[Item] = []
+    unknown: bool = False
 
 
 class PartitionedMember:
@@ -111,6 +115,7 @@ class PartitionedMember:
         self._ready: dict[int, dict[int, int]] = {}
         self._heard: set[int] = set()
         self._lost_told = 0
+        self._since = 0
 
     # For the application.
 
@@ -179,7 +184,17 @@ class PartitionedMember:
         epoch = self.epoch.number
         if request.item is not None:
             at = request.ranges[0]
-            put = words.Put(epoch, self.worker, request.number, self._floor, at, request.item, request.lease_us)
+            request.first = request.first or epoch
+            put = words.Put(
+                epoch,
+                self.worker,
+                request.number,
+                self._floor,
+                at,
+                request.item,
+                request.lease_us,
+                request.first,
+            )
             self._ask(request, self._owner(at), put, [at], now)
         elif request.most or (request.template is not None and not request.ranges):
             self._count(request, now)
@@ -286,11 +301,11 @@ class PartitionedMember:
                 for member in self.epoch.holders:
                     self._to(member, words.Withdraw(self.epoch.number, self.worker, number))
 
-    def _kept(self, number: int) -> None:
+    def _kept(self, number: int, unknown: bool) -> None:
         request = self._requests.get(number)
         if request is not None and request.item is not None:
             request.word = None
-            self._finish(request, Result(number, (self.worker, number), request.item))
+            self._finish(request, Result(number, (self.worker, number), request.item, unknown=unknown))
 
     def _tallied(self, sender: int, word: words.Tallied) -> None:
         request = self._requests.get(word.number)
@@ -304,11 +319,6 @@ class PartitionedMember:
             self.results.append(Result(request.number, count=sum(one.count for one in found), items=items))
 
     # Epochs.
-
-    def rejoined(self) -> None:
-        """This member was struck off the roster and enters again: its interests are gone."""
-        for request in self._requests.values():
-            request.left = list(request.ranges) if request.item is None else []
 
     def enter(self, epoch: Epoch, now: float) -> None:
         """The roster has changed."""
@@ -327,6 +337,11 @@ class PartitionedMember:
             request.recalls = request.takes and bool(request.asked)
             request.word = None
         if self.me in epoch.members:
+            since = next(entry.since for entry in epoch.entries if entry.member == self.me)
+            if since != self._since:  # it was struck off, and its interests are gone
+                self._since = since
+                for request in self._requests.values():
+                    request.left = list(request.ranges) if request.item is None else []
             self.server.enter(epoch, now)
 
     def _open(self, epoch: Epoch, now: float) -> None:
@@ -380,8 +395,8 @@ class PartitionedMember:
                 self._sought(sender, word, now)
             case words.Offer():
                 self._offered(sender, word, now)
-            case words.Kept(_, number):
-                self._kept(number)
+            case words.Kept(_, number, unknown):
+                self._kept(number, unknown)
             case words.Withdrawn(_, number):
                 waiting = self._withdrawing.get(number)
                 if waiting is not None:

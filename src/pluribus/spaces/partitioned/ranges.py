@@ -62,8 +62,10 @@ def place(number: int, holders: Sequence[int], copies: int) -> list[int]:
 
 
 class RangeState:
-    def __init__(self, epoch: int = 0) -> None:
+    def __init__(self, epoch: int, born: int) -> None:
         self.epoch = epoch
+        """Of the state; one that begins empty is of none until its epoch is opened."""
+        self.born = born
         self.steps = 0
         self.tuples: dict[Name, tuple[Item, float]] = {}
         self.waiting: dict[tuple[int, int], Interest] = {}
@@ -185,7 +187,7 @@ class RangeState:
             tuples.append((name, item, max(int((until - now) * 1e6), 1) if until else 0))
         done = [(worker, one, *found) for worker, results in self.done.items() for one, found in results.items()]
         aside = [(name, *holder) for name, holder in self.aside.items()]
-        return State(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors)
+        return State(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born)
 
     def interests(self) -> list[Interest]:
         """Those who wait, in their order."""
@@ -193,7 +195,7 @@ class RangeState:
 
     @classmethod
     def restored(cls, state: State, now: float) -> RangeState:
-        made = cls(state.epoch)
+        made = cls(0 if state.born == state.epoch else state.epoch, state.born)
         for name, item, lease_us in state.tuples:
             made._add(name, item, lease_us, now)
         for one in state.waiting:

@@ -106,7 +106,7 @@ class Server:
         if not valid:
             if self.epoch.opened:
                 self._lost[number] = self._counts.get(number, 0)
-            self.states[number] = RangeState(self.epoch.number)
+            self.states[number] = RangeState(0, self.epoch.number)
             self._hand_out(number, now)
             return
         best = max(valid)[0]
@@ -158,6 +158,8 @@ class Server:
         for number in list(self.states):
             if self.me not in self.placed[number]:
                 del self.states[number]
+            else:
+                self.states[number].epoch = epoch.number
         workers = {entry.worker for entry in epoch.entries}
         for number in self.owned():
             state = self.states[number]
@@ -267,6 +269,9 @@ class Server:
 
         if state.over(word.worker, word.number) or state.result(word.worker, word.number) is not None:
             self._when_copied(word.range, say)
+            return
+        if word.first < state.born:
+            self._send(sender, words.Kept(self.epoch.number, word.number, True))
             return
         name = (word.worker, word.number)
         changes = [

@@ -28,13 +28,17 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
     range: Range
     item: Item
     lease_us: Number
+    first: Number
+    """The epoch in which it was said first."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A tuple is in its range, and in all copies of it."""
+    """A tuple is in its range, and in all copies of it. ``unknown``: nobody can tell whether it was, because the range
+    was lost since it was first said."""
 
     epoch: Number
     number: Number
+    unknown: bool = False
 
 
 class Seek(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -159,6 +163,8 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=13):
     aside: list[tuple[Name, Number, Number]]
     done: list[tuple[Number, Number, Name, Item | None]]
     floors: dict[Number, Number]
+    born: Number
+    """The epoch in which the range began, empty."""
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag=14):

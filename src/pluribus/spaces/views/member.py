@@ -428,9 +428,6 @@ class ViewsMember:
 
     # Epochs.
 
-    def rejoined(self) -> None:
-        """This member was struck off the roster and enters again. Every request begins anew with an epoch anyway."""
-
     def enter(self, epoch: Epoch, now: float) -> None:
         """The roster has changed."""
         if self.epoch is not None and epoch.number <= self.epoch.number:
