@@ -148,6 +148,11 @@ class SpaceMachine(Machine):
                 return self._take(command)
             case words.Finish():
                 return self._finish(command)
+            case words.Release(consumer):
+                if consumer not in self.lines.waiters:
+                    return Ended("consumer")
+                self._give_back(self._leave_line(consumer))
+                return Done()
             case words.Renew(number, lease_us):
                 return self._renew(number, lease_us)
             case words.Cancel(number):
@@ -453,13 +458,13 @@ class SpaceMachine(Machine):
         _check(command.template)
         found = self.registrations.known.get(command.registration)
         if found is not None:
-            return Leased(command.lease_us, found.sequence)
+            return Leased(command.lease_us, found.sequence, found.epoch)
         lease_us = granted(command.lease_us)
         if not self.registrations.add(command, lease_us):
             return Refused(f"{REGISTRATIONS_MAX:,} registrations are in this space: cancel some")
         if lease_us != FOR_EVER_US:
             self._unstamped[1, command.registration] = None
-        return Leased(lease_us)
+        return Leased(lease_us, 0, self.registrations.known[command.registration].epoch)
 
     def _seen(self, command: words.Seen) -> Outcome:
         found = self.registrations.known.get(command.registration)

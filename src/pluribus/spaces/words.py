@@ -123,7 +123,13 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag=12):
     transaction: Number
 
 
-Command = Write | Take | Finish | Renew | Cancel | Notify | Seen | Forget | Join | Commit | Abort | Prepare
+class Release(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """A waiting take is given up; what it was given comes back."""
+
+    consumer: Number
+
+
+Command = Write | Take | Finish | Renew | Cancel | Notify | Seen | Forget | Join | Commit | Abort | Prepare | Release
 
 
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -187,10 +193,12 @@ class Nothing(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Leased(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """The lease that was granted; of a registration also the sequence of its last event."""
+    """The lease that was granted; of a registration also the sequence of its last event, and the epoch in which it is
+    told of events."""
 
     lease_us: int
     sequence: int = 0
+    epoch: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag=7):

@@ -27,12 +27,12 @@ Bounded: ``REQUESTS_MAX`` requests under way; then ``Overflow``.
 from __future__ import annotations
 
 from collections import deque
-from random import Random
 from typing import Any
 
 import msgspec
 
 from ...core.errors import Overflow
+from ...core.ports import Random
 from ..roster import Epoch
 from ..templates import Template
 from ..values import Item

@@ -35,12 +35,12 @@ Bounded: ``REQUESTS_MAX`` requests and ``OPS_MAX`` operations under way; then ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 import msgspec
 
 from ...core.errors import Overflow
+from ...core.ports import Random
 from ..index import Wishes
 from ..roster import Epoch
 from ..templates import Template
