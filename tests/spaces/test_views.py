@@ -38,7 +38,9 @@ class Story:
                     self.taken.setdefault(result.name, []).append((member.me, member.worker))
                 else:
                     self.reads.append((result.name, written_of(result.item)))
-        for name in member.void:
+        for item in member.void:
+            value = written_of(item)
+            name = next(name for name, (one, _) in self.written.items() if one == value)
             self.void.add((name, (member.me, member.worker)))
         member.void = []
         self.lost = self.lost or member.lost > 0
@@ -122,12 +124,13 @@ def test_faults(seed):
         me = random.choice(list(net.members))
         dice = random.random()
         if dice < 0.4:
-            story.write(me, (random.choice("ab"), random.randrange(3)))
+            fresh += 1
+            story.write(me, (random.choice("ab"), fresh))
         elif dice < 0.75:
-            template = random.choice([("a", int), ("b", ANY), (str, int), (str, 1)])
+            template = random.choice([("a", int), ("b", ANY), (str, int), (str, ANY)])
             story.ask(me, "take", template, probe=random.random() < 0.3)
         elif dice < 0.9:
-            story.ask(me, "read", random.choice([("a", int), (str, 2)]), probe=random.random() < 0.5)
+            story.ask(me, "read", random.choice([("a", int), (str, 102)]), probe=random.random() < 0.5)
         elif dice < 0.94 and len(net.members) > 2 and len([1 for m in net.members.values() if m.holds]) > 2:
             if me not in net.cut:
                 story.crash(me)

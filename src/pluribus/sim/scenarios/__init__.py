@@ -61,6 +61,7 @@ def scenario(name: str) -> Scenario:
         replica,
         shatter,
         slots,
+        spaces,
         spread,
         spread_views,
         states,
@@ -71,7 +72,7 @@ def scenario(name: str) -> Scenario:
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, topics.TOPICS, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, durable_topics.DURABLE_TOPICS, adhoc.ADHOC_GROUPS)
-    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS)
+    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS, spaces.SPACES)
     shipped = (
         *plain,
         *views,

@@ -101,7 +101,9 @@ class ViewsMember:
         """The epoch that the roster should open now; 0: none."""
         self.out: list[tuple[int, Word]] = []
         self.results: list[Result] = []
-        self.void: list[Name] = []
+        self.void: list[Item] = []
+        self._removing: dict[Name, Item] = {}
+        """What takes that are not finished have taken."""
         self.lost = 0
         """How often the space was lost with all its replicas."""
         self._merge: Merge | None = None
@@ -264,6 +266,7 @@ class ViewsMember:
             request.locking = False
             del self._requests[request.number]
             self.results.append(Result(request.number, name, item))
+            self._removing[name] = item
             self._op(Op(self._next_op, name=name, request=request.number), now)
         elif request.probe:
             del self._requests[request.number]
@@ -325,9 +328,10 @@ class ViewsMember:
             return
         self._acks[sender] = number
         everywhere = min((self._acks.get(member, 0) for member in self.epoch.holders), default=0)
-        done = [op for op in self._ops if op <= everywhere]
-        for op in done:
-            del self._ops[op]
+        done = [number for number in self._ops if number <= everywhere]
+        for number in done:
+            op, _ = self._ops.pop(number)
+            self._removing.pop(op.name, None)
         if done and self._ops:
             self._send_ops(now)
 
@@ -502,10 +506,11 @@ class ViewsMember:
             if self.replica is not None:
                 self.replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, now)
             self.installed = True
-            self.void += word.void
+            self.void += [self._removing.pop(name) for name in word.void if name in self._removing]
             if word.lost:
                 self.lost += 1
                 self._ops.clear()
+                self._removing.clear()
             self._open(now)
         self._to(sender, words.Installed(word.epoch))
 

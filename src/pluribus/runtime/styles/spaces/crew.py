@@ -19,7 +19,7 @@ from ....spaces.partitioned import words as partitioned_words
 from ....spaces.partitioned.member import PartitionedMember
 from ....spaces.roster import Enter, Epoch, Open, Roster, Strike, encode
 from ....spaces.templates import Template
-from ....spaces.values import Item
+from ....spaces.values import Item, written_of
 from ....spaces.views import words as views_words
 from ....spaces.views.member import ViewsMember
 from .space import Registration, Written, microseconds, only_replicated
@@ -59,8 +59,9 @@ class Crew:
         self._group: Group | None = None
         self._roster: Replica[Roster] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.on_void: Callable[[Any], None] = lambda name: None
-        self.on_lost: Callable[[Any], None] = lambda what: None
+        self.on_void: list[Callable[[Any], None]] = []
+        self.on_lost: list[Callable[[dict[int, int]], None]] = []
+        self._lost = 0
         self.malformed = 0
         self._closed = False
 
@@ -362,9 +363,15 @@ class ViewsWay(Crew):
 
     def _told(self) -> None:
         void, self.member.void = self.member.void, []
-        for name in void:
+        for item in void:
             log.warning("a take of %r did not happen: this member was cut off, and another took the tuple", self.name)
-            self.on_void(name)
+            for listener in self.on_void:
+                listener(written_of(item))
+        if self.member.lost > self._lost:
+            self._lost = self.member.lost
+            log.warning("the space %r is lost with all its replicas: it is empty now", self.name)
+            for listener in self.on_lost:
+                listener({})
 
     async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
         self._check(transaction)
@@ -401,7 +408,8 @@ class PartitionedWay(Crew):
         for ranges in lost:
             count = sum(ranges.values())
             log.warning("%d ranges of the space %r are lost, with about %d tuples", len(ranges), self.name, count)
-            self.on_lost(ranges)
+            for listener in self.on_lost:
+                listener(ranges)
 
     async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
         self._check(transaction)

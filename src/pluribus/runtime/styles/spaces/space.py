@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -286,6 +286,22 @@ class Space:
         replicas."""
         self._check_open()
         await self._way.flush()
+
+    def on_void(self, listener: Callable[[Any], None]) -> None:
+        """Of the kind *views*: call ``listener`` with what this program has taken and must give up, because it was cut
+        off right then, and another one has taken it."""
+        self._listeners("on_void").append(listener)
+
+    def on_lost(self, listener: Callable[[dict[int, int]], None]) -> None:
+        """Of the kinds *views* and *partitioned*: call ``listener`` when tuples are lost, with the ranges that are, and
+        about how many tuples each had; with no ranges if the whole space is."""
+        self._listeners("on_lost").append(listener)
+
+    def _listeners(self, name: str) -> list[Any]:
+        found: list[Any] | None = getattr(self._way, name, None)
+        if found is None:
+            raise BadInput(f"a space of kind {self.kind!r} has no {name}: nothing of it is lost or taken back")
+        return found
 
     def stats(self) -> dict[str, Any]:
         return self._way.stats()
