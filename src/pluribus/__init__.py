@@ -26,6 +26,7 @@ from .wire.bodies import Opaque, register
 
 if TYPE_CHECKING:
     from .runtime.styles.objects.shadows import Shadow
+    from .runtime.styles.spaces.space import Space
 
 __version__ = "0.1.0"
 
@@ -41,12 +42,14 @@ __all__ = [
     "PluribusError",
     "Replica",
     "Shadow",
+    "Space",
     "View",
     "__version__",
     "connect",
     "errors",
     "events",
     "exposed",
+    "javaspaces",
     "objects",
     "register",
     "run",
@@ -54,7 +57,7 @@ __all__ = [
     "sync",
 ]
 
-_LATE = ("objects", "sim", "sync")
+_LATE = ("javaspaces", "objects", "sim", "sync")
 """Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
 
 
@@ -65,4 +68,6 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name == "Shadow":
         return import_module(f"{__name__}.runtime.styles.objects.shadows").Shadow
+    if name == "Space":
+        return import_module(f"{__name__}.runtime.styles.spaces.space").Space
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -94,7 +94,7 @@ def not_invented(history: History) -> int:
 
 def not_lost(history: History) -> int:
     """What was written and kept is taken in the end, by somebody who has it or by one who never told."""
-    told = {h.group for h in history.of("lost")}
+    told = _told(history)
     crashed = {h.member for h in history.of("crashed")}
     flushed: dict[tuple[str, int], float] = {}
     for h in history.of("flushed"):
@@ -122,10 +122,20 @@ def not_lost(history: History) -> int:
     return checks
 
 
+def _told(history: History) -> set[str]:
+    """Kinds of which something was lost: it was told, or nobody was left who could tell, and the roster began anew."""
+    found = {h.group for h in history.of("lost")}
+    first: dict[str, int] = {}
+    for h in history.of("generation"):
+        if first.setdefault(h.group, h.id[0]) != h.id[0]:
+            found.add(h.group)
+    return found
+
+
 def own_writes_seen(history: History) -> int:
     """A worker's operations are executed in its order: what it wrote it finds, unless somebody has taken it."""
     checks = 0
-    told = {h.group for h in history.of("lost")}
+    told = _told(history)
     for kind, calls in calls_of(history).items():
         takes = [call for call in calls if call.takes]
         for call in calls:

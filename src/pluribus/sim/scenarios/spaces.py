@@ -17,7 +17,7 @@ from ...group.keepers import Settings
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.styles.spaces.space import Space
 from ..checkers.spaces import crashed, linearizable, not_invented, not_lost, own_writes_seen, taken_once
-from ..machinery.chaos import STRIKES, restore_primary, torment
+from ..machinery.chaos import EVERY_FAULT, STRIKES, flip, restore_primary, torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
 from . import Scenario
@@ -30,6 +30,8 @@ NAMES = ("a", "b")
 CELLS = ("c0", "c1")
 OPERATIONS_MAX = 40
 """Of one worker and kind."""
+FAULTS = tuple(fault for fault in EVERY_FAULT if fault is not flip)
+"""All but damage to disks, which may hit two keepers of three: the scenarios of keepers look after that."""
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=20_000, slack_rows=6)
 
 _encode = msgspec.msgpack.encode
@@ -84,6 +86,7 @@ class Player:
                 continue
             if kind != "replicated":
                 space.on_lost(lambda ranges: self.note("lost", kind))
+                self.note("generation", kind, (space.stats()["generation"], 0))
             if kind == "views":
                 space.on_void(lambda value: self.note("void", kind, body=value))
             self.spaces[kind] = space
@@ -182,7 +185,7 @@ async def play(world: World, history: History) -> None:
     for number, host in enumerate(world.hosts):
         if host.bus is not None:
             await playing.begin(number, host.bus)
-    await torment(world, TORMENT_S, playing.begin, every_s=1.0)
+    await torment(world, TORMENT_S, playing.begin, every_s=1.0, faults=FAULTS)
     playing.calm = True
     await asyncio.sleep(CALM_S / 2)
     if not any(bus.primary for bus in world.buses):

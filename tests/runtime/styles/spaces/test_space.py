@@ -7,7 +7,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadBody, BadInput, LeaseEnded
-from tests.harness import new_bus, on_a_loop
+from tests.harness import eventually, new_bus, on_a_loop
 
 KINDS = ("replicated", "views", "partitioned")
 
@@ -83,8 +83,8 @@ async def test_leases_and_events():
         assert [first.value, second.value] == [("a", 1), ("a", 2)] and first.hand_back == "mine"
         assert (first.sequence, second.missed) == (1, 0)
         assert short.granted_s == 0.3 and await long.renew(7200) == 7200
-        while await mine.count(("a", 1)):
-            await asyncio.sleep(0.05)
+        machine = mine._way._machine()
+        await eventually(lambda: len(machine.kept) == 1)
         with pytest.raises(LeaseEnded, match="has ended"):
             await short.renew(10)
         await long.cancel()
@@ -116,8 +116,7 @@ async def test_takes_are_served_in_their_order():
         waiting = []
         for number in range(5):
             waiting.append(asyncio.ensure_future(space.take(("x", int))))
-            while (space.stats() or {}).get("waiting", 0) <= number:
-                await asyncio.sleep(0.01)
+            await eventually(lambda number=number: space.stats()["waiting"] > number)
         for number in range(5):
             await space.write(("x", number))
         assert [await one for one in waiting] == [("x", number) for number in range(5)]
@@ -134,7 +133,11 @@ async def test_bad_input():
             (lambda: space.write(("a",), lease=-1), BadInput, "cannot be granted"),
             (lambda: space.take_many(("a",), 0), BadInput, "from 1 to"),
             (lambda: bus.space("x", kind="central"), BadInput, "no kind 'central'"),
-            (lambda: bus.space("x", kind="views", durable=True), BadInput, "only a space of kind 'replicated' is durable"),
+            (
+                lambda: bus.space("x", kind="views", durable=True),
+                BadInput,
+                "only a space of kind 'replicated' is durable",
+            ),
             (lambda: bus.space("bad", kind="partitioned"), BadInput, "is of kind 'replicated'"),
             (lambda: views.notify(("a",)), BadInput, "only with kind='replicated'"),
             (lambda: views.write(("a",), transaction=1), BadInput, "joins a transaction"),

@@ -147,8 +147,7 @@ class Crew:
                 return
             except PluribusError as error:
                 log.debug("the roster of the space %r: %s", self.name, error)
-            if not self.member.opening:
-                await asyncio.sleep(LOOK_S / 10)
+            await asyncio.sleep(LOOK_S / (50 if self.member.opening else 10))
 
     async def _look_once(self, me: int) -> None:
         assert self._group is not None and self._roster is not None
@@ -341,7 +340,8 @@ class Crew:
                 waiter.exception()
 
     def stats(self) -> dict[str, Any]:
-        return {**self.member.stats(), "malformed": self.malformed}
+        generation = 0 if self._roster is None else self._roster.generation
+        return {**self.member.stats(), "generation": generation, "malformed": self.malformed}
 
     def validate(self) -> None:
         self.member.validate()
