@@ -21,6 +21,7 @@ VERBS = {
     "sub": "Watch events as they come.",
     "topics": "List what is advertised, retained and published.",
     "slots": "Software buses: slots, ports, routes.",
+    "space": "Tuple spaces: write, read, take, watch, count.",
     "console": "Show software buses in a browser.",
     "objects": "List, write to, ask and watch objects that talk.",
     "chat": "Talk in threads, without a server.",

@@ -15,11 +15,12 @@ from ..keepers.face import KeepersFace
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
 from .slots.face import SlotsFace
+from .spaces.face import SpacesFace
 from .style import Style
 from .topics.face import TopicsFace
 
 
-class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, SlotsFace):
+class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, SlotsFace, SpacesFace):
     """What the styles add to a bus."""
 
 
