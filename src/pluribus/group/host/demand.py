@@ -71,6 +71,15 @@ class Consumer(msgspec.Struct, array_like=True):
         room = len(self.held) < self.things_max and (self.held_bytes < self.bytes_max or not self.held)
         return room and self.want != 0
 
+    def room_for(self, size: int) -> int:
+        """How many things of this size it may be given, one after another."""
+        if not self.has_room:
+            return 0
+        things = self.things_max - len(self.held)
+        if self.want > 0:
+            things = min(things, self.want)
+        return max(min(things, -(-(self.bytes_max - self.held_bytes) // max(size, 1))), 1)
+
 
 class Assigned(msgspec.Struct, array_like=True, frozen=True):
     """A consumer was given a thing."""
@@ -79,6 +88,8 @@ class Assigned(msgspec.Struct, array_like=True, frozen=True):
     epoch: int
     thing: int
     delivery: int
+    count: int = 1
+    """So many things that follow each other, this one first."""
 
 
 class Demands:
@@ -163,6 +174,9 @@ class Demands:
         """Those who wait at a tag and have room, in their turns."""
         return list(self._lines.get(tag, {}).values())
 
+    def waiting_count(self, tag: int = 0) -> int:
+        return len(self._lines.get(tag, ()))
+
     def assign(self, consumer: Consumer, thing: int, size: int, delivery: int) -> None:
         """Give a thing to one who waits; it goes to the end of the line."""
         self._touch(consumer.number)
@@ -174,6 +188,32 @@ class Demands:
         self._leave_line(consumer)
         self._line_up(consumer)
         self.news.append(Assigned(consumer.number, consumer.epoch, thing, delivery))
+
+    def assign_many(self, consumer: Consumer, first: int, count: int, size: int, delivery: int) -> None:
+        """Give things that follow each other, each of this size, to one who waits and has room for all of them."""
+        assert 0 < count <= consumer.room_for(size)
+        self._touch(consumer.number)
+        consumer.held.update(dict.fromkeys(range(first, first + count), Held(delivery, size)))
+        consumer.held_bytes += count * size
+        if consumer.want > 0:
+            consumer.want -= count
+        self._leave_line(consumer)
+        self._line_up(consumer)
+        self.news.append(Assigned(consumer.number, consumer.epoch, first, delivery, count))
+
+    def settle_many(self, number: int, epoch: int, first: int, count: int) -> list[int]:
+        """A consumer is done with things that follow each other: those of them that it held."""
+        consumer = self.consumers.get(number)
+        if consumer is None or consumer.epoch != epoch:
+            return []
+        held = consumer.held
+        things = [thing for thing in range(first, first + min(count, CREDIT_MAX)) if thing in held]
+        if things:
+            self._touch(number)
+            for thing in things:
+                consumer.held_bytes -= held.pop(thing).size
+            self._line_up(consumer)
+        return things
 
     def settle(self, number: int, epoch: int, thing: int) -> Held | None:
         """A consumer is done with a thing, or gives it back; None if it does not hold it, or not any more."""

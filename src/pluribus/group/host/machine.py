@@ -81,6 +81,8 @@ class Machine:
     """Commands are read again: their rows stay until they are released."""
     transactional: ClassVar[bool] = False
     """It has ``prepare`` and ``commit``."""
+    bodied: ClassVar[bool] = False
+    """Bodies of its commands are asked for by handle."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -98,6 +100,11 @@ class Machine:
     def commit(self, effects: Effects) -> None:
         """Do what ``prepare`` said. It cannot fail."""
         raise NotImplementedError
+
+    @staticmethod
+    def pieces(command: bytes) -> Sequence[bytes]:
+        """The bodies in a command, which handles count from 0: (row, place, piece). A pure function."""
+        return (command,)
 
     # Time.
 
@@ -120,6 +127,18 @@ class Machine:
 
     def expire(self, owners: Sequence[int]) -> None:
         """These owners were silent for too long, or left for good: what they held is free."""
+
+    # What is done outside of commands.
+
+    @property
+    def busy(self) -> bool:
+        """Whether ``chores`` has something to do."""
+        return False
+
+    def chores(self) -> list[bytes]:
+        """The leader asks for it after commands: a slice of a long search, at most some milliseconds. What it finds is
+        commands of this machine, which the leader submits, and ``apply`` checks; nothing is changed here."""
+        return []
 
     # Space.
 

@@ -1,0 +1,658 @@
+"""A queue as a machine: single promises, and all of them at random against a plain list."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from pluribus.filters import parse
+from pluribus.filters.packed import packed
+from pluribus.group.host.demand import UNLIMITED
+from pluribus.group.host.machine import Refusal
+from pluribus.queues import words
+from pluribus.queues.machine import Queue
+from pluribus.queues.segments import Segment
+from pluribus.queues.words import (
+    AGAIN,
+    BACK,
+    DONE,
+    ENDED,
+    EXTEND,
+    FULL,
+    NACK,
+    NEXT,
+    REFUSED,
+    REJECT,
+    RELEASE,
+    Attach,
+    Configure,
+    Detach,
+    Offer,
+    Pause,
+    Purge,
+    Redrive,
+    Settings,
+    Settle,
+)
+
+from .ground import Bench, Sender
+
+S = 1_000_000
+
+
+def consumer(bench, number=1, credit=10, want=UNLIMITED, where="", exclusive=False):
+    selector = packed(parse(where)) if where else b""
+    epoch = bench.apply(Attach(number, number, 5 * S, selector, exclusive)).number
+    assert bench.apply(Settle(number, epoch, serial=1, things_max=credit, bytes_max=1 << 20, want=want)).status == DONE
+    return epoch
+
+
+def test_a_message_goes_to_one_consumer_and_never_comes_again():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1)
+    consumer(bench, 2)
+    assert bench.apply(sender.pack([b"a", b"bb"])).status == DONE
+    assert bench.news() == [(1, 0, 1), (2, 1, 1)]
+    assert bench.body(0) == b"a" and bench.body(1) == b"bb"
+    assert bench.apply(Settle(1, 1, [(0, 1)])).lost == []
+    assert bench.apply(Settle(1, 1, [(0, 2)])).lost == [0, 1], "one is settled already, the other is another's"
+    assert bench.apply(Settle(2, 1, [(1, 1)])).lost == []
+    bench.queue.validate()
+    assert not bench.queue.count and not sum(bench.live.values()), "nothing of the log is needed any more"
+
+
+def test_what_is_sent_again_is_there_once_and_a_gap_is_refused():
+    bench, sender = Bench(), Sender()
+    first, second = sender.pack([b"a"]), sender.pack([b"b"])
+    assert bench.apply(second).status == NEXT
+    assert bench.apply(first).status == DONE
+    assert bench.apply(first).status == AGAIN
+    assert bench.apply(second).number == 1
+    assert bench.queue.count == 2
+
+
+def test_a_plain_batch_is_a_run_that_costs_bits():
+    bench, sender = Bench(), Sender()
+    for _ in range(100):
+        bench.apply(sender.pack([b"x" * 100] * 100))
+    assert len(bench.queue.segments) == 100 and bench.queue.count == 10_000
+    assert sum(len(data) for name, data in bench.parts() if name.startswith("m/")) < 10_000
+    consumer(bench, 1, credit=150)
+    assert [thing for _, thing, _ in bench.news()] == list(range(150))
+    bench.apply(Settle(1, 1, [(0, 150)]))
+    assert [thing for _, thing, _ in bench.news()] == list(range(150, 300)), "the credit comes back"
+    assert len(bench.queue.segments) == 99
+    bench.again()
+
+
+def test_priorities_first_and_first_in_first_out_within_one():
+    bench, sender = Bench(), Sender()
+    bench.apply(sender.pack([b"%d" % at for at in range(6)], priorities=[4, 9, 0, 9, 4, 5]))
+    consumer(bench)
+    assert [bench.body(thing) for _, thing, _ in bench.news()] == [b"1", b"3", b"5", b"0", b"4", b"2"]
+
+
+def test_messages_of_one_key_are_in_order_and_at_one_consumer():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1)
+    consumer(bench, 2)
+    bench.apply(sender.pack([b"a", b"b", b"c"], keys=["k", "k", "other"], priorities=[1, 9, 4]))
+    assert sorted(thing for _, thing, _ in bench.news()) == [0, 2]
+    bench.queue.validate()
+    holder = next(one for one in (1, 2) if 0 in bench.queue.demands.consumers[one].held)
+    bench.apply(Settle(holder, 1, [], [(0, NACK, S, "")]))
+    assert bench.news() == [], "its next try blocks the key"
+    bench.now_us += 2 * S
+    bench.ticks()
+    ((who, thing, delivery),) = bench.news()
+    assert (thing, delivery) == (0, 2)
+    bench.apply(Settle(who, 1, [(0, 1)]))
+    assert [thing for _, thing, _ in bench.news()] == [1]
+
+
+def test_given_back_with_a_growing_wait_and_a_dead_letter_in_the_end():
+    bench, sender = Bench(), Sender()
+    bench.apply(Configure(Settings(tries_max=3, backoff_us=S, backoff_us_max=10 * S)))
+    consumer(bench)
+    bench.apply(sender.pack([b"poison"]))
+    for delivery, wait in ((1, S), (2, 2 * S)):
+        assert bench.news() == [(1, 0, delivery)]
+        bench.apply(Settle(1, 1, [], [(0, BACK, 0, "")]))
+        bench.now_us += wait - S // 2
+        bench.ticks()
+        assert bench.news() == []
+        bench.now_us += S
+        bench.ticks()
+    assert bench.news() == [(1, 0, 3)]
+    bench.apply(Settle(1, 1, [], [(0, BACK, 0, "")]))
+    assert bench.queue.dead and bench.queue.count == 0
+    (seen,) = bench.queue.ask(words.encode(words.Look(dead=True))).found
+    assert seen.reason == "given back 3 times" and seen.state == "dead"
+    assert bench.body(0) == b"poison", "a dead letter has its body"
+    assert bench.apply(Redrive(10)).number == 1
+    assert bench.news() == [(1, 0, 1)], "untried"
+
+
+def test_a_consumer_that_dies_and_one_that_leaves():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1)
+    bench.apply(sender.pack([b"a", b"b"]))
+    bench.news()
+    bench.queue.expire([1])
+    consumer(bench, 2)
+    assert bench.news() == [(2, 0, 2), (2, 1, 2)], "a try counts"
+    assert bench.apply(Settle(1, 1, [(0, 1)])).status == ENDED
+    bench.apply(Detach(2))
+    consumer(bench, 3)
+    assert bench.news() == [(3, 0, 2), (3, 1, 2)], "what was given back unseen does not"
+
+
+def test_attaching_again_gives_what_is_held_and_ends_the_older_epoch():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1)
+    bench.apply(sender.pack([b"a"]))
+    answer = bench.apply(Attach(1, 1, 5 * S))
+    assert (answer.number, answer.things) == (2, [(0, 1)])
+    assert bench.apply(Settle(1, 1, [(0, 1)])).status == ENDED
+    assert bench.apply(Settle(1, 2, [(0, 1)])).lost == []
+
+
+def test_a_demand_that_is_taken_back_is_answered_with_what_came():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1, want=1)
+    bench.apply(sender.pack([b"a", b"b"]))
+    answer = bench.apply(Settle(1, 1, serial=2, things_max=1, bytes_max=1, want=0))
+    assert answer.things == [(0, 1)]
+    assert bench.apply(Settle(1, 1, [(0, 1)], serial=3, things_max=1, bytes_max=1, want=0)).things == []
+
+
+def test_delay_expiry_and_leases_are_in_the_log_s_time():
+    bench, sender = Bench(), Sender()
+    bench.apply(Configure(Settings(lease_us=5 * S)))
+    consumer(bench, 1)
+    bench.apply(sender.pack([b"later", b"short"], delays_us=[2 * S, 3 * S], ttls_us=[0, S]))
+    assert bench.news() == [] and bench.queue.delayed == 2
+    bench.again()
+    bench.now_us += S + 20_000
+    bench.ticks()
+    assert bench.queue.totals.expired == 1
+    bench.now_us += S
+    bench.ticks()
+    assert bench.news() == [(1, 0, 1)]
+    bench.apply(Settle(1, 1, [], [(0, EXTEND, 9 * S, "")]))
+    bench.now_us += 6 * S
+    bench.ticks()
+    assert bench.news() == []
+    bench.now_us += 4 * S
+    bench.ticks()
+    assert bench.news() == [(1, 0, 2)], "it was held for too long"
+    bench.queue.validate()
+    assert bench.apply(Settle(1, 1, [(0, 1)])).lost == [], "it is the new delivery that is settled"
+
+
+def test_an_identity_counts_once_within_the_window():
+    bench, sender = Bench(), Sender()
+    bench.apply(Configure(Settings(window_us=10 * S)))
+    bench.apply(sender.pack([b"a", b"a"], ids=["x", "x"]))
+    bench.apply(Sender(8).pack([b"a"], ids=["x"]))
+    assert bench.queue.count == 1 and bench.queue.totals.duplicates == 2
+    bench.again()
+    bench.now_us += 11 * S
+    bench.apply(sender.pack([b"a"], ids=["x"]))
+    assert bench.queue.count == 2
+    assert bench.apply(sender.pack([b"a"], ids=["x"])).status == DONE
+    assert bench.queue.count == 2
+
+
+@pytest.mark.parametrize(("policy", "status"), [("wait", FULL), ("refuse", REFUSED), ("dead", DONE)])
+def test_a_full_queue(policy, status):
+    bench, sender = Bench(), Sender()
+    bench.apply(Configure(Settings(count_max=2, policy=policy)))
+    assert bench.apply(sender.pack([b"a", b"b"])).status == DONE
+    third = sender.pack([b"c"])
+    answer = bench.apply(third)
+    assert answer.status == status and (status == DONE or "limit" in answer.reason)
+    assert len(bench.queue.dead) == (status == DONE)
+    consumer(bench, 1, credit=1)
+    bench.apply(Settle(1, 1, [(bench.news()[0][1], 1)]))
+    assert bench.apply(third).status == (AGAIN if status == DONE else DONE)
+    assert bench.apply(Configure(Settings(count_max=3))).status == REFUSED
+    assert bench.apply(Configure(Settings(count_max=3), True)).status == DONE
+
+
+def test_an_exclusive_consumer_is_alone():
+    bench = Bench()
+    consumer(bench, 1, exclusive=True)
+    assert bench.apply(Attach(2, 2, S)).status == REFUSED
+    bench.apply(Detach(1))
+    consumer(bench, 2)
+    assert bench.apply(Attach(3, 3, S, b"", True)).status == REFUSED
+
+
+def test_a_paused_queue_hands_nothing_out():
+    bench, sender = Bench(), Sender()
+    bench.apply(Pause(True))
+    consumer(bench, 1)
+    consumer(bench, 2, where="a = 1")
+    bench.apply(sender.pack([b"x", b"y"], properties=[None, {"a": 1}]))
+    assert bench.news() == []
+    bench.apply(Pause(False))
+    assert sorted(bench.news()) == [(1, 0, 1), (2, 1, 1)]
+
+
+def test_purge_takes_what_nobody_holds():
+    bench, sender = Bench(), Sender()
+    bench.apply(sender.pack([b"x"] * 100))
+    bench.apply(sender.pack([b"k"] * 3, keys=["k"] * 3, delays_us=[0, S, 0]))
+    consumer(bench, 1, credit=5)
+    assert bench.apply(Purge(1_000)).number == 98
+    bench.queue.validate()
+    assert bench.queue.count == 5
+    bench.apply(Settle(1, 1, [(0, 5)]))
+    assert not sum(bench.live.values())
+
+
+def test_selectors_see_what_comes_and_what_is_there():
+    bench, sender = Bench(), Sender()
+    bench.apply(sender.pack([b"a", b"b"], properties=[{"region": "us"}, {"region": "eu"}]))
+    consumer(bench, 1, where="region = 'eu'", credit=2)
+    assert bench.news() == [(1, 1, 1)]
+    bench.apply(sender.pack([b"c", b"d", b"e"], properties=[None, {"region": "eu"}, {"region": "eu"}]))
+    assert bench.news() == [(1, 3, 1)], "within its credit"
+    bench.apply(Settle(1, 1, [], [(1, NACK, 0, ""), (3, RELEASE, 0, "")]))
+    assert [thing for _, thing, _ in bench.news()] == [1, 3], "what came back is wanted, too"
+    bench.queue.validate()
+    assert bench.apply(Attach(5, 5, S, b"nonsense")).status == REFUSED
+    assert "NOW" in bench.apply(Attach(5, 5, S, packed(parse("NOW() > a")))).reason
+
+
+def test_a_long_queue_is_searched_outside_of_commands():
+    bench, sender = Bench(), Sender()
+    for start in range(0, 20_000, 1_000):
+        regions = [{"region": "rare" if at == 15_555 else "usual", "n": at} for at in range(start, start + 1_000)]
+        bench.apply(sender.pack([b"x"] * 1_000, properties=regions))
+    consumer(bench, 1, where="region = 'rare'")
+    consumer(bench, 2, where="n > 19997")
+    assert bench.news() == [] and bench.queue.busy
+    while bench.queue.busy:
+        for command in bench.queue.chores():
+            assert bench.apply(command).number
+    assert sorted(bench.news()) == [(1, 15_555, 1), (2, 19_998, 1), (2, 19_999, 1)]
+    bench.apply(Settle(1, 1, [(15_555, 1)]))
+    looked = bench.queue.finder.looked
+    consumer(bench, 3, where="region = 'rare'")
+    while bench.queue.busy:
+        bench.queue.chores()
+    assert bench.queue.finder.looked - looked < 10, "the property has a list"
+    assert bench.apply(Offer(3, 1, [0, 15_555])).number == 0, "a find that is wrong gives nothing"
+
+
+def test_what_stays_is_written_forward():
+    bench, sender = Bench(), Sender()
+    bench.apply(sender.pack([b"%03d" % at for at in range(100)]))
+    bench.apply(sender.pack([b"a", b"bb"], keys=["x", ""]))
+    consumer(bench, 1, credit=100)
+    bench.apply(Settle(1, 1, [(0, 50), (51, 40)], [(91, REJECT, 0, "no")]))
+    for command in bench.queue.forward({row: bench.rows[row] for row in (1, 2)}, {}):
+        assert bench.apply(command).status == DONE
+    assert not bench.live[1] and not bench.live[2]
+    assert bench.body(50) == b"050" and bench.body(91) == b"091" and bench.body(100) == b"a"
+    bench.queue.validate()
+    bench.again()
+    assert bench.apply(Settle(1, 1, [(50, 1), (92, 10)])).lost == []
+    assert bench.apply(Purge(1_000, True)).number == 1
+    assert not sum(bench.live.values())
+
+
+def test_a_segment_with_few_left_is_thinned():
+    bench, sender = Bench(), Sender()
+    for start in range(0, 4_096, 512):
+        bench.apply(
+            sender.pack([b"%d" % at for at in range(start, start + 512)], priorities=[at % 10 for at in range(512)])
+        )
+    bench.apply(sender.pack([b"x"] * 40))
+    consumer(bench, 1, credit=5_000)
+    bench.apply(Settle(1, 1, [(at, 99) for at in range(0, 4_000, 100)]))
+    segment = next(iter(bench.queue.segments))
+    assert segment.count < 600 and segment.numbers is not None
+    bench.queue.validate()
+    bench.again()
+    assert bench.body(99) == b"99" and bench.body(3_999) == b"3999"
+    bench.queue.expire([1])
+    bench.queue.validate()
+
+
+def test_a_transaction_acknowledges_and_sends_or_does_nothing():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1)
+    bench.apply(sender.pack([b"in"]))
+    bench.row += 1
+    commands = [words.encode(Settle(1, 1, [(0, 1)])), sender.pack([b"out"] * 40)]
+    bench.live[bench.row] += sum(map(len, commands))
+    wrong = bench.queue.prepare(bench.row, [0, 1], [words.encode(Settle(1, 1, [(9, 1)])), commands[1]])
+    assert isinstance(wrong, Refusal) and "lease" in wrong.reason and bench.queue.count == 1
+    twice = bench.queue.prepare(bench.row, [0, 1], [commands[0], commands[0]])
+    assert isinstance(twice, Refusal)
+    effects = bench.queue.prepare(bench.row, [0, 1], commands)
+    assert [one.status for one in effects.results] == [DONE, DONE] and effects.results[1].number == 1
+    bench.queue.commit(effects)
+    bench.queue.validate()
+    assert len([thing for _, thing, _ in bench.news()]) == 1 + 10
+
+
+def test_a_long_body_is_staged():
+    bench, sender = Bench(), Sender()
+    assert bench.apply(words.Stage(5, 0, b"a" * 1_000)).status == DONE
+    assert bench.apply(words.Stage(5, 0, b"a" * 1_000)).status == AGAIN
+    assert bench.apply(words.Stage(5, 2, b"c")).status == NEXT
+    assert bench.apply(words.Stage(5, 1, b"b" * 1_000)).status == DONE
+    assert bench.apply(sender.pack([b""], uploads=[(6, 2)])).status == REFUSED
+    assert bench.apply(Sender(9).pack([b""], uploads=[(5, 2)])).status == DONE
+    ((_, _, _, _, pieces),) = bench.queue.ask(words.encode(words.Where([0])))
+    assert [bench.queue.pieces(bench.rows[row][0])[0][:1] for row, _ in pieces] == [b"a", b"b"]
+    bench.again()
+    for command in bench.queue.forward({row: bench.rows[row] for row in range(1, bench.row + 1)}, {}):
+        assert bench.apply(command).status == DONE
+    ((_, _, _, _, moved),) = bench.queue.ask(words.encode(words.Where([0])))
+    assert [bench.queue.pieces(bench.rows[row][0])[0][:1] for row, _ in moved] == [b"a", b"b"] and moved != pieces
+    consumer(bench, 1)
+    bench.apply(Settle(1, 1, [(0, 1)]))
+    assert not sum(bench.live.values())
+    bench.apply(words.Stage(7, 0, b"a" * 1_000))
+    bench.now_us += 3_600 * S
+    bench.ticks()
+    assert not bench.queue.uploads and not sum(bench.live.values()), "nobody sent the message"
+
+
+def test_a_million_messages_in_runs_are_small_and_singles_cost_under_a_hundred_bytes():
+    import tracemalloc
+
+    bench, sender = Bench(), Sender()
+    commands = [sender.pack([b"x" * 8]) for _ in range(20_000)]
+    tracemalloc.start()
+    for row, command in enumerate(commands, 1):
+        bench.live[row] = len(command)
+    before = tracemalloc.get_traced_memory()[0]
+    for row, command in enumerate(commands, 1):
+        bench.queue.apply(row, 0, command)
+    each = (tracemalloc.get_traced_memory()[0] - before) / len(commands)
+    tracemalloc.stop()
+    assert each < 100, f"{each:.0f} bytes a message"
+
+
+KEYS = st.sampled_from(["", "", "a", "b"])
+REGIONS = st.sampled_from([None, {"region": "eu"}, {"region": "us", "n": 3}])
+WHERES = {"": lambda seen: True, "region = 'eu'": lambda seen: seen.get("region") == "eu"}
+ONE = st.tuples(
+    st.sampled_from([4, 4, 0, 9]), KEYS, REGIONS, st.sampled_from([0, 0, 0, S]), st.sampled_from([0, 0, 3 * S])
+)
+
+
+class Message:
+    def __init__(self, thing, body, priority, key, properties, due, expiry):
+        self.thing, self.body, self.priority, self.key = thing, body, priority, key
+        self.seen = properties or {}
+        self.due, self.expiry = due, expiry
+        self.joined = not due
+        """Whether it is in the line of its key."""
+        self.holder = None
+        self.tries = 0
+        self.dead = False
+
+
+class Random(RuleBasedStateMachine):
+    """A queue against a list of messages that is searched from its beginning each time."""
+
+    @initialize(tries=st.sampled_from([0, 3]), lease=st.sampled_from([0, 2 * S]), columns=st.sampled_from([8, 512]))
+    def begin(self, tries, lease, columns):
+        import pluribus.queues.machine as machine
+
+        machine.RUN_MIN, machine.COLUMNS_MAX, machine.THIN_MIN = 4, columns, 4
+        self.bench, self.sender = Bench(), Sender()
+        self.settings = Settings(tries_max=tries, lease_us=lease, backoff_us=S, backoff_us_max=4 * S, window_us=0)
+        self.bench.apply(Configure(self.settings))
+        self.messages = {}
+        self.consumers = {}
+        self.settled = set()
+        self.serial = 0
+        self.paused = False
+
+    # What may be handed out, by the rules.
+
+    def blocked(self, message):
+        line = [one for one in self.messages.values() if one.key == message.key and one.joined and not one.dead]
+        if any(one.holder is not None or (one.due and one.tries) for one in line):
+            return True
+        return min(one.thing for one in line) != message.thing
+
+    def available(self, message):
+        if message.holder is not None or message.dead or message.due:
+            return False
+        return not message.key or not self.blocked(message)
+
+    def collect(self):
+        """Take over what was handed out, and check it."""
+        for who, thing, delivery in self.bench.news():
+            message = self.messages[thing]
+            assert self.available(message), f"message {thing} was handed out"
+            where, credit, held, _ = self.consumers[who]
+            assert WHERES[where](message.seen) and len(held) < credit
+            better = [
+                one
+                for one in self.messages.values()
+                if (-one.priority, one.thing) < (-message.priority, thing) and self.available(one)
+            ]
+            if not where:
+                assert not better, f"message {thing} before {better[0].thing}"
+            assert delivery == message.tries + 1
+            message.holder = who
+            message.until = self.bench.now_us + self.settings.lease_us if self.settings.lease_us else 0
+            held.append(thing)
+        if self.paused:
+            return
+        for where, credit, held, _ in self.consumers.values():
+            if len(held) < credit:
+                missed = [one for one in self.messages.values() if self.available(one) and WHERES[where](one.seen)]
+                assert not missed, f"nobody gave message {missed[0].thing} to one who waits"
+
+    @rule(messages=st.lists(ONE, min_size=1, max_size=6))
+    def send(self, messages):
+        bodies = [b"%d" % (len(self.settled) * 1_000 + self.sender.next + at) for at in range(len(messages))]
+        priorities, keys, properties, delays, ttls = map(list, zip(*messages, strict=True))
+        first = self.bench.apply(
+            self.sender.pack(
+                bodies, priorities=priorities, keys=keys, properties=properties, delays_us=delays, ttls_us=ttls
+            )
+        ).number
+        now = self.bench.now_us
+        for at, (priority, key, seen, delay, ttl) in enumerate(messages):
+            due, expiry = now + delay if delay else 0, now + ttl if ttl else 0
+            self.messages[first + at] = Message(first + at, bodies[at], priority, key, seen, due, expiry)
+        self.collect()
+
+    @rule(count=st.integers(1, 9))
+    def send_plain(self, count):
+        bodies = [b"%05d" % (self.sender.next + at) for at in range(count)]
+        first = self.bench.apply(self.sender.pack(bodies)).number
+        for at, body in enumerate(bodies):
+            self.messages[first + at] = Message(first + at, body, 4, "", None, 0, 0)
+        self.collect()
+
+    @rule(who=st.integers(1, 3), credit=st.integers(0, 5), where=st.sampled_from(sorted(WHERES)))
+    def attach(self, who, credit, where):
+        selector = packed(parse(where)) if where else b""
+        answer = self.bench.apply(Attach(who, who, 5 * S, selector))
+        held = [thing for thing, _ in answer.things]
+        before = self.consumers.get(who)
+        assert held == (before[2] if before else [])
+        self.consumers[who] = (where, 0, held, answer.number)
+        self.credit(who, credit)
+
+    @rule(who=st.integers(1, 3), credit=st.integers(0, 5))
+    def credit(self, who, credit):
+        if who not in self.consumers:
+            return
+        where, _, held, epoch = self.consumers[who]
+        self.serial += 1
+        self.bench.apply(Settle(who, epoch, serial=self.serial, things_max=credit, bytes_max=1 << 30))
+        self.consumers[who] = (where, credit, held, epoch)
+        self.collect()
+
+    @rule(who=st.integers(1, 3), count=st.integers(1, 3))
+    def acknowledge(self, who, count):
+        if who not in self.consumers or not self.consumers[who][2]:
+            return
+        _, _, held, epoch = self.consumers[who]
+        things = sorted(held)[:count]
+        answer = self.bench.apply(Settle(who, epoch, [(thing, 1) for thing in things] + [(things[0], 1)]))
+        assert answer.lost == [things[0]]
+        for thing in things:
+            held.remove(thing)
+            self.settled.add(thing)
+            del self.messages[thing]
+        self.collect()
+
+    @rule(who=st.integers(1, 3), verb=st.sampled_from([NACK, BACK, REJECT, RELEASE]), wait=st.sampled_from([0, S]))
+    def give_back(self, who, verb, wait):
+        if who not in self.consumers or not self.consumers[who][2]:
+            return
+        _, _, held, epoch = self.consumers[who]
+        thing = held.pop()
+        self.bench.apply(Settle(who, epoch, [], [(thing, verb, wait, "so")]))
+        if verb == BACK:
+            wait = min(S << self.messages[thing].tries, 4 * S)
+        self.came_back(thing, verb != RELEASE, 0 if verb == RELEASE else wait, verb == REJECT)
+        self.collect()
+
+    def came_back(self, thing, counts, wait, dead=False):
+        message = self.messages[thing]
+        message.holder = None
+        message.tries += counts
+        if dead or (counts and self.settings.tries_max and message.tries >= self.settings.tries_max):
+            message.dead, message.due, message.expiry = True, 0, 0
+        elif wait:
+            message.due = self.bench.now_us + wait
+
+    @rule(who=st.integers(1, 3), dies=st.booleans())
+    def leave(self, who, dies):
+        if who not in self.consumers:
+            return
+        _, _, held, _ = self.consumers.pop(who)
+        for thing in held:
+            self.came_back(thing, dies, 0)
+        if dies:
+            self.bench.queue.ground.now_us = self.bench.now_us
+            self.bench.queue.expire([who])
+        else:
+            self.bench.apply(Detach(who))
+        self.collect()
+
+    @rule(step=st.sampled_from([S // 2, S, 2 * S]))
+    def wait(self, step):
+        """Times are rounded up to the end of a bucket; steps are long enough that it does not matter."""
+        self.bench.now_us += step + 40_000
+        now = self.bench.now_us - 20_000
+        for message in sorted(self.messages.values(), key=lambda one: one.thing):
+            if message.holder is not None and message.until and message.until <= now:
+                self.consumers[message.holder][2].remove(message.thing)
+                self.came_back(message.thing, True, 0)
+        for message in list(self.messages.values()):
+            if message.expiry and message.expiry <= now and message.holder is None and not message.dead:
+                if message.due and message.due <= message.expiry and message.due <= now:
+                    message.due = 0
+                del self.messages[message.thing]
+            elif message.due and message.due <= now:
+                message.due, message.joined = 0, True
+        # Several things happen in one tick, one after another: what was handed out between is not checked in detail.
+        handed = self.bench.queue.demands
+        self.bench.ticks()
+        for who, thing, delivery in self.bench.news():
+            if thing in self.messages and thing in handed.consumers[who].held:
+                message = self.messages[thing]
+                if message.holder is None:
+                    message.holder, message.due, message.joined = who, 0, True
+                    message.tries = delivery - 1
+                    message.until = self.bench.now_us + self.settings.lease_us if self.settings.lease_us else 0
+                    self.consumers[who][2].append(thing)
+        gone = [thing for thing in self.messages if self.bench.queue.segments.find(thing) is None]
+        assert all(self.messages[thing].expiry for thing in gone)
+        for thing in gone:
+            del self.messages[thing]
+
+    @rule(paused=st.booleans())
+    def pause(self, paused):
+        self.bench.apply(Pause(paused))
+        self.paused = paused
+        self.collect()
+
+    @rule(dead=st.booleans(), before=st.integers(0, 20))
+    def purge(self, dead, before):
+        gone = [
+            one.thing
+            for one in self.messages.values()
+            if one.dead == dead and one.holder is None and one.thing < before
+        ]
+        assert self.bench.apply(Purge(before, dead)).number == len(gone)
+        for thing in gone:
+            del self.messages[thing]
+        self.collect()
+
+    @rule(count=st.integers(1, 3))
+    def redrive(self, count):
+        dead = list(self.bench.queue.dead)[:count]
+        assert all(self.messages[thing].dead for thing in dead)
+        assert self.bench.apply(Redrive(count)).number == len(dead)
+        for thing in dead:
+            self.messages[thing].dead, self.messages[thing].tries = False, 0
+            self.messages[thing].joined = True
+        self.collect()
+
+    @rule()
+    def restore(self):
+        self.bench.again()
+
+    @rule(part=st.integers(0, 3))
+    def forward(self, part):
+        rows = {row: held for row, held in self.bench.rows.items() if row % 4 == part and self.bench.live[row]}
+        for command in self.bench.queue.forward(rows, {}):
+            self.bench.apply(command)
+        assert not any(self.bench.live[row] for row in rows)
+        self.collect()
+
+    @invariant()
+    def same(self):
+        if not hasattr(self, "bench"):
+            return
+        self.bench.queue.validate()
+        live = {segment.thing_at(at) for segment in self.bench.queue.segments for at in _bits(segment)}
+        assert live == set(self.messages)
+        for thing, message in self.messages.items():
+            assert self.bench.body(thing) == message.body
+        held = Counter(thing for _, _, held, _ in self.consumers.values() for thing in held)
+        assert set(held) == {thing for thing, one in self.messages.items() if one.holder is not None}
+        charges = Counter()
+        for segment in self.bench.queue.segments:
+            for at in _bits(segment):
+                charges[segment.handle(at)[0]] += segment.size_of(at)
+            if segment.rest:
+                charges[segment.row] += segment.rest
+        assert charges == +self.bench.live
+
+    def teardown(self):
+        import pluribus.queues.machine as machine
+
+        machine.RUN_MIN, machine.COLUMNS_MAX, machine.THIN_MIN = 32, 4_096, 256
+
+
+def _bits(segment: Segment):
+    return [at for at in range(segment.count) if segment.live >> at & 1]
+
+
+TestRandom = Random.TestCase
+TestRandom.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_the_machine_says_what_it_is():
+    assert Queue.kind == "queue" and Queue.retains and Queue.transactional
