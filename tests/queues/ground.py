@@ -19,6 +19,7 @@ class Bench:
         self.streams = OrderedSessions(1_000, 64)
         self.queue = Queue(Ground(1, self._release, lambda: 0, self.streams))
         self.row = 0
+        self.told, self.epochs = {}, {}
         self.queue.ground.now_us = self.now_us = 1_000_000_000
 
     def _release(self, row, size):
@@ -31,7 +32,24 @@ class Bench:
         self.rows[self.row] = [data]
         self.live[self.row] += len(data)
         self.queue.ground.now_us = self.now_us
-        return self.queue.apply(self.row, place, data)
+        outcome = self.queue.apply(self.row, place, data)
+        if isinstance(command, words.Attach) and outcome.status == words.DONE:
+            self.epochs.setdefault(command.consumer, []).append(outcome.number)
+        self._forget()
+        return outcome
+
+    def _forget(self):
+        for number in set(self.told) - set(self.queue.demands.consumers):
+            del self.told[number]
+
+    def expire(self, owners):
+        self.queue.ground.now_us = self.now_us
+        self.queue.expire(owners)
+        self._forget()
+
+    def epoch(self, number, which=0):
+        """Of a consumer's attachments, this one."""
+        return self.epochs[number][which]
 
     def tick(self):
         self.queue.ground.now_us = self.now_us
@@ -63,8 +81,14 @@ class Bench:
 
     def news(self):
         """Assignments since the last time: consumer, message, delivery."""
-        found, self.queue.demands.news = self.queue.demands.news, []
-        return [(one.consumer, one.thing + at, one.delivery) for one in found for at in range(one.count)]
+        found = []
+        for number in self.queue.demands.news:
+            consumer = self.queue.demands.consumers[number]
+            given = self.queue.demands.given(number, consumer.epoch, self.told.get(number, 0)) or []
+            found += [(number, thing, held.delivery) for thing, held in given]
+            self.told[number] = consumer.given
+        self.queue.demands.news.clear()
+        return found
 
 
 class Sender:

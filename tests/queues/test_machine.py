@@ -56,11 +56,13 @@ def test_a_message_goes_to_one_consumer_and_never_comes_again():
     assert bench.apply(sender.pack([b"a", b"bb"])).status == DONE
     assert bench.news() == [(1, 0, 1), (2, 1, 1)]
     assert bench.body(0) == b"a" and bench.body(1) == b"bb"
-    assert bench.apply(Settle(1, 1, [(0, 1)])).lost == []
-    assert bench.apply(Settle(1, 1, [(0, 2)])).lost == [0, 1], "one is settled already, the other is another's"
-    assert bench.apply(Settle(2, 1, [(1, 1)])).lost == []
+    assert bench.apply(Settle(1, bench.epoch(1), [(0, 1)])).lost == []
+    assert bench.apply(Settle(1, bench.epoch(1), [(0, 2)])).lost == [0, 1], (
+        "one is settled already, the other is another's"
+    )
+    assert bench.apply(Settle(2, bench.epoch(2), [(1, 1)])).lost == []
     bench.queue.validate()
-    assert not bench.queue.count and not sum(bench.live.values()), "nothing of the log is needed any more"
+    assert not bench.queue.messages.count and not sum(bench.live.values()), "nothing of the log is needed any more"
 
 
 def test_what_is_sent_again_is_there_once_and_a_gap_is_refused():
@@ -70,20 +72,20 @@ def test_what_is_sent_again_is_there_once_and_a_gap_is_refused():
     assert bench.apply(first).status == DONE
     assert bench.apply(first).status == AGAIN
     assert bench.apply(second).number == 1
-    assert bench.queue.count == 2
+    assert bench.queue.messages.count == 2
 
 
 def test_a_plain_batch_is_a_run_that_costs_bits():
     bench, sender = Bench(), Sender()
     for _ in range(100):
         bench.apply(sender.pack([b"x" * 100] * 100))
-    assert len(bench.queue.segments) == 100 and bench.queue.count == 10_000
+    assert len(bench.queue.messages.segments) == 100 and bench.queue.messages.count == 10_000
     assert sum(len(data) for name, data in bench.parts() if name.startswith("m/")) < 10_000
     consumer(bench, 1, credit=150)
     assert [thing for _, thing, _ in bench.news()] == list(range(150))
-    bench.apply(Settle(1, 1, [(0, 150)]))
+    bench.apply(Settle(1, bench.epoch(1), [(0, 150)]))
     assert [thing for _, thing, _ in bench.news()] == list(range(150, 300)), "the credit comes back"
-    assert len(bench.queue.segments) == 99
+    assert len(bench.queue.messages.segments) == 99
     bench.again()
 
 
@@ -102,13 +104,13 @@ def test_messages_of_one_key_are_in_order_and_at_one_consumer():
     assert sorted(thing for _, thing, _ in bench.news()) == [0, 2]
     bench.queue.validate()
     holder = next(one for one in (1, 2) if 0 in bench.queue.demands.consumers[one].held)
-    bench.apply(Settle(holder, 1, [], [(0, NACK, S, "")]))
+    bench.apply(Settle(holder, bench.epoch(holder), [], [(0, NACK, S, "")]))
     assert bench.news() == [], "its next try blocks the key"
     bench.now_us += 2 * S
     bench.ticks()
     ((who, thing, delivery),) = bench.news()
     assert (thing, delivery) == (0, 2)
-    bench.apply(Settle(who, 1, [(0, 1)]))
+    bench.apply(Settle(who, bench.epoch(who), [(0, 1)]))
     assert [thing for _, thing, _ in bench.news()] == [1]
 
 
@@ -119,15 +121,15 @@ def test_given_back_with_a_growing_wait_and_a_dead_letter_in_the_end():
     bench.apply(sender.pack([b"poison"]))
     for delivery, wait in ((1, S), (2, 2 * S)):
         assert bench.news() == [(1, 0, delivery)]
-        bench.apply(Settle(1, 1, [], [(0, BACK, 0, "")]))
+        bench.apply(Settle(1, bench.epoch(1), [], [(0, BACK, 0, "")]))
         bench.now_us += wait - S // 2
         bench.ticks()
         assert bench.news() == []
         bench.now_us += S
         bench.ticks()
     assert bench.news() == [(1, 0, 3)]
-    bench.apply(Settle(1, 1, [], [(0, BACK, 0, "")]))
-    assert bench.queue.dead and bench.queue.count == 0
+    bench.apply(Settle(1, bench.epoch(1), [], [(0, BACK, 0, "")]))
+    assert bench.queue.messages.dead and bench.queue.messages.count == 0
     (seen,) = bench.queue.ask(words.encode(words.Look(dead=True))).found
     assert seen.reason == "given back 3 times" and seen.state == "dead"
     assert bench.body(0) == b"poison", "a dead letter has its body"
@@ -140,10 +142,10 @@ def test_a_consumer_that_dies_and_one_that_leaves():
     consumer(bench, 1)
     bench.apply(sender.pack([b"a", b"b"]))
     bench.news()
-    bench.queue.expire([1])
+    bench.expire([1])
     consumer(bench, 2)
     assert bench.news() == [(2, 0, 2), (2, 1, 2)], "a try counts"
-    assert bench.apply(Settle(1, 1, [(0, 1)])).status == ENDED
+    assert bench.apply(Settle(1, bench.epoch(1), [(0, 1)])).status == ENDED
     bench.apply(Detach(2))
     consumer(bench, 3)
     assert bench.news() == [(3, 0, 2), (3, 1, 2)], "what was given back unseen does not"
@@ -154,18 +156,18 @@ def test_attaching_again_gives_what_is_held_and_ends_the_older_epoch():
     consumer(bench, 1)
     bench.apply(sender.pack([b"a"]))
     answer = bench.apply(Attach(1, 1, 5 * S))
-    assert (answer.number, answer.things) == (2, [(0, 1)])
-    assert bench.apply(Settle(1, 1, [(0, 1)])).status == ENDED
-    assert bench.apply(Settle(1, 2, [(0, 1)])).lost == []
+    assert answer.number > bench.epoch(1) and answer.things == [(0, 1)]
+    assert bench.apply(Settle(1, bench.epoch(1), [(0, 1)])).status == ENDED
+    assert bench.apply(Settle(1, bench.epoch(1, 1), [(0, 1)])).lost == []
 
 
 def test_a_demand_that_is_taken_back_is_answered_with_what_came():
     bench, sender = Bench(), Sender()
     consumer(bench, 1, want=1)
     bench.apply(sender.pack([b"a", b"b"]))
-    answer = bench.apply(Settle(1, 1, serial=2, things_max=1, bytes_max=1, want=0))
+    answer = bench.apply(Settle(1, bench.epoch(1), serial=2, things_max=1, bytes_max=1, want=0))
     assert answer.things == [(0, 1)]
-    assert bench.apply(Settle(1, 1, [(0, 1)], serial=3, things_max=1, bytes_max=1, want=0)).things == []
+    assert bench.apply(Settle(1, bench.epoch(1), [(0, 1)], serial=3, things_max=1, bytes_max=1, want=0)).things == []
 
 
 def test_delay_expiry_and_leases_are_in_the_log_s_time():
@@ -173,15 +175,15 @@ def test_delay_expiry_and_leases_are_in_the_log_s_time():
     bench.apply(Configure(Settings(lease_us=5 * S)))
     consumer(bench, 1)
     bench.apply(sender.pack([b"later", b"short"], delays_us=[2 * S, 3 * S], ttls_us=[0, S]))
-    assert bench.news() == [] and bench.queue.delayed == 2
+    assert bench.news() == [] and bench.queue.messages.delayed == 2
     bench.again()
     bench.now_us += S + 20_000
     bench.ticks()
-    assert bench.queue.totals.expired == 1
+    assert bench.queue.messages.totals.expired == 1
     bench.now_us += S
     bench.ticks()
     assert bench.news() == [(1, 0, 1)]
-    bench.apply(Settle(1, 1, [], [(0, EXTEND, 9 * S, "")]))
+    bench.apply(Settle(1, bench.epoch(1), [], [(0, EXTEND, 9 * S, "")]))
     bench.now_us += 6 * S
     bench.ticks()
     assert bench.news() == []
@@ -189,7 +191,7 @@ def test_delay_expiry_and_leases_are_in_the_log_s_time():
     bench.ticks()
     assert bench.news() == [(1, 0, 2)], "it was held for too long"
     bench.queue.validate()
-    assert bench.apply(Settle(1, 1, [(0, 1)])).lost == [], "it is the new delivery that is settled"
+    assert bench.apply(Settle(1, bench.epoch(1), [(0, 1)])).lost == [], "it is the new delivery that is settled"
 
 
 def test_an_identity_counts_once_within_the_window():
@@ -197,13 +199,13 @@ def test_an_identity_counts_once_within_the_window():
     bench.apply(Configure(Settings(window_us=10 * S)))
     bench.apply(sender.pack([b"a", b"a"], ids=["x", "x"]))
     bench.apply(Sender(8).pack([b"a"], ids=["x"]))
-    assert bench.queue.count == 1 and bench.queue.totals.duplicates == 2
+    assert bench.queue.messages.count == 1 and bench.queue.messages.totals.duplicates == 2
     bench.again()
     bench.now_us += 11 * S
     bench.apply(sender.pack([b"a"], ids=["x"]))
-    assert bench.queue.count == 2
+    assert bench.queue.messages.count == 2
     assert bench.apply(sender.pack([b"a"], ids=["x"])).status == DONE
-    assert bench.queue.count == 2
+    assert bench.queue.messages.count == 2
 
 
 @pytest.mark.parametrize(("policy", "status"), [("wait", FULL), ("refuse", REFUSED), ("dead", DONE)])
@@ -214,9 +216,9 @@ def test_a_full_queue(policy, status):
     third = sender.pack([b"c"])
     answer = bench.apply(third)
     assert answer.status == status and (status == DONE or "limit" in answer.reason)
-    assert len(bench.queue.dead) == (status == DONE)
+    assert len(bench.queue.messages.dead) == (status == DONE)
     consumer(bench, 1, credit=1)
-    bench.apply(Settle(1, 1, [(bench.news()[0][1], 1)]))
+    bench.apply(Settle(1, bench.epoch(1), [(bench.news()[0][1], 1)]))
     assert bench.apply(third).status == (AGAIN if status == DONE else DONE)
     assert bench.apply(Configure(Settings(count_max=3))).status == REFUSED
     assert bench.apply(Configure(Settings(count_max=3), True)).status == DONE
@@ -249,8 +251,8 @@ def test_purge_takes_what_nobody_holds():
     consumer(bench, 1, credit=5)
     assert bench.apply(Purge(1_000)).number == 98
     bench.queue.validate()
-    assert bench.queue.count == 5
-    bench.apply(Settle(1, 1, [(0, 5)]))
+    assert bench.queue.messages.count == 5
+    bench.apply(Settle(1, bench.epoch(1), [(0, 5)]))
     assert not sum(bench.live.values())
 
 
@@ -261,7 +263,7 @@ def test_selectors_see_what_comes_and_what_is_there():
     assert bench.news() == [(1, 1, 1)]
     bench.apply(sender.pack([b"c", b"d", b"e"], properties=[None, {"region": "eu"}, {"region": "eu"}]))
     assert bench.news() == [(1, 3, 1)], "within its credit"
-    bench.apply(Settle(1, 1, [], [(1, NACK, 0, ""), (3, RELEASE, 0, "")]))
+    bench.apply(Settle(1, bench.epoch(1), [], [(1, NACK, 0, ""), (3, RELEASE, 0, "")]))
     assert [thing for _, thing, _ in bench.news()] == [1, 3], "what came back is wanted, too"
     bench.queue.validate()
     assert bench.apply(Attach(5, 5, S, b"nonsense")).status == REFUSED
@@ -280,13 +282,13 @@ def test_a_long_queue_is_searched_outside_of_commands():
         for command in bench.queue.chores():
             assert bench.apply(command).number
     assert sorted(bench.news()) == [(1, 15_555, 1), (2, 19_998, 1), (2, 19_999, 1)]
-    bench.apply(Settle(1, 1, [(15_555, 1)]))
+    bench.apply(Settle(1, bench.epoch(1), [(15_555, 1)]))
     looked = bench.queue.finder.looked
     consumer(bench, 3, where="region = 'rare'")
     while bench.queue.busy:
         bench.queue.chores()
     assert bench.queue.finder.looked - looked < 10, "the property has a list"
-    assert bench.apply(Offer(3, 1, [0, 15_555])).number == 0, "a find that is wrong gives nothing"
+    assert bench.apply(Offer(3, bench.epoch(3), [0, 15_555])).number == 0, "a find that is wrong gives nothing"
 
 
 def test_what_stays_is_written_forward():
@@ -294,14 +296,14 @@ def test_what_stays_is_written_forward():
     bench.apply(sender.pack([b"%03d" % at for at in range(100)]))
     bench.apply(sender.pack([b"a", b"bb"], keys=["x", ""]))
     consumer(bench, 1, credit=100)
-    bench.apply(Settle(1, 1, [(0, 50), (51, 40)], [(91, REJECT, 0, "no")]))
+    bench.apply(Settle(1, bench.epoch(1), [(0, 50), (51, 40)], [(91, REJECT, 0, "no")]))
     for command in bench.queue.forward({row: bench.rows[row] for row in (1, 2)}, {}):
         assert bench.apply(command).status == DONE
     assert not bench.live[1] and not bench.live[2]
     assert bench.body(50) == b"050" and bench.body(91) == b"091" and bench.body(100) == b"a"
     bench.queue.validate()
     bench.again()
-    assert bench.apply(Settle(1, 1, [(50, 1), (92, 10)])).lost == []
+    assert bench.apply(Settle(1, bench.epoch(1), [(50, 1), (92, 10)])).lost == []
     assert bench.apply(Purge(1_000, True)).number == 1
     assert not sum(bench.live.values())
 
@@ -314,13 +316,13 @@ def test_a_segment_with_few_left_is_thinned():
         )
     bench.apply(sender.pack([b"x"] * 40))
     consumer(bench, 1, credit=5_000)
-    bench.apply(Settle(1, 1, [(at, 99) for at in range(0, 4_000, 100)]))
-    segment = next(iter(bench.queue.segments))
+    bench.apply(Settle(1, bench.epoch(1), [(at, 99) for at in range(0, 4_000, 100)]))
+    segment = next(iter(bench.queue.messages.segments))
     assert segment.count < 600 and segment.numbers is not None
     bench.queue.validate()
     bench.again()
     assert bench.body(99) == b"99" and bench.body(3_999) == b"3999"
-    bench.queue.expire([1])
+    bench.expire([1])
     bench.queue.validate()
 
 
@@ -329,17 +331,17 @@ def test_a_transaction_acknowledges_and_sends_or_does_nothing():
     consumer(bench, 1)
     bench.apply(sender.pack([b"in"]))
     bench.row += 1
-    commands = [words.encode(Settle(1, 1, [(0, 1)])), sender.pack([b"out"] * 40)]
+    commands = [words.encode(Settle(1, bench.epoch(1), [(0, 1)])), sender.pack([b"out"] * 40)]
     bench.live[bench.row] += sum(map(len, commands))
-    wrong = bench.queue.prepare(bench.row, [0, 1], [words.encode(Settle(1, 1, [(9, 1)])), commands[1]])
-    assert isinstance(wrong, Refusal) and "lease" in wrong.reason and bench.queue.count == 1
+    wrong = bench.queue.prepare(bench.row, [0, 1], [words.encode(Settle(1, bench.epoch(1), [(9, 1)])), commands[1]])
+    assert isinstance(wrong, Refusal) and "lease" in wrong.reason and bench.queue.messages.count == 1
     twice = bench.queue.prepare(bench.row, [0, 1], [commands[0], commands[0]])
     assert isinstance(twice, Refusal)
     effects = bench.queue.prepare(bench.row, [0, 1], commands)
     assert [one.status for one in effects.results] == [DONE, DONE] and effects.results[1].number == 1
     bench.queue.commit(effects)
     bench.queue.validate()
-    assert len([thing for _, thing, _ in bench.news()]) == 1 + 10
+    assert len([thing for _, thing, _ in bench.news()]) == 10
 
 
 def test_a_long_body_is_staged():
@@ -358,12 +360,12 @@ def test_a_long_body_is_staged():
     ((_, _, _, _, moved),) = bench.queue.ask(words.encode(words.Where([0])))
     assert [bench.queue.pieces(bench.rows[row][0])[0][:1] for row, _ in moved] == [b"a", b"b"] and moved != pieces
     consumer(bench, 1)
-    bench.apply(Settle(1, 1, [(0, 1)]))
+    bench.apply(Settle(1, bench.epoch(1), [(0, 1)]))
     assert not sum(bench.live.values())
     bench.apply(words.Stage(7, 0, b"a" * 1_000))
     bench.now_us += 3_600 * S
     bench.ticks()
-    assert not bench.queue.uploads and not sum(bench.live.values()), "nobody sent the message"
+    assert not bench.queue.messages.uploads and not sum(bench.live.values()), "nobody sent the message"
 
 
 def test_a_million_messages_in_runs_are_small_and_singles_cost_under_a_hundred_bytes():
@@ -407,9 +409,9 @@ class Random(RuleBasedStateMachine):
 
     @initialize(tries=st.sampled_from([0, 3]), lease=st.sampled_from([0, 2 * S]), columns=st.sampled_from([8, 512]))
     def begin(self, tries, lease, columns):
-        import pluribus.queues.machine as machine
+        import pluribus.queues.messages as messages
 
-        machine.RUN_MIN, machine.COLUMNS_MAX, machine.THIN_MIN = 4, columns, 4
+        messages.RUN_MIN, messages.COLUMNS_MAX, messages.THIN_MIN = 4, columns, 4
         self.bench, self.sender = Bench(), Sender()
         self.settings = Settings(tries_max=tries, lease_us=lease, backoff_us=S, backoff_us_max=4 * S, window_us=0)
         self.bench.apply(Configure(self.settings))
@@ -432,9 +434,14 @@ class Random(RuleBasedStateMachine):
             return False
         return not message.key or not self.blocked(message)
 
+    def turn(self, given):
+        """Those with a selector are served first, the others in order."""
+        who, thing, _ = given
+        return (not self.consumers[who][0], -self.messages[thing].priority, thing)
+
     def collect(self):
         """Take over what was handed out, and check it."""
-        for who, thing, delivery in self.bench.news():
+        for who, thing, delivery in sorted(self.bench.news(), key=self.turn):
             message = self.messages[thing]
             assert self.available(message), f"message {thing} was handed out"
             where, credit, held, _ = self.consumers[who]
@@ -543,8 +550,7 @@ class Random(RuleBasedStateMachine):
         for thing in held:
             self.came_back(thing, dies, 0)
         if dies:
-            self.bench.queue.ground.now_us = self.bench.now_us
-            self.bench.queue.expire([who])
+            self.bench.expire([who])
         else:
             self.bench.apply(Detach(who))
         self.collect()
@@ -576,7 +582,7 @@ class Random(RuleBasedStateMachine):
                     message.tries = delivery - 1
                     message.until = self.bench.now_us + self.settings.lease_us if self.settings.lease_us else 0
                     self.consumers[who][2].append(thing)
-        gone = [thing for thing in self.messages if self.bench.queue.segments.find(thing) is None]
+        gone = [thing for thing in self.messages if self.bench.queue.messages.segments.find(thing) is None]
         assert all(self.messages[thing].expiry for thing in gone)
         for thing in gone:
             del self.messages[thing]
@@ -601,7 +607,7 @@ class Random(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def redrive(self, count):
-        dead = list(self.bench.queue.dead)[:count]
+        dead = list(self.bench.queue.messages.dead)[:count]
         assert all(self.messages[thing].dead for thing in dead)
         assert self.bench.apply(Redrive(count)).number == len(dead)
         for thing in dead:
@@ -626,14 +632,14 @@ class Random(RuleBasedStateMachine):
         if not hasattr(self, "bench"):
             return
         self.bench.queue.validate()
-        live = {segment.thing_at(at) for segment in self.bench.queue.segments for at in _bits(segment)}
+        live = {segment.thing_at(at) for segment in self.bench.queue.messages.segments for at in _bits(segment)}
         assert live == set(self.messages)
         for thing, message in self.messages.items():
             assert self.bench.body(thing) == message.body
         held = Counter(thing for _, _, held, _ in self.consumers.values() for thing in held)
         assert set(held) == {thing for thing, one in self.messages.items() if one.holder is not None}
         charges = Counter()
-        for segment in self.bench.queue.segments:
+        for segment in self.bench.queue.messages.segments:
             for at in _bits(segment):
                 charges[segment.handle(at)[0]] += segment.size_of(at)
             if segment.rest:
@@ -641,9 +647,9 @@ class Random(RuleBasedStateMachine):
         assert charges == +self.bench.live
 
     def teardown(self):
-        import pluribus.queues.machine as machine
+        import pluribus.queues.messages as messages
 
-        machine.RUN_MIN, machine.COLUMNS_MAX, machine.THIN_MIN = 32, 4_096, 256
+        messages.RUN_MIN, messages.COLUMNS_MAX, messages.THIN_MIN = 32, 4_096, 256
 
 
 def _bits(segment: Segment):

@@ -21,9 +21,9 @@ from typing import Any
 
 from ..core.errors import Unavailable
 from ..runtime.bus import connect
-from ..runtime.durable import Durable
-from ..runtime.reader import LogReader
-from ..runtime.running import run as run_on_loop
+from ..runtime.clients.log_reader import LogReader
+from ..runtime.loop.running import run as run_on_loop
+from ..runtime.styles.topics.durable import Durable
 from .peers.kept import KEPT, SETTINGS, folder, kept_names
 from .ports import free_port
 from .report import Goal, Result, at_least, at_most, report, result

@@ -28,7 +28,7 @@ from ..pipeline.conformance import conformance
 from ..pipeline.session import session
 from ..pipeline.source import register
 from ..pubsub.durable.batch import pack
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from .processes import context, quiet
 from .report import Goal, Result, at_least, at_most, report, result
 from .traces import write_trace

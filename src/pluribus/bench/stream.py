@@ -17,7 +17,7 @@ import msgspec
 
 import pluribus
 
-from ..runtime.subscription import Subscription
+from ..runtime.styles.topics.subscription import Subscription
 from .exchange import BLOCK, SECONDS, WARM_S, Answer, Case, Measured, Tick, Warm, body_of
 from .processes import Together, measure, quiet
 

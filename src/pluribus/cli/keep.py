@@ -15,7 +15,7 @@ from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import BadInput
 from pluribus.group.log import StateMachine
 from pluribus.runtime.bus import Bus, connect
-from pluribus.runtime.running import run
+from pluribus.runtime.loop.running import run
 
 READY_S = 15.0
 """A keeper whose others are not there yet is told of after so long, and waits for them."""

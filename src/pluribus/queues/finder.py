@@ -47,8 +47,8 @@ class _List:
 
     def build(self, queue: Queue, most: int) -> int:
         """Go on from where it ended; how many messages were looked at."""
-        count, end = 0, queue.totals.next
-        for segment in queue.segments.since(self.built):
+        count, end = 0, queue.messages.totals.next
+        for segment in queue.messages.segments.since(self.built):
             if segment.extra is None:
                 self.built = max(self.built, segment.last + 1)
                 continue
@@ -72,7 +72,7 @@ class _List:
         held = self.values.get(value)
         if held is None:
             return array("q")
-        kept = array("q", [thing for thing in held if queue.segments.find(thing) is not None])
+        kept = array("q", [thing for thing in held if queue.messages.segments.find(thing) is not None])
         if len(kept) < len(held):
             self.entries -= len(held) - len(kept)
             if kept:
@@ -104,7 +104,7 @@ class Finder:
     @property
     def idle(self) -> bool:
         """Whether nobody waits for a search."""
-        return self._queue.totals.paused or not any(self._unsearched())
+        return self._queue.messages.totals.paused or not any(self._unsearched())
 
     def _unsearched(self) -> Iterator[tuple[int, int]]:
         for consumer, stint in self._queue.selectors.unsearched.items():
@@ -115,7 +115,7 @@ class Finder:
     def chores(self) -> list[bytes]:
         """One slice of work: offers to be submitted. Nothing is searched while the queue is paused."""
         queue = self._queue
-        if queue.totals.paused:
+        if queue.messages.totals.paused:
             return []
         offers: list[bytes] = []
         left = SLICE
@@ -144,17 +144,17 @@ class Finder:
             return self._scan(consumer, search, room, most)
         listed = self._list(equality[0])
         looked = listed.build(queue, most)
-        if listed.built < queue.totals.next:
+        if listed.built < queue.messages.totals.next:
             return [], looked
         search.done = True
         wanted = queue.selectors.predicate(consumer)
         found: list[tuple[int, int]] = []
         for thing in listed.of(queue, equality[1]):
             looked += 1
-            there = queue.segments.find(thing)
-            if there is not None and queue.segments.is_ready(*there) and wanted(seen_of(*there)):
+            there = queue.messages.segments.find(thing)
+            if there is not None and queue.messages.segments.is_ready(*there) and wanted(seen_of(*there)):
                 found.append((-there[0].priority_of(there[1]), thing))
-                if len(found) >= room and not found[-1][0] == -(PRIORITIES - 1):
+                if len(found) >= room and found[-1][0] != -(PRIORITIES - 1):
                     search.done = False  # the rest when there is room
         found.sort()
         if len(found) <= room:
@@ -162,7 +162,7 @@ class Finder:
         return [thing for _, thing in found[:room]], looked
 
     def _scan(self, consumer: int, search: _Search, room: int, most: int) -> tuple[list[int], int]:
-        queue, segments = self._queue, self._queue.segments
+        queue, segments = self._queue, self._queue.messages.segments
         wanted = queue.selectors.predicate(consumer)
         found: list[int] = []
         looked = 0
@@ -192,8 +192,8 @@ class Finder:
 
 
 def _ready(queue: Queue, priority: int, start: int) -> Iterator[tuple[Segment, int]]:
-    for segment in queue.segments.since(start):
-        bits = queue.segments.ready_bits(segment, priority)
+    for segment in queue.messages.segments.since(start):
+        bits = queue.messages.segments.ready_bits(segment, priority)
         if bits:
             for at in bits_of(bits):
                 if segment.thing_at(at) >= start:
@@ -205,7 +205,7 @@ def _equality(tree: Node) -> tuple[str, Any] | None:
     for term in tree.terms if isinstance(tree, And) else (tree,):
         if isinstance(term, Compare) and term.operator == "=":
             for one, other in ((term.left, term.right), (term.right, term.left)):
-                if isinstance(one, Field) and isinstance(other, Constant) and len(one.path) == 1:
-                    if one.path[0] not in ("priority", "key"):
-                        return one.path[0], other.value
+                plain = isinstance(one, Field) and len(one.path) == 1 and one.path[0] not in ("priority", "key")
+                if plain and isinstance(one, Field) and isinstance(other, Constant):
+                    return one.path[0], other.value
     return None

@@ -76,7 +76,7 @@ def moves(queue: Queue, rows: Mapping[int, Sequence[bytes]], loose: Mapping[tupl
             found = rows[row][place]
         return found
 
-    for segment in queue.segments:
+    for segment in queue.messages.segments:
         if not segment.columns:
             if segment.row in within:
                 group = groups.setdefault((segment.row, segment.place), [])
@@ -92,7 +92,7 @@ def moves(queue: Queue, rows: Mapping[int, Sequence[bytes]], loose: Mapping[tupl
                     data = command_at(row, place) if row in within else None
                     if data is not None:
                         wanted.append(words.Restage(0, segment.thing_at(at), number, row, pieces_of(data)[0]))
-    for upload, held in queue.uploads.items():
+    for upload, held in queue.messages.uploads.items():
         for number, (row, place, _) in enumerate(held.pieces):
             data = command_at(row, place) if row in within else None
             if data is not None:

@@ -25,7 +25,7 @@ def looked(queue: Queue, asked: Look) -> Looked:
     wanted = selector_of(asked.selector).predicate() if asked.selector else None
     found: list[Seen] = []
     count = 0
-    for segment in queue.segments.since(asked.start):
+    for segment in queue.messages.segments.since(asked.start):
         for at in bits_of(segment.dead if asked.dead else segment.live & ~segment.dead):
             thing = segment.thing_at(at)
             if thing < asked.start:
@@ -64,14 +64,14 @@ def state_of(queue: Queue, segment: Segment, at: int) -> str:
         return "held"
     if segment.due_of(at):
         return "delayed"
-    return "ready" if queue.segments.is_ready(segment, at) else "behind its key"
+    return "ready" if queue.messages.segments.is_ready(segment, at) else "behind its key"
 
 
 def where(queue: Queue, things: Sequence[int]) -> list[Stood]:
     """Of those that are still there."""
     found: list[Stood] = []
     for thing in things:
-        there = queue.segments.find(thing)
+        there = queue.messages.segments.find(thing)
         if there is not None:
             segment, at = there
             pieces = () if segment.extra is None else segment.extra.pieces.get(at, ())
@@ -80,14 +80,14 @@ def where(queue: Queue, things: Sequence[int]) -> list[Stood]:
 
 
 def stats_of(queue: Queue) -> Stats:
-    totals, consumers = queue.totals, queue.demands.consumers
+    totals, consumers = queue.messages.totals, queue.demands.consumers
     return Stats(
-        queue.count,
-        queue.segments.ready_count,
-        queue.held,
-        queue.delayed,
-        len(queue.dead),
-        queue.size,
+        queue.messages.count,
+        queue.messages.segments.ready_count,
+        queue.messages.held,
+        queue.messages.delayed,
+        len(queue.messages.dead),
+        queue.messages.size,
         len(consumers),
         sum(1 for consumer in consumers.values() if consumer.turn),
         _oldest_s(queue),
@@ -97,13 +97,13 @@ def stats_of(queue: Queue) -> Stats:
         totals.expired,
         totals.duplicates,
         totals.paused,
-        queue.settings,
+        queue.messages.settings,
         queue.ground.now_us,
     )
 
 
 def _oldest_s(queue: Queue) -> float:
-    for segment in queue.segments:
+    for segment in queue.messages.segments:
         bits = segment.live & ~segment.dead & ~segment.held
         if bits:
             return max(queue.ground.now_us - segment.at_us_of((bits & -bits).bit_length() - 1), 0) / 1e6

@@ -89,8 +89,8 @@ class Segment:
         "piece",
         "place",
         "priority",
-        "ready",
         "readies",
+        "ready",
         "rest",
         "row",
         "size",
@@ -218,6 +218,11 @@ class Segment:
         self.priority = bytearray([self.priority]) * count
         self.columns = True
         return rest if usual else 0
+
+    @property
+    def sparse(self) -> bool:
+        """Whether few messages of these columns are left."""
+        return self.columns and self.live.bit_count() * 8 < self.count
 
     def thin(self) -> None:
         """Keep the live messages of columns only."""

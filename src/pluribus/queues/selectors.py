@@ -1,9 +1,9 @@
 """Consumers that want some messages only: which of them, of those who wait, does a message match?
 
-A selector sees the properties of a message, and besides them ``priority`` and ``key``, unless it has properties of these
-names. Messages that become ready are matched against all selectors of consumers who wait, in one go, by the index of
-the filter language. Which messages that are in the queue already match a consumer that begins to wait is a search
-(``finder.py``).
+A selector sees the properties of a message, and besides them ``priority`` and ``key``, unless the message has
+properties of these names. Messages that become ready are matched against all selectors of consumers who wait, in one
+go, by the index of the filter language. Which messages that are in the queue already match a consumer that begins to
+wait is a search (``finder.py``).
 """
 
 from __future__ import annotations

@@ -29,32 +29,32 @@ from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
-from .clock import LoopClock, real_random
-from .draining import Drain, each_drained
-from .events import Events, Listener, Watchers
-from .founding import MachineLock, founded_by, founders_from
-from .group import Group
-from .joining import Joining
-from .lateness import late_after_s, loaded, watch_loop
-from .replica import Replica
-from .secret import Given, catalogue, secret_from, secured
-from .spreads import spreading
-from .stability import drain
-from .straight import go_straight
+from .group.founding import MachineLock, founded_by, founders_from
+from .group.group import Group
+from .group.joining import Joining
+from .group.replica import Replica
+from .group.secret import Given, catalogue, secret_from, secured
+from .group.spreads import spreading
+from .group.stability import drain
+from .group.straight import go_straight
+from .group.survey import report
+from .loop.clock import LoopClock, real_random
+from .loop.draining import Drain, each_drained
+from .loop.events import Events, Listener, Watchers
+from .loop.lateness import late_after_s, loaded, watch_loop
+from .loop.tracing import FORMAT, Beginning, TraceFile
+from .loop.waiting import Line
 from .styles import Faces
 from .styles.style import S, StylesInUse
-from .survey import report
-from .topical import Topical
-from .tracing import FORMAT, Beginning, TraceFile
-from .waiting import Line
+from .styles.topics.topical import Topical
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
-    from .doorman import Doorman
-    from .durable import Durable, Log
-    from .follower import Mailbox
-    from .keepers import Keepers
-    from .keeping import Keeping
-    from .pubsub import Topics
+    from .clients.doorman import Doorman
+    from .keepers.keepers import Keepers
+    from .keepers.keeping import Keeping
+    from .styles.topics.durable import Durable, Log
+    from .styles.topics.follower import Mailbox
+    from .styles.topics.pubsub import Topics
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
@@ -140,7 +140,7 @@ class Bus(Joining, Topical, Faces):
     def keeping(self) -> Keeping:
         """This member's keeper and its way to the others', for those who extend it."""
         if self._keeping is None:
-            from .keeping import Keeping
+            from .keepers.keeping import Keeping
 
             self._check_open()
             self._keeping = Keeping(self)
@@ -155,7 +155,7 @@ class Bus(Joining, Topical, Faces):
     def keepers(self) -> Keepers:
         """The keepers of this bus, for who looks after them: ``ls``, ``add``, ``remove``, ``replace``, ``force``,
         ``backup``."""
-        from .keepers import Keepers
+        from .keepers.keepers import Keepers
 
         return Keepers(self.durable, self.keeping)
 
@@ -170,7 +170,7 @@ class Bus(Joining, Topical, Faces):
 
     async def serve(self, address: str, secret: Secret | None = None) -> Doorman:
         """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
-        from .doorman import Doorman
+        from .clients.doorman import Doorman
 
         self._check_open()
         doorman = Doorman(self, address, secret)
@@ -434,12 +434,12 @@ class connect:
         bus._stop_watch = watch_loop(loop, late_s)
         try:
             if self._store is not None:
-                await loaded("pluribus.runtime.keeping")
+                await loaded("pluribus.runtime.keepers.keeping")
                 await bus.keeping.keep(
                     self._store, votes=self._votes, voters=self._voters, fresh=self._fresh, machines=self._machines
                 )
             if self._serve is not None:
-                await loaded("pluribus.runtime.doorman")
+                await loaded("pluribus.runtime.clients.doorman")
                 await bus.serve(self._serve, self._secret)
         except BaseException:
             await bus.close(timeout=0)
@@ -448,7 +448,7 @@ class connect:
 
     async def _client(self, url: BusUrl) -> Any:
         """No member, but with the face of one."""
-        from .client import ClientBus
+        from .clients.client import ClientBus
 
         member = {"store": self._store, "serve": self._serve, "trace": self._trace, "founders": self._founders}
         if any(value is not None for value in member.values()):

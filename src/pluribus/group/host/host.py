@@ -39,10 +39,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...core.errors import MalformedFrame
+from ...core.errors import BadInput, MalformedFrame, PluribusError
 from ..log import StateInParts
 from ..once import OrderedSessions
 from ..sessions import Command, Entry, Sessions
+from .bodies import Bodies, BodyRow, Pieces
 from .machine import Effects, Ground, Machine, Refusal
 from .parts import Parts
 from .space import Space
@@ -61,8 +62,9 @@ from .words import (
     encode,
     word_of,
 )
+from .words import HOST as HOST
+from .words import INNER as INNER
 
-HOST = 0
 MACHINES_MAX = 4_096
 OUTCOMES_MAX = 1 << 17
 """Outcomes that wait for who submitted the commands."""
@@ -71,9 +73,6 @@ STREAM_RESULTS_MAX = 64
 SHARDS = 64
 """Parts of each table of sessions."""
 SESSIONS_MAX_A_SHARD = 1_024
-
-INNER = 1 << 17
-"""The place of a command inside a transaction: its number in there plus one, times this, plus the transaction's."""
 
 log_ = logging.getLogger("pluribus")
 
@@ -99,6 +98,15 @@ class HostLog(Protocol):
         """Who votes as of the row that is being applied: the same at every keeper."""
 
     def halt(self, why: str) -> None: ...
+
+    def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None: ...
+
+    def fetch_rows(
+        self,
+        rows: Sequence[int],
+        opened: Callable[[int, int, Sequence[bytes]], BodyRow],
+        done: Callable[[Sequence[BodyRow | PluribusError]], None],
+    ) -> None: ...
 
 
 class Hosted(msgspec.Struct):
@@ -145,6 +153,8 @@ class Host(StateInParts):
         self._parts = Parts(self._encode_part)
         self._frozen: dict[int, Machine] = {}
         """The machines of the snapshot that is being taken."""
+        self.bodies = Bodies(log, self._pieces)
+        """Bodies of commands, by handle."""
         self._clear()
         log.on_commit = self._commit
 
@@ -187,6 +197,12 @@ class Host(StateInParts):
             return [self._outcomes.pop(index) for index in range(first, first + count)]
         except KeyError:
             return None
+
+    def _pieces(self, number: int) -> Pieces:
+        hosted = self.machines.get(number)
+        if hosted is None:
+            raise BadInput(f"there is no machine {number} here: open it again")
+        return hosted.machine.pieces
 
     @property
     def now_us(self) -> int:
@@ -237,6 +253,8 @@ class Host(StateInParts):
         self._count(row, size, size if machine.retains else 0)
         machine.ground.now_us = self._log.time_us
         hosted.commands += len(commands)
+        if machine.bodied:
+            self.bodies.applied(row, number, commands)
         if machine.identified:
             for place, command in enumerate(commands):
                 machine.ground.index = first + place
@@ -484,6 +502,7 @@ class Host(StateInParts):
 
     def restore(self, index: int, parts: Iterable[tuple[str, bytes]]) -> None:
         self._outcomes.clear()
+        self.bodies.clear()
         self._clear()
         for number, group in groupby(parts, lambda part: int(part[0].partition("/")[0])):
             named = ((name.partition("/")[2], data) for name, data in group)

@@ -11,7 +11,7 @@ every one.
 **Space.** A machine that reads its commands again (``retains``) names them by row and place, which are the same at
 every keeper. It says with ``ground.release`` when it needs some no more; when none of an extent of rows is needed, the
 rows become hollow. Of extents with little left the host has the rest written once more: ``forward`` makes the commands
-that do it.
+that do it. Whoever needs a body has it read by its handle (``bodies.py``).
 
 **Snapshots.** The state is a set of named parts of at most about 1 MiB. Before a machine changes something it calls
 ``self.parts.touch(name)``. Equal states must have equal parts: keepers are compared by them.
@@ -82,7 +82,7 @@ class Machine:
     transactional: ClassVar[bool] = False
     """It has ``prepare`` and ``commit``."""
     bodied: ClassVar[bool] = False
-    """Bodies of its commands are asked for by handle."""
+    """Bodies of its commands are asked for by handle: the host keeps those that were applied last in memory."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -103,7 +103,8 @@ class Machine:
 
     @staticmethod
     def pieces(command: bytes) -> Sequence[bytes]:
-        """The bodies in a command, which handles count from 0: (row, place, piece). A pure function."""
+        """The bodies in a command, which handles count from 0: (row, place, piece). A pure function; it is called in
+        another thread, too, and must not raise for a command that ``apply`` took."""
         return (command,)
 
     # Time.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -44,6 +45,7 @@ class Saved(msgspec.Struct, array_like=True):
     bodies: dict[int, tuple[int, list[bytes]]]
 
 
+Opening = Callable[[int, int, Sequence[bytes]], Any]
 _row = msgspec.msgpack.Decoder(Row)
 _saved = msgspec.msgpack.Decoder(Saved)
 
@@ -93,6 +95,13 @@ class VolatileLog:
         if found is None:
             raise Damaged(f"row {at} of {self.log.name!r} is not kept any more")
         return found
+
+    def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None:
+        """Every row is: here bodies are in memory as long as a machine needs them."""
+        return self._bodies.get(at, (HOST, ()))
+
+    def fetch_rows(self, rows: Sequence[int], opened: Opening, done: Callable[[Sequence[Any]], None]) -> None:
+        raise AssertionError("all rows are at hand")
 
     @property
     def kept_bytes(self) -> int:

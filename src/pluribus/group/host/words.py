@@ -13,6 +13,11 @@ Text = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 MachineNumber = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 
+HOST = 0
+"""The number of the host itself among its machines."""
+INNER = 1 << 17
+"""The place of a command inside a transaction: its number in there plus one, times this, plus the transaction's."""
+
 DONE, AGAIN, REFUSED, UNKNOWN = 0, 1, 2, 3
 
 
