@@ -89,6 +89,8 @@ class _Search:
         self.stint = stint
         self.priority = PRIORITIES - 1
         self.start = 0
+        self.candidates: list[int] | None = None
+        """Messages of a list that match, the first ones first; ``start`` of them were offered."""
         self.done = False
 
 
@@ -146,20 +148,19 @@ class Finder:
         looked = listed.build(queue, most)
         if listed.built < queue.messages.totals.next:
             return [], looked
-        search.done = True
-        wanted = queue.selectors.predicate(consumer)
-        found: list[tuple[int, int]] = []
-        for thing in listed.of(queue, equality[1]):
-            looked += 1
-            there = queue.messages.segments.find(thing)
-            if there is not None and queue.messages.segments.is_ready(*there) and wanted(seen_of(*there)):
-                found.append((-there[0].priority_of(there[1]), thing))
-                if len(found) >= room and found[-1][0] != -(PRIORITIES - 1):
-                    search.done = False  # the rest when there is room
-        found.sort()
-        if len(found) <= room:
-            search.done = True
-        return [thing for _, thing in found[:room]], looked
+        if search.candidates is None:
+            wanted = queue.selectors.predicate(consumer)
+            ranked: list[tuple[int, int]] = []
+            for thing in listed.of(queue, equality[1]):
+                looked += 1
+                there = queue.messages.segments.find(thing)
+                if there is not None and queue.messages.segments.is_ready(*there) and wanted(seen_of(*there)):
+                    ranked.append((-there[0].priority_of(there[1]), thing))
+            search.candidates = [thing for _, thing in sorted(ranked)]
+        found = search.candidates[search.start : search.start + OFFER_MAX]
+        search.start += len(found)
+        search.done = search.start >= len(search.candidates)
+        return found, looked
 
     def _scan(self, consumer: int, search: _Search, room: int, most: int) -> tuple[list[int], int]:
         queue, segments = self._queue, self._queue.messages.segments

@@ -52,6 +52,9 @@ ANY, SOME = 0, 1
 SCAN_NOW = 256
 """Messages that are looked at for a selector within a command; where more are ready it is a search outside."""
 
+TIGHT_BYTES = 64 << 10
+"""A consumer with a selector and less credit than this may have been passed over for messages that were too long."""
+
 _encode = msgspec.msgpack.encode
 
 
@@ -222,6 +225,7 @@ class Queue(Machine):
         consumer = self.demands.consumers.get(command.consumer)
         if consumer is None or consumer.epoch != command.epoch:
             return Outcome(ENDED, 0, "this consumer is not attached any more: attach again")
+        tight = consumer.held_bytes + TIGHT_BYTES > consumer.bytes_max
         lost = self._acknowledge(consumer, command.acked)
         for thing, verb, wait_us, reason in command.others:
             if not self._settle_one(consumer, thing, verb, wait_us, reason):
@@ -236,6 +240,8 @@ class Queue(Machine):
                 command.want,
             )
         self._look_at_room(consumer)
+        if consumer.number in self.selectors and (tight or not consumer.held):
+            self._look_for(consumer)  # for what was too long for its credit
         held = _held(consumer) if command.serial and not command.want else []
         return Outcome(DONE, 0, "", held, lost)
 

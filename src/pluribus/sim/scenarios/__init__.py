@@ -57,6 +57,7 @@ def scenario(name: str) -> Scenario:
         hosts,
         keepers,
         objects,
+        queues,
         relays,
         replica,
         shatter,
@@ -71,7 +72,7 @@ def scenario(name: str) -> Scenario:
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, topics.TOPICS, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, durable_topics.DURABLE_TOPICS, adhoc.ADHOC_GROUPS)
-    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS)
+    styles = (queues.QUEUES, slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS)
     shipped = (
         *plain,
         *views,
