@@ -34,6 +34,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..core.errors import BadInput, MalformedFrame
+from ..group.host.bodies import Handle
 from ..group.host.demand import Consumer, Demands, Held
 from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refusal
 from . import words
@@ -78,6 +79,7 @@ class Queue(Machine):
     retains: ClassVar[bool] = True
     transactional: ClassVar[bool] = True
     bodied: ClassVar[bool] = True
+    demands: Demands
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
@@ -533,8 +535,22 @@ class Queue(Machine):
     def busy(self) -> bool:
         return bool(self.selectors.unsearched) and not self.finder.idle
 
+    # Questions.
+
+    def query(self, question: bytes) -> bytes:
+        return _encode(self.ask(question))
+
+    def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
+        """A message as a batch of one, then the pieces of its body, if that is a long one."""
+        found = self.messages.segments.find(thing)
+        if found is None:
+            return (), b""
+        segment, at = found
+        pieces = () if segment.extra is None else segment.extra.pieces.get(at, ())
+        return [segment.handle(at), *((row, place, 0) for row, place, _ in pieces)], b""
+
     def ask(self, question: bytes) -> Any:
-        """What somebody wants to know, without changing anything."""
+        """What somebody wants to know, as it is and not encoded."""
         asked = words.question_of(question)
         if isinstance(asked, words.Look):
             return looked(self, asked)

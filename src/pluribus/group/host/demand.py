@@ -113,7 +113,8 @@ class Demands:
         self._next = 1
         """Of turns and epochs."""
         self.news: dict[int, None] = {}
-        """Consumers that were given something since somebody looked. Not part of the state."""
+        """Consumers that were given something, or attached elsewhere, or are gone, since somebody looked. Not part of
+        the state."""
 
     # Who wants.
 
@@ -132,6 +133,7 @@ class Demands:
             self._remove(found)
             found.owner, found.lease_us, found.tag = owner, lease_us, tag
             found.things_max = found.bytes_max = found.want = found.serial = 0
+            self._tell(number)
         found.epoch = self._next
         self._next += 1
         self._add(found)
@@ -171,7 +173,7 @@ class Demands:
         self._touch(number)
         self._leave_line(found)
         self._remove(found)
-        self.news.pop(number, None)
+        self._tell(number)
         return found.held
 
     def expire(self, owners: Iterable[int]) -> dict[int, dict[int, Held]]:
@@ -216,7 +218,7 @@ class Demands:
             consumer.want -= 1
         self._leave_line(consumer)
         self._line_up(consumer)
-        self.news[consumer.number] = None
+        self._tell(consumer.number)
 
     def assign_many(self, consumer: Consumer, first: int, count: int, size: int, delivery: int) -> None:
         """Give things that follow each other, each of this size, to one who waits and has room for all of them."""
@@ -229,7 +231,7 @@ class Demands:
             consumer.want -= count
         self._leave_line(consumer)
         self._line_up(consumer)
-        self.news[consumer.number] = None
+        self._tell(consumer.number)
 
     def given(self, number: int, epoch: int, after: int) -> list[tuple[int, Held]] | None:
         """What a consumer holds of the assignments behind this number, in their order; None if it is not attached in
@@ -271,6 +273,11 @@ class Demands:
                 consumer.held_bytes -= held.pop(thing).size
             self._line_up(consumer)
         return things
+
+    def _tell(self, number: int) -> None:
+        if len(self.news) >= CONSUMERS_MAX:  # nobody looks
+            self.news.clear()
+        self.news[number] = None
 
     # The line.
 
@@ -329,7 +336,6 @@ class Demands:
             numbers = [held.number for held in consumer.held.values()]
             assert numbers == sorted(numbers) and (not numbers or numbers[-1] <= consumer.given)
         assert sum(map(len, self._shards)) == sum(map(len, self._owned.values())) == len(self.consumers)
-        assert self.news.keys() <= self.consumers.keys()
         things = [thing for consumer in self.consumers.values() for thing in consumer.held]
         assert len(things) == len(set(things)), "a thing is held twice"
 

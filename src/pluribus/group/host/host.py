@@ -51,6 +51,7 @@ from .words import (
     AGAIN,
     DONE,
     REFUSED,
+    TICK_MACHINES_MAX,
     UNKNOWN,
     Announce,
     Create,
@@ -150,6 +151,8 @@ class Host(StateInParts):
         self._outcomes: dict[int, Any] = {}
         self.on_applied: Callable[[], None] = lambda: None
         """After the commands of a row were applied, or the state was replaced."""
+        self.on_restored: Callable[[], None] = lambda: None
+        """The state was replaced: those who wait for something in it look again."""
         self._parts = Parts(self._encode_part)
         self._frozen: dict[int, Machine] = {}
         """The machines of the snapshot that is being taken."""
@@ -165,6 +168,12 @@ class Host(StateInParts):
         self.machines: dict[int, Hosted] = {}
         self._names: dict[str, int] = {}
         self._announced: dict[int, dict[str, int]] = {}
+        self._dues: dict[int, int] = {}
+        """When machines want a tick, of those that want one."""
+        self._worked: set[int] = set()
+        """Machines whose time may be another one by now."""
+        self.recent: set[int] = set()
+        """Machines that something was done in since somebody looked, for those who tell consumers."""
         self._next = 1
         for kind in self._builtin:
             self._add(self._next, kind, kind, self.version_of(kind))
@@ -183,6 +192,10 @@ class Host(StateInParts):
         """Of the code that this process has; 0 if it has none."""
         code = self._codes.get(kind)
         return 0 if code is None else int(getattr(code, "version", 1))
+
+    def learn(self, code: type[Machine]) -> None:
+        """This process has the code of one more kind of machine."""
+        self._codes.setdefault(code.kind, code)
 
     def versions(self) -> dict[str, int]:
         """The code that this process has, to be announced."""
@@ -209,17 +222,29 @@ class Host(StateInParts):
         return self._log.time_us
 
     def due(self, now_us: int) -> list[int]:
-        """The machines that want a tick at this time."""
-        found = []
-        for number, hosted in self.machines.items():
-            due_us = hosted.machine.due_us()
-            if due_us is not None and due_us <= now_us:
-                found.append(number)
-        return found
+        """Machines that want a tick at this time, as many as one tick has room for."""
+        self._look_at_dues()
+        return [number for number, due_us in self._dues.items() if due_us <= now_us][:TICK_MACHINES_MAX]
 
     def next_due_us(self) -> int | None:
-        times = [due for hosted in self.machines.values() if (due := hosted.machine.due_us()) is not None]
-        return min(times, default=None)
+        """When a machine wants a tick next."""
+        self._look_at_dues()
+        return min(self._dues.values(), default=None)
+
+    def _work(self, number: int) -> None:
+        self._worked.add(number)
+        self.recent.add(number)
+
+    def _look_at_dues(self) -> None:
+        """Of those machines that something was done in since."""
+        for number in self._worked:
+            hosted = self.machines.get(number)
+            due_us = None if hosted is None else hosted.machine.due_us()
+            if due_us is None:
+                self._dues.pop(number, None)
+            else:
+                self._dues[number] = due_us
+        self._worked.clear()
 
     # Applying.
 
@@ -250,6 +275,7 @@ class Host(StateInParts):
             outcomes.update(dict.fromkeys(range(first, first + len(commands)), refused))
             return
         machine = hosted.machine
+        self._work(number)
         self._count(row, size, size if machine.retains else 0)
         machine.ground.now_us = self._log.time_us
         hosted.commands += len(commands)
@@ -322,12 +348,14 @@ class Host(StateInParts):
         if isinstance(word, Tick):
             for number in word.machines:
                 if (hosted := self.machines.get(number)) is not None:
+                    self._work(number)
                     hosted.machine.ground.now_us = max(self._log.time_us, hosted.machine.ground.now_us)
                     hosted.machine.tick()
             return Outcome(DONE)
         if isinstance(word, Expire):
             hosted = self.machines.get(word.machine)
             if hosted is not None:
+                self._work(word.machine)
                 hosted.machine.ground.now_us = self._log.time_us
                 hosted.machine.expire(word.owners)
             return Outcome(DONE)
@@ -344,6 +372,7 @@ class Host(StateInParts):
         if word.name not in self._names:
             return Outcome(AGAIN)
         number = self._names.pop(word.name)
+        self._work(number)
         del self.machines[number]
         return Outcome(DONE, number)
 
@@ -381,6 +410,7 @@ class Host(StateInParts):
         if machine is not None:
             machine.restore(parts)
             hosted.machine = machine
+            self._work(hosted.number)
             for name in machine.part_names():
                 machine.parts.touch(name)
         hosted.version = version
@@ -390,6 +420,7 @@ class Host(StateInParts):
         machine = self._made(kind, number, version)
         if machine is None:
             return None
+        self._work(number)
         hosted = self.machines[number] = Hosted(number, name, kind, version, machine)
         self._names[name] = number
         return hosted
@@ -440,6 +471,7 @@ class Host(StateInParts):
             if number in seen:
                 return Outcome(REFUSED, 0, f"{hosted.name!r} is in the transaction twice: put its commands together")
             seen.add(number)
+            self._work(number)
             hosted.machine.ground.now_us = self._log.time_us
             places = range(inner_place(place, offset), inner_place(place, offset + len(commands)), INNER)
             offset += len(commands)
@@ -513,6 +545,9 @@ class Host(StateInParts):
         self._parts.clear()
         for hosted in self.machines.values():
             hosted.machine.parts.clear()
+        self._worked.update(self.machines)
+        self.recent.update(self.machines)
+        self.on_restored()
         self.on_applied()
 
     def _restore_own(self, parts: Iterable[tuple[str, bytes]]) -> None:
@@ -534,6 +569,10 @@ class Host(StateInParts):
                 self.calls[int(shard)], _ = Sessions.restored(data, SESSIONS_MAX_A_SHARD)
 
     def validate(self) -> None:
+        """For tests."""
+        self._look_at_dues()
+        for number, hosted in self.machines.items():
+            assert hosted.machine.due_us() == self._dues.get(number), f"machine {number} is due at another time"
         self.space.validate()
         for sessions in self.calls:
             sessions.validate()

@@ -24,7 +24,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from ...core.errors import BadInput
 from ..once import OrderedSessions
+from .bodies import Handle
+from .demand import Demands
 from .parts import Parts
 
 TICK_THINGS_MAX = 1_000
@@ -106,6 +109,21 @@ class Machine:
         """The bodies in a command, which handles count from 0: (row, place, piece). A pure function; it is called in
         another thread, too, and must not raise for a command that ``apply`` took."""
         return (command,)
+
+    # Questions.
+
+    def query(self, question: bytes) -> bytes:
+        """Answer a question, without changing anything."""
+        raise BadInput(f"the style {self.kind!r} answers no questions: use its commands")
+
+    # Handing things out.
+
+    demands: Demands | None = None
+    """Who wants what, in machines that hand things out."""
+
+    def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
+        """What the consumer that was given a thing is told of it: handles of its bodies, and whatever else."""
+        raise NotImplementedError
 
     # Time.
 

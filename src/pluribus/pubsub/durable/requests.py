@@ -13,6 +13,8 @@ import msgspec
 from ...core import errors
 from ...core.errors import MalformedFrame, PluribusError, RemoteError, Uncertain
 from ...core.ids import MessageId
+from ...group.host.requests import ANSWERS as MACHINE_ANSWERS
+from ...group.host.requests import MachineRequest
 from ...group.keepers.voting import Standing
 from ...group.sessions import Entry
 from .commands import Outcome, Query, Text, Whole
@@ -188,6 +190,7 @@ Request = (
     | Open
     | Call
     | Inspect
+    | MachineRequest
 )
 
 
@@ -297,6 +300,7 @@ _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
     Open: msgspec.msgpack.Decoder(int),
     Call: msgspec.msgpack.Decoder(Entry),
     Inspect: msgspec.msgpack.Decoder(bytes),
+    **{kind: msgspec.msgpack.Decoder(answer) for kind, answer in MACHINE_ANSWERS.items()},
 }
 
 

@@ -19,6 +19,7 @@ from ...filters import parse
 from ...group.host import words
 from ...group.host.host import HOST, Host, Hosted
 from ...group.host.machine import Machine
+from ...group.host.requests import MachineRequest
 from ...group.host.tending import Tending, machines_of
 from ...group.host.user import UserMachine
 from ...group.host.words import Announce, Create
@@ -53,6 +54,7 @@ from ...pubsub.durable.requests import (
     Voting,
 )
 from ...pubsub.topics import matches
+from ..machines.desk import MachineDesk
 from ..styles.topics.publisher import Ended
 
 MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
@@ -74,6 +76,7 @@ class Desk:
         self.host = Host(keeper, {Topics.kind: Topics, **(codes or {})}, builtin=(Topics.kind,))
         self.host.on_applied = self._applied
         self.tending = Tending(self.host, keeper)
+        self.machines = MachineDesk(self.host, keeper, self.announced, keeper.alive)
         keeper.seat.state = self.host
         keeper.keep_rows(0)
         self._reading: Reading | None = None
@@ -112,11 +115,14 @@ class Desk:
 
     def _applied(self) -> None:
         self.tending.applied()
+        self.machines.applied()
         self._wake()
 
     def close(self) -> None:
         self._closed = True
         self.tending.stop()
+        self.machines.close()
+        self.host.bodies.close()
         self._wake()
 
     def stats(self) -> dict[str, Any]:
@@ -167,6 +173,8 @@ class Desk:
             return await self._query(request)
         if isinstance(request, Open):
             return await self._open(request)
+        if isinstance(request, MachineRequest):
+            return await self.machines.ask(request)
         if isinstance(request, Last):
             await self._barrier()
             return self.topics.stages.last(request.writer, request.query)
@@ -255,8 +263,7 @@ class Desk:
 
     async def ordered(self, machine: int, held: Sequence[bytes]) -> list[Any]:
         """Have commands of one machine ordered, and what became of each."""
-        first = await self._placed(lambda done: self.keeper.submit_many(held, done, machine))
-        return self._outcomes_of(first, len(held))
+        return await self.machines.ordered(machine, held)
 
     # Durable topics.
 

@@ -35,6 +35,7 @@ from ...pubsub.durable.requests import Answered, Asked, Failed, Request
 from ...store.backend import Backend
 from ...store.sqlite import SqliteBackend
 from ..group.group import Group
+from ..machines.kinds import style_machines
 from .desk import Desk
 from .store_writer import StoreWriter
 
@@ -314,7 +315,7 @@ class BusKeeper:
         refuse_older(store)
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings, wall=bus._wall)
         codes = {kind: hosted(checked_kind(kind), code) for kind, code in (machines or {}).items()}
-        self.desk = Desk(self.keeper, codes)
+        self.desk = Desk(self.keeper, {**style_machines(), **codes})
         self.desk.member = bus.name
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive

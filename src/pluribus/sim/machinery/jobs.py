@@ -108,7 +108,7 @@ class Jobs(Machine):
         self.held: dict[int, Kept] = {}
         self.done: dict[int, None] = {}
         self.hidden: dict[int, Kept] = {}
-        self.demands = Demands(self.parts)
+        self.demands: Demands = Demands(self.parts)
 
     @staticmethod
     def pieces(command: bytes) -> Sequence[bytes]:
@@ -173,6 +173,13 @@ class Jobs(Machine):
             self.done[command.job] = None
             return ("settled", 0)
         return ("refused", "only in a transaction")
+
+    def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
+        return [self.held[thing].handle], _encode(self.held[thing].deliveries)
+
+    def query(self, question: bytes) -> bytes:
+        """How many jobs are free, held, hidden and done."""
+        return _encode([len(table) for table in (self.jobs, self.held, self.hidden, self.done)])
 
     def _hand_out(self) -> None:
         while self.jobs:
