@@ -83,7 +83,9 @@ class Bench:
         """Assignments since the last time: consumer, message, delivery."""
         found = []
         for number in self.queue.demands.news:
-            consumer = self.queue.demands.consumers[number]
+            consumer = self.queue.demands.consumers.get(number)
+            if consumer is None:
+                continue
             given = self.queue.demands.given(number, consumer.epoch, self.told.get(number, 0)) or []
             found += [(number, thing, held.delivery) for thing, held in given]
             self.told[number] = consumer.given

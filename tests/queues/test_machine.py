@@ -14,6 +14,7 @@ from pluribus.group.host.machine import Refusal
 from pluribus.queues import words
 from pluribus.queues.machine import Queue
 from pluribus.queues.segments import Segment
+from pluribus.queues.times import is_over
 from pluribus.queues.words import (
     AGAIN,
     BACK,
@@ -537,7 +538,9 @@ class Random(RuleBasedStateMachine):
         message = self.messages[thing]
         message.holder = None
         message.tries += counts
-        if dead or (counts and self.settings.tries_max and message.tries >= self.settings.tries_max):
+        if not dead and message.expiry and is_over(message.expiry, self.bench.now_us):
+            del self.messages[thing]
+        elif dead or (counts and self.settings.tries_max and message.tries >= self.settings.tries_max):
             message.dead, message.due, message.expiry = True, 0, 0
         elif wait:
             message.due = self.bench.now_us + wait

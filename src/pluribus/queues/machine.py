@@ -504,11 +504,7 @@ class Queue(Machine):
             return
         expiry_us, due_us = segment.expiry_of(at), segment.due_of(at)
         if expiry_us and bucket_of(expiry_us) == bucket and not segment.dead >> at & 1:
-            self.messages.totals.expired += 1
-            if self.messages.settings.bury_expired:
-                self.messages.bury(segment, at, "expired")
-            else:
-                self.messages.remove(segment, at)
+            self.messages.outlived(segment, at)
         elif due_us and bucket_of(due_us) == bucket:
             segment.set_due(at, 0)
             self.messages.delayed -= 1

@@ -25,7 +25,7 @@ from . import words
 from .batch import EVEN, Extra, Head, ends_of, extra_of, head_of
 from .keys import Lines
 from .segments import COLUMNS_MAX, PART_BITS, RUN_MAX, RUN_MIN, THIN_MIN, Segment, Segments, bits_of, mask_of
-from .times import Times, bucket_of
+from .times import Times, bucket_of, is_over
 from .window import IDS_MAX, Window
 from .words import AGAIN, BURY, DONE, FULL, NEXT, PRIORITIES, PRIORITY, REFUSE, REFUSED, Outcome, Settings
 
@@ -332,6 +332,12 @@ class Messages:
             segment.extra.tries.pop(at, None)
         if counts:
             self.totals.redelivered += 1
+        expiry_us = segment.expiry_of(at)
+        if expiry_us and is_over(expiry_us, self._ground.now_us):
+            self.outlived(segment, at)
+            return
+        if expiry_us:
+            self.look_later(thing, expiry_us)  # nobody looked while it was held
         if counts and self.settings.tries_max and tries >= self.settings.tries_max:
             self.bury(segment, at, f"given back {tries} times")
         elif wait_us:
@@ -347,6 +353,14 @@ class Messages:
             self._first_of(key, -1)
         else:
             self._become_ready(segment, at)
+
+    def outlived(self, segment: Segment, at: int) -> None:
+        """The time of a message that nobody holds is over."""
+        self.totals.expired += 1
+        if self.settings.bury_expired:
+            self.bury(segment, at, "expired")
+        else:
+            self.remove(segment, at)
 
     def backoff_us(self, delivery: int) -> int:
         settings = self.settings
@@ -555,7 +569,9 @@ class Messages:
         if found is None:
             return False
         segment, at = found
-        return bucket in (bucket_of(segment.due_of(at) or -1), bucket_of(segment.expiry_of(at) or -1))
+        if bucket_of(segment.due_of(at) or -1) == bucket:
+            return True
+        return bucket_of(segment.expiry_of(at) or -1) == bucket and not segment.held >> at & 1
 
     def follow(self) -> None:
         """What follows from the state: what is ready, lines, counts, times."""

@@ -24,6 +24,11 @@ def bucket_of(time_us: int) -> int:
     return time_us >> BUCKET_BITS
 
 
+def is_over(time_us: int, now_us: int) -> bool:
+    """Whether the bucket of a time is over."""
+    return (bucket_of(time_us) + 1) << BUCKET_BITS <= now_us
+
+
 class Times:
     def __init__(self, real: Real) -> None:
         self._real = real

@@ -107,7 +107,10 @@ def one_holder(history: History) -> int:
     keys: dict[tuple[int, int, str], dict[str, int]] = {}
     checks = 0
     for h in history.happenings:
-        if h.what == "given":
+        if h.what == "restore":  # what it held before is not known any more
+            for where in [where for where in holders if where[:2] == (h.member, h.id[1])]:
+                del holders[where], keys[where]
+        elif h.what == "given":
             queue, consumer, _, key, _, _ = _given(h.body)
             where = (h.member, h.id[1], queue)
             held, busy = holders.setdefault(where, {}), keys.setdefault(where, {})
