@@ -90,6 +90,8 @@ class Queue(Machine):
         self.selectors = Selectors()
         self.messages = Messages(self.ground, self.parts, lambda: self.selectors.waiting)
         self.finder = Finder(self)
+        self.answers: dict[int, tuple[int, list[int]]] = {}
+        """By consumer: the number of its last settlement, and what it did not hold any more."""
 
     def apply(self, row: int, place: int, command: bytes) -> Outcome:
         self.parts.touch("totals")
@@ -200,6 +202,9 @@ class Queue(Machine):
         return Outcome(DONE, len(held))
 
     def _left(self, number: int) -> None:
+        if number in self.answers:
+            self.parts.touch("answers")
+            del self.answers[number]
         if number in self.selectors:
             self.parts.touch("selectors")
             self.selectors.remove(number)
@@ -227,6 +232,10 @@ class Queue(Machine):
         consumer = self.demands.consumers.get(command.consumer)
         if consumer is None or consumer.epoch != command.epoch:
             return Outcome(ENDED, 0, "this consumer is not attached any more: attach again")
+        known = self.answers.get(command.consumer)
+        if command.number and known is not None and command.number <= known[0]:
+            held = _held(consumer) if command.serial and not command.want else []
+            return Outcome(AGAIN, 0, "", held, list(known[1]) if command.number == known[0] else [])
         tight = consumer.held_bytes + TIGHT_BYTES > consumer.bytes_max
         lost = self._acknowledge(consumer, command.acked)
         for thing, verb, wait_us, reason in command.others:
@@ -244,6 +253,9 @@ class Queue(Machine):
         self._look_at_room(consumer)
         if consumer.number in self.selectors and (tight or not consumer.held):
             self._look_for(consumer)  # for what was too long for its credit
+        if command.number:
+            self.parts.touch("answers")
+            self.answers[command.consumer] = (command.number, lost)
         held = _held(consumer) if command.serial and not command.want else []
         return Outcome(DONE, 0, "", held, lost)
 
@@ -555,7 +567,11 @@ class Queue(Machine):
         return stats_of(self)
 
     def part_names(self) -> list[str]:
-        few = ["selectors"] * bool(len(self.selectors)) + ["until"] * bool(self.messages.until)
+        few = (
+            ["answers"] * bool(self.answers)
+            + ["selectors"] * bool(len(self.selectors))
+            + ["until"] * bool(self.messages.until)
+        )
         few += ["uploads"] * bool(self.messages.uploads)
         return [
             "totals",
@@ -575,6 +591,8 @@ class Queue(Machine):
             return self.demands.encode_part(name)
         if kind == "selectors":
             return _encode(self.selectors.saved())
+        if kind == "answers":
+            return _encode(sorted(self.answers.items()))
         if kind == "until":
             return _encode(sorted(self.messages.until.items()))
         if kind == "uploads":
@@ -595,6 +613,8 @@ class Queue(Machine):
                 self.demands.restore_part(name, data)
             elif kind == "selectors":
                 self.selectors.restore(decode(data, type=list[tuple[int, bytes]]))
+            elif kind == "answers":
+                self.answers = dict(decode(data, type=list[tuple[int, tuple[int, list[int]]]]))
             elif kind == "until":
                 self.messages.until = dict(decode(data, type=list[tuple[int, int]]))
             elif kind == "uploads":

@@ -79,6 +79,8 @@ class Settle(msgspec.Struct, frozen=True, array_like=True, tag=3):
     things_max: Number = 0
     bytes_max: Number = 0
     want: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    number: Number = 0
+    """Of this command among those of the consumer: asked for again, it gets the answer of the first time."""
 
 
 NACK, REJECT, EXTEND, RELEASE, BACK = 1, 2, 3, 4, 5

@@ -30,6 +30,8 @@ from ...pubsub.topics import checked_topic, levels_of
 from ...wire.bodies import BYTES, Kind, array_header, checked_type, decode_bodies, encode_body
 from ..keepers.keepers import Keepers
 from ..loop.callbacks import call_with_events
+from ..styles.queues.face import QueuesFace
+from ..styles.style import S, StylesInUse
 from ..styles.topics.durable import Durable, Log
 from ..styles.topics.follower import Mailbox
 from ..styles.topics.publisher import PAUSE_S, PAUSE_S_MAX
@@ -41,7 +43,7 @@ READ_EVENTS = 1_024
 TELL_EVENTS = 1_024
 
 
-class ClientBus:
+class ClientBus(QueuesFace):
     """A bus as seen from outside. ``me`` is a number of its own, not a member's."""
 
     def __init__(self, url: BusUrl, name: str, secret: Secret | None) -> None:
@@ -53,6 +55,7 @@ class ClientBus:
         self._line.heard = self._heard
         self._line.broken = self._broken
         self.durable = Durable(self._line, int(self.me), lambda: chance.getrandbits(62) + 1, time)
+        self._styles = StylesInUse()
         self._subscriptions: dict[int, ClientSubscription] = {}
         self._numbers = 0
         self._session = chance.getrandbits(62) + 1
@@ -71,9 +74,13 @@ class ClientBus:
         if name.startswith("_") or not hasattr(Bus, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError(
-            f"bus.{name} is for members, and client:// is none, it has topics, logs and mailboxes: connect to the bus "
-            f"itself, for instance multicast://{self.url.bus}"
+            f"bus.{name} is for members, and client:// is none, it has topics, logs, mailboxes and queues: connect to the "
+            f"bus itself, for instance multicast://{self.url.bus}"
         )
+
+    def _style(self, kind: type[S]) -> S:
+        self._check_open()
+        return self._styles.get(kind, self)
 
     async def open(self) -> None:
         """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
@@ -256,6 +263,8 @@ class ClientBus:
             return
         try:
             await self.durable.flush()
+            for style in self._styles.all():
+                await style.close()
         finally:
             self.closed = True
             await self.durable.close()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
+from .queues.face import QueuesFace
 from .slots.face import SlotsFace
 
 
-class Faces(ConversationsFace, ObjectsFace, SlotsFace):
+class Faces(ConversationsFace, ObjectsFace, QueuesFace, SlotsFace):
     """What the styles add to a bus."""
