@@ -237,9 +237,11 @@ class Queue(Machine):
             held = _held(consumer) if command.serial and not command.want else []
             return Outcome(AGAIN, 0, "", held, list(known[1]) if command.number == known[0] else [])
         tight = consumer.held_bytes + TIGHT_BYTES > consumer.bytes_max
-        lost = self._acknowledge(consumer, command.acked)
-        for thing, verb, wait_us, reason in command.others:
-            if not self._settle_one(consumer, thing, verb, wait_us, reason):
+        count = len(command.acked)
+        lost = self._acknowledge(consumer, command.acked, command.deliveries)
+        for at, (thing, verb, wait_us, reason) in enumerate(command.others, count):
+            late = at < len(command.deliveries) and self._is_late(consumer, thing, command.deliveries[at])
+            if late or not self._settle_one(consumer, thing, verb, wait_us, reason):
                 lost.append(thing)
         if command.serial:
             self.demands.demand(
@@ -259,16 +261,23 @@ class Queue(Machine):
         held = _held(consumer) if command.serial and not command.want else []
         return Outcome(DONE, 0, "", held, lost)
 
-    def _acknowledge(self, consumer: Consumer, acked: Sequence[tuple[int, int]]) -> list[int]:
-        """Those of them that the consumer does not hold."""
+    def _acknowledge(
+        self, consumer: Consumer, acked: Sequence[tuple[int, int]], deliveries: Sequence[int]
+    ) -> list[int]:
+        """Those of them that the consumer does not hold, or holds in another delivery."""
         lost: list[int] = []
-        for first, count in acked:
-            things = self.demands.settle_many(consumer.number, consumer.epoch, first, count)
+        for at, (first, count) in enumerate(acked):
+            delivery = deliveries[at] if at < len(deliveries) else 0
+            things = self.demands.settle_many(consumer.number, consumer.epoch, first, count, delivery)
             if len(things) != count:
                 held = set(things)
                 lost += [thing for thing in range(first, first + min(count, 1 << 16)) if thing not in held]
             self.messages.done(things)
         return lost
+
+    def _is_late(self, consumer: Consumer, thing: int, delivery: int) -> bool:
+        held = consumer.held.get(thing)
+        return held is None or held.delivery != delivery
 
     def _settle_one(self, consumer: Consumer, thing: int, verb: int, wait_us: int, reason: str) -> bool:
         if verb == words.EXTEND:

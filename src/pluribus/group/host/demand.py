@@ -260,13 +260,18 @@ class Demands:
         self._line_up(consumer)
         return held
 
-    def settle_many(self, number: int, epoch: int, first: int, count: int) -> list[int]:
-        """A consumer is done with things that follow each other: those of them that it held."""
+    def settle_many(self, number: int, epoch: int, first: int, count: int, delivery: int = 0) -> list[int]:
+        """A consumer is done with things that follow each other: those of them that it held, in this delivery if it is
+        not 0."""
         consumer = self.consumers.get(number)
         if consumer is None or consumer.epoch != epoch:
             return []
         held = consumer.held
-        things = [thing for thing in range(first, first + min(count, CREDIT_MAX)) if thing in held]
+        things = [
+            thing
+            for thing in range(first, first + min(count, CREDIT_MAX))
+            if (one := held.get(thing)) is not None and (not delivery or one.delivery == delivery)
+        ]
         if things:
             self._touch(number)
             for thing in things:

@@ -50,6 +50,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:  # loaded when first used
     from ...patterns import Match
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
+    from ..styles.queues.sync import SyncMessageQueue
     from ..styles.topics import patterns as real_patterns
 
 
@@ -113,6 +114,12 @@ class Bus(Face):
     def conversations(self, **options: Any) -> Conversations:
         """All conversations that this member knows of."""
         return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
+
+    def queue(self, name: str, **options: Any) -> SyncMessageQueue:
+        """Open a message queue; ``options`` are those of ``pluribus.Bus.queue``."""
+        from ..styles.queues.sync import SyncMessageQueue
+
+        return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
 
     def replica(
         self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0

@@ -117,7 +117,7 @@ class Consumer:
         if packed is None or None in given.bodies:  # the only copy is damaged
             self.hands[given.thing] = given.delivery
             lost = QueueMessage.__new__(QueueMessage)
-            lost.number, lost.settled = given.thing, True
+            lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
             self.settle_later(lost, words.REJECT, 0, "its body is damaged")
             return
         long = b"".join(piece for piece in given.bodies[1:] if piece is not None) if len(given.bodies) > 1 else None
@@ -126,7 +126,7 @@ class Consumer:
         except PluribusError as error:  # of a type that cannot be made of it here
             self.hands[given.thing] = given.delivery
             lost = QueueMessage.__new__(QueueMessage)
-            lost.number, lost.settled = given.thing, True
+            lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
             self.settle_later(lost, words.REJECT, 0, str(error)[:1_024])
             return
         self.hands[given.thing] = given.delivery
@@ -198,19 +198,22 @@ class Consumer:
 
     async def _settle_some(self) -> None:
         taken = [self._settles.popleft() for _ in range(min(len(self._settles), SETTLES_MAX))]
-        here = [one for one in taken if one[0].number in self.hands]
-        for message, _, _, _, future in taken:
-            if message.number not in self.hands:
-                _end(future, _late(message.number))
-        acked = _runs(sorted(message.number for message, verb, _, _, _ in here if not verb))
+        here: list[Settling] = []
+        for one in taken:
+            if self.hands.get(one[0].number) == one[0].deliveries:
+                here.append(one)
+            else:
+                _end(one[4], _late(one[0].number))
+        acked, deliveries = _runs(sorted((one[0].number, one[0].deliveries) for one in here if not one[1]))
         others = [(message.number, verb, wait, reason) for message, verb, wait, reason, _ in here if verb]
+        deliveries += [one[0].deliveries for one in here if one[1]]
         self._numbers += 1
         things, size, want = self._credit
         changed, self._changed = self._changed, False
         if changed:
             self._serial += 1
         epoch, serial = self.epoch, self._serial if changed else 0
-        command = words.Settle(self.number, epoch, acked, others, serial, things, size, want, self._numbers)
+        command = words.Settle(self.number, epoch, acked, others, serial, things, size, want, self._numbers, deliveries)
         try:
             outcome = await self._line.call(words.encode(command), None)
         except PluribusError as error:
@@ -231,8 +234,9 @@ class Consumer:
             self._held = [int(thing) for thing, _ in outcome.things]
         lost = set(outcome.lost)
         for message, verb, _, _, future in here:
-            if verb != words.EXTEND or message.number in lost:
-                self.hands.pop(message.number, None)
+            ended = verb != words.EXTEND or message.number in lost
+            if ended and self.hands.get(message.number) == message.deliveries:
+                del self.hands[message.number]
             _end(future, _late(message.number) if message.number in lost else None)
 
     async def settled(self) -> None:
@@ -259,15 +263,17 @@ class Consumer:
         self._something.set()
 
 
-def _runs(things: list[int]) -> list[tuple[int, int]]:
-    """Numbers that follow each other, as (the first, how many)."""
+def _runs(things: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
+    """Messages with their deliveries: stretches of those that follow each other, and the delivery of each stretch."""
     runs: list[tuple[int, int]] = []
-    for thing in things:
-        if runs and runs[-1][0] + runs[-1][1] == thing:
+    deliveries: list[int] = []
+    for thing, delivery in things:
+        if runs and runs[-1][0] + runs[-1][1] == thing and deliveries[-1] == delivery:
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:
             runs.append((thing, 1))
-    return runs
+            deliveries.append(delivery)
+    return runs, deliveries
 
 
 def _late(number: int) -> LeaseEnded:
