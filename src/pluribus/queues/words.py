@@ -82,8 +82,8 @@ class Settle(msgspec.Struct, frozen=True, array_like=True, tag=3):
     number: Number = 0
     """Of this command among those of the consumer: asked for again, it gets the answer of the first time."""
     deliveries: Annotated[list[Number], msgspec.Meta(max_length=131_072)] = []
-    """Of the stretches in ``acked``, then of ``others``: which delivery is meant. One that ended is not settled, although
-    the consumer holds the message again. Empty: whichever it holds."""
+    """Of the stretches in ``acked``, then of ``others``: which delivery is meant. One that ended is not settled,
+    although the consumer holds the message again. Empty: whichever it holds."""
 
 
 NACK, REJECT, EXTEND, RELEASE, BACK = 1, 2, 3, 4, 5

@@ -74,8 +74,8 @@ class ClientBus(QueuesFace):
         if name.startswith("_") or not hasattr(Bus, name):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError(
-            f"bus.{name} is for members, and client:// is none, it has topics, logs, mailboxes and queues: connect to the "
-            f"bus itself, for instance multicast://{self.url.bus}"
+            f"bus.{name} is for members, and client:// is none, it has topics, logs, mailboxes and queues: connect to "
+            f"the bus itself, for instance multicast://{self.url.bus}"
         )
 
     def _style(self, kind: type[S]) -> S:

@@ -10,6 +10,7 @@ the place, and the keeper's life), and at the end ``done``: the messages of the 
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import msgspec
 
@@ -152,7 +153,7 @@ def keys_in_order(history: History) -> int:
         usual = [thing for thing in line if thing not in dead]
         for where, given in firsts.items():
             seen = [thing for thing in usual if thing in given]
-            for before, after in zip(seen, seen[1:], strict=False):
+            for before, after in pairwise(seen):
                 checks += 1
                 if given[after] < lasts[where][before]:
                     raise Violation(f"message {after} was given before {before} of its key was done")

@@ -287,7 +287,7 @@ class Play(hosts.Play):
             if random.random() < 0.5:
                 await self._redrive()
         await self.told("orders", words.Pause(False))
-        while (await self._redrive()).number or self._left():
+        while (await self._redrive()).number or self._left():  # noqa: ASYNC110 - keepers change without telling
             await asyncio.sleep(0.2)
 
     async def _redrive(self) -> words.Outcome:

@@ -278,8 +278,8 @@ def _runs(things: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[in
 
 def _late(number: int) -> LeaseEnded:
     return LeaseEnded(
-        f"message {number} is not held any more: its lease ended, and it is handed out again; make what is done with it "
-        "repeatable, or ask for a longer lease"
+        f"message {number} is not held any more: its lease ended, and it is handed out again; make what is done with "
+        "it repeatable, or ask for a longer lease"
     )
 
 
