@@ -206,7 +206,7 @@ async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
             batches = await log.read(start, start + READ_EVENTS)
             assert sum(map(len, batches)) == min(READ_EVENTS, end - start)
         found["read"] = READS / (perf_counter() - since)
-        url = "client://{}:{}/{}".format(*bus._doors[0].address, bus.url.bus)
+        url = "client://{}:{}/{}".format(*bus.doors[0].address, bus.url.bus)
         some = min(end, 1_000_000)
         since = perf_counter()
         assert await asyncio.to_thread(_scan, url, some) == some

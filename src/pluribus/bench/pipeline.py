@@ -58,7 +58,7 @@ def keep(pipe: Any, store: str, events: int) -> None:
                 some = range(first, min(first + PUBLISH_MANY, events))
                 await bus.durable.publish_many([("raw", BODY)] * len(some))
                 await bus.durable.publish_many([("typed", _tick(n)) for n in some if n < events // TYPED_PART])
-            host, port = bus._doors[0].address
+            host, port = bus.doors[0].address
             pipe.send(f"client://{host}:{port}/bench-pipeline")
             await asyncio.get_running_loop().run_in_executor(None, pipe.recv)
 

@@ -88,7 +88,7 @@ async def _keep(url: str | None, options: dict[str, Any], seconds: float, json: 
 
 
 def _say(bus: Bus, stats: dict[str, Any], json: bool) -> None:
-    doors = [f"{host}:{port}" for host, port in (door.address for door in bus._doors)]
+    doors = [f"{host}:{port}" for host, port in (door.address for door in bus.doors)]
     if json:
         print_json({"bus": bus.url.bus, "keeper": stats["keeper"], "role": stats["role"], "serves": doors})
     else:

@@ -23,9 +23,9 @@ def test_a_client_that_does_not_read_keeps_no_member_from_closing(monkeypatch):
     async def scenario():
         member = await served("frozen")
         async with pluribus.connect(url_of(member)) as client, client.subscribe("t"):
-            connection = client._line._writer.transport
+            connection = client.line._writer.transport
             connection.pause_reading()
-            (there,) = member._doors[0]._clients
+            (there,) = member.doors[0]._clients
             while not there._writer.transport.get_write_buffer_size():
                 await member.publish("t", bytes(50_000))
                 await asyncio.sleep(0)
@@ -41,10 +41,10 @@ def test_a_member_that_does_not_read_keeps_no_client_from_closing(monkeypatch):
     async def scenario():
         async with served("deaf") as member:
             client = await pluribus.connect(url_of(member))
-            (there,) = member._doors[0]._clients
+            (there,) = member.doors[0]._clients
             there._writer.transport.pause_reading()
-            while client._line._writer.transport.get_write_buffer_size() < 1 << 20:
-                client._line._writer.write(door.frame(bytes(1 << 20)))
+            while client.line._writer.transport.get_write_buffer_size() < 1 << 20:
+                client.line._writer.write(door.frame(bytes(1 << 20)))
                 await asyncio.sleep(0)
             await asyncio.wait_for(client.close(), 5)
 
@@ -92,7 +92,7 @@ def test_an_event_that_a_client_cannot_make_anything_of_does_not_break_its_conne
             pluribus.connect(url_of(member)) as client,
             client.subscribe("t") as events,
         ):
-            heard = client._line.heard
+            heard = client.line.heard["topics"]
 
             def hear(word):
                 global picky
@@ -100,7 +100,7 @@ def test_an_event_that_a_client_cannot_make_anything_of_does_not_break_its_conne
                 heard(word)
                 picky = False
 
-            client._line.heard = hear
+            client.line.heard["topics"] = hear
             await member.publish_many([("t", Share(1)), ("t", Share(0)), ("t", Share(2))])
             assert [(await events.receive(5)).body.of for _ in range(2)] == [1, 2]
             assert client.stats()["client"] == {"connections": 1, "subscriptions": 1, "malformed": 1}
@@ -139,7 +139,7 @@ def test_what_is_too_long_does_not_count_as_sent(monkeypatch):
 def test_a_stranger_may_not_say_much():
     async def scenario():
         async with served("strangers") as member:
-            reader, writer = await asyncio.open_connection(*member._doors[0].address)
+            reader, writer = await asyncio.open_connection(*member.doors[0].address)
             writer.write((CLIENT_GREETING_BYTES_MAX + 1).to_bytes(door.LENGTH_BYTES, "little"))
             assert await asyncio.wait_for(reader.read(), 5) == b""
             writer.close()

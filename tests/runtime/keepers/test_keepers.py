@@ -79,7 +79,7 @@ async def test_a_client_looks_after_keepers_too_but_backs_up_nothing(tmp_path):
     name = url.partition("://")[2]
     served = pluribus.connect(url, name="a", store=tmp_path / "a.db", serve="127.0.0.1:0")
     async with served as bus, pluribus.connect(url, name="b", store=tmp_path / "b.db") as other:
-        host, port = bus._doors[0].address
+        host, port = bus.doors[0].address
         async with pluribus.connect(f"client://{host}:{port}/{name}") as client:
             await client.publish("t", 1, durable=True)
             await eventually(lambda: other.keeping.keeper.counted)
@@ -193,7 +193,7 @@ async def test_a_client_of_a_damaged_keeper_is_told_why(tmp_path, monkeypatch):
     name = url.partition("://")[2]
     async with pluribus.connect(url, store=path, serve="127.0.0.1:0") as bus:
         bus.keeping.keeper.keeper.seat.settings = Settings(submit_s=0.5)
-        host, port = bus._doors[0].address
+        host, port = bus.doors[0].address
         async with pluribus.connect(f"client://{host}:{port}/{name}") as client:
             with pytest.raises(Uncertain, match="the only keeper of 'keepers' cannot go on: its log is damaged"):
                 await client.publish("t", 1, durable=True)

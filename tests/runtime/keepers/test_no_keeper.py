@@ -38,7 +38,7 @@ def test_without_a_keeper_it_is_said_what_to_start():
 def test_a_client_is_told_too_that_there_is_no_keeper():
     async def scenario():
         async with connect("nobody-served", serve="127.0.0.1:0") as bus:
-            url = f"client://127.0.0.1:{bus._doors[0].address[1]}/{bus.url.bus}"
+            url = f"client://127.0.0.1:{bus.doors[0].address[1]}/{bus.url.bus}"
             async with pluribus.connect(url) as client:
                 for one in (lambda: client.publish("t", 1, durable=True), lambda: client.log("t").offsets()):
                     with pytest.raises(NoKeeper, match="pluribus keep --store PATH"):

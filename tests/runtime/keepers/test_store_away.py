@@ -39,6 +39,6 @@ async def test_a_keeper_that_failed_with_a_word_hears_the_next(tmp_path):
 
         meeting.on_words = fail_at_first
         async with pluribus.connect(url, store=tmp_path / "b.db") as second:
-            await eventually(lambda: second.keeping.keeper.desk.topics.topic("t") is not None)
+            await eventually(lambda: second.keeping.keeper.desk.of_topics.topics.topic("t") is not None)
             await second.durable.publish("t", 2)
             assert await first.log("t").offsets() == (0, 2)

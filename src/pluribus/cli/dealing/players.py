@@ -153,7 +153,7 @@ async def keep(url: str, number: int, store: str) -> None:
 
 
 def address(bus: Bus) -> str:
-    host, port = bus._doors[0].address
+    host, port = bus.doors[0].address
     return f"{host}:{port}"
 
 
@@ -174,7 +174,7 @@ class Desk:
         self.last: dict[str, str] = {}
         self.turn = ""
 
-    async def deal(self, events: Subscription, dealer: Dealer, wall: Callable[[], float]) -> None:
+    async def deal(self, events: Subscription[Any], dealer: Dealer, wall: Callable[[], float]) -> None:
         async for event in events:
             tick: Tick = event.body
             self.got[dealer.name] += 1

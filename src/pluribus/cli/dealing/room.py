@@ -125,7 +125,7 @@ class Room:
             return await self._open(bus, closed, reports, lambda: of_keepers() or of_roles())
 
     async def _open(
-        self, bus: Bus, closed: Subscription, reports: Subscription, complaint: Complaint
+        self, bus: Bus, closed: Subscription[Any], reports: Subscription[Any], complaint: Complaint
     ) -> dict[str, Any]:
         began = perf_counter()
         seen = (self._desks_tell(bus), self._spark_tells(bus, began), self._averaged(bus), self._look(began))
@@ -232,7 +232,7 @@ class Room:
             await asyncio.sleep(STATUS_S)
 
 
-async def _one(events: Subscription, complaint: Complaint, seconds: float, what: str) -> Any:
+async def _one(events: Subscription[Any], complaint: Complaint, seconds: float, what: str) -> Any:
     until = perf_counter() + seconds
     while True:
         try:

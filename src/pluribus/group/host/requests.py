@@ -6,15 +6,15 @@ says in full what is wanted. Everything else changes nothing.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
+from ...wire.asking import WAIT_S_MAX, Words
+from ..sessions import Entry
 from .words import Number, Text
 
 ORDER_COMMANDS_MAX = 65_536
-WAIT_S_MAX = 30.0
-"""How long a question waits for something to tell."""
 GIVEN_BYTES = 1 << 20
 
 
@@ -63,6 +63,15 @@ class Await(msgspec.Struct, array_like=True, frozen=True, tag=35):
 MachineRequest = Make | Order | Examine | Resolve | Await
 
 
+class InMemory(msgspec.Struct, array_like=True, frozen=True, tag=40):
+    """Of a client to its member: something about a machine that is in the memory of a group's members. The answer is
+    that to the question, as it travels."""
+
+    group: Text
+    kind: Text
+    request: MachineRequest
+
+
 class Given(msgspec.Struct, array_like=True, frozen=True):
     """A thing that a consumer was given."""
 
@@ -82,11 +91,40 @@ class Told(msgspec.Struct, array_like=True, frozen=True):
     ended: bool = False
 
 
-ANSWERS: dict[type, Any] = {
-    Make: int,
-    Order: list[msgspec.Raw],
-    Examine: bytes,
-    Resolve: list[bytes | None],
-    Await: Told,
-}
-"""The type of the answer to each, as it travels."""
+class Open(msgspec.Struct, array_like=True, frozen=True, tag=41):
+    """A machine of this kind, in this version at least; made if it is not there. The answer is its number."""
+
+    name: Text
+    kind: Text
+    version: Number
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, tag=42):
+    """A command of a machine, with its identity (``group.sessions.Command``); the answer is an ``Entry``."""
+
+    name: Text
+    command: bytes
+
+
+class Inspect(msgspec.Struct, array_like=True, frozen=True, tag=43):
+    """A question to a machine, which changes nothing; the answer is bytes. Empty: only see that all is applied."""
+
+    name: Text
+    question: bytes
+    stale: bool = False
+
+
+WORDS = Words(
+    "machines",
+    {
+        Make: int,
+        Order: list[msgspec.Raw],
+        Examine: bytes,
+        Resolve: list[bytes | None],
+        Await: Told,
+        InMemory: msgspec.Raw,
+        Open: int,
+        Call: Entry,
+        Inspect: bytes,
+    },
+)

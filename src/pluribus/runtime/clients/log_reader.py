@@ -18,15 +18,12 @@ from typing import Any
 from ...core.errors import BadUrl, Closed, Damaged, LogChanged, NotPrimary, Overflow, Refused, Uncertain, Unreachable
 from ...core.url import parse_url
 from ...engines.tls import tls_option
-from ...pubsub.durable import commands, requests
+from ...pubsub.durable import commands
 from ...pubsub.durable.batch import Batch
 from ...pubsub.durable.commands import REFUSED, Outcome
 from ...pubsub.durable.requests import (
-    Answered,
-    Asked,
     At,
     Do,
-    Failed,
     Fetch,
     Fetched,
     Find,
@@ -36,7 +33,8 @@ from ...pubsub.durable.requests import (
     Request,
 )
 from ...pubsub.durable.stages import KEEP_WRITER_S
-from ...wire import door
+from ...wire import asking, door
+from ...wire.asking import Answered, Failed
 from ..group.secret import Given, secret_from
 
 ANSWER_S = 30.0
@@ -238,7 +236,7 @@ class LogReader:
     def _send(self, request: Request) -> int:
         connection = self._connected()
         self._numbers += 1
-        connection.sendall(door.frame(self._seal.seal(requests.encode(Asked(self._numbers, request)))))
+        connection.sendall(door.frame(self._seal.seal(asking.asked(self._numbers, request))))
         self._asked[self._numbers] = None
         return self._numbers
 
@@ -246,14 +244,14 @@ class LogReader:
         if self._socket is None or self._owner != os.getpid() or number not in self._asked:
             raise Closed("the connection broke before this was answered")
         while self._asked[number] is None:
-            word = requests.decode(self._seal.open(_frame(self._socket)))
+            word = asking.decode(self._seal.open(_frame(self._socket)))
             if isinstance(word, (Answered, Failed)) and word.number in self._asked:
                 self._asked[word.number] = word
         answer = self._asked.pop(number)
         if isinstance(answer, Failed):
-            raise requests.error_of(answer)
+            raise asking.error_of(answer)
         assert answer is not None
-        return requests.result_of(request, answer)
+        return asking.result_of(request, answer)
 
     def _connected(self) -> socket.socket:
         if self._owner != os.getpid():  # a copy by fork: the connection is the other's

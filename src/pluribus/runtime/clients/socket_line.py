@@ -12,15 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ...core.errors import BadUrl, Closed, MalformedFrame, PluribusError, Refused, Unreachable
+from ...core.errors import BadUrl, Closed, MalformedFrame, PluribusError, Refused, Uncertain, Unreachable
 from ...core.ports import Address
 from ...core.secret import Secret
 from ...core.url import BusUrl
 from ...engines.tls import tls_option
-from ...pubsub.durable import requests
-from ...pubsub.durable.requests import Answered, Asked, Failed, Heard, Put, Request
-from ...wire import door
-from ..styles.topics.publisher import Ended
+from ...wire import asking, door
+from ...wire.asking import Answered, Failed, Pushed
 
 CONNECT_S = 5.0
 CLOSE_S = 2.0
@@ -30,7 +28,8 @@ ANSWER_S = 30.0
 
 
 class SocketLine:
-    """``heard`` gets live events; ``broken`` is called when a connection that worked does not any more."""
+    """``heard`` gets what is pushed, by style; ``broken`` are called when a connection that worked does not any
+    more."""
 
     def __init__(self, url: BusUrl, name: str, secret: Secret | None) -> None:
         self._url = url
@@ -46,14 +45,14 @@ class SocketLine:
         self._reading: asyncio.Task[None] | None = None
         self._connecting: asyncio.Future[None] | None = None
         self._numbers = 0
-        self._waiting: dict[int, tuple[Request, asyncio.Future[Any]]] = {}
+        self._waiting: dict[int, tuple[Any, asyncio.Future[Any]]] = {}
         self._closed = False
-        self.heard: Callable[[Heard], None] = lambda heard: None
-        self.broken: Callable[[], None] = lambda: None
+        self.heard: dict[str, Callable[[Any], None]] = {}
+        self.broken: list[Callable[[], None]] = []
         self.member = 0
         self.connections = 0
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Any) -> Any:
         """One attempt, on the connection there is or a new one."""
         if self._writer is None:
             await self.connected()
@@ -64,7 +63,7 @@ class SocketLine:
         number = self._numbers
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[number] = (request, future)
-        patience_s = ANSWER_S + float(getattr(request, "wait_s", 0.0))
+        patience_s = ANSWER_S + float(getattr(request, "wait_s", None) or 0.0)
         timer = asyncio.get_running_loop().call_later(patience_s, writer.transport.abort)
         try:
             self.tell(number, request)
@@ -73,13 +72,17 @@ class SocketLine:
             timer.cancel()
             self._waiting.pop(number, None)
 
-    def ask_now(self, put: Put, answered: Ended) -> bool:
-        return False  # the keeper is elsewhere
+    async def ask_once(self, request: Any) -> Any:
+        """Of what must not be asked twice: ``Uncertain`` if the connection broke before it was answered."""
+        try:
+            return await self.ask(request)
+        except Closed as error:
+            raise Uncertain(f"{error}; it may have been done or not", (0, 0)) from None
 
-    def tell(self, number: int, request: Request) -> None:
+    def tell(self, number: int, request: Any) -> None:
         """Without an answer, if the number is 0."""
         if self._writer is not None:
-            self._writer.write(door.frame(self._seal.seal(requests.encode(Asked(number, request)))))
+            self._writer.write(door.frame(self._seal.seal(asking.asked(number, request))))
 
     async def connected(self) -> None:
         """Returns when there is a connection; ``Unreachable`` if no host answers, ``Refused`` if all refuse."""
@@ -131,9 +134,11 @@ class SocketLine:
         why = "the connection to the bus broke"
         try:
             while True:
-                word = requests.decode(self._seal.open(await _frame(reader)))
-                if isinstance(word, Heard):
-                    self.heard(word)
+                word = asking.decode(self._seal.open(await _frame(reader)))
+                if isinstance(word, Pushed):
+                    heard = self.heard.get(word.style)
+                    if heard is not None:
+                        heard(asking.push_of(word))
                 elif isinstance(word, (Answered, Failed)):
                     self._answer(word)
         except MalformedFrame as error:
@@ -146,16 +151,17 @@ class SocketLine:
                 self._writer = None
                 self._fail(why)
                 if not self._closed:
-                    self.broken()
+                    for broken in self.broken:
+                        broken()
 
     def _answer(self, word: Answered | Failed) -> None:
         request, future = self._waiting.get(word.number, (None, None))
         if request is None or future is None or future.done():
             return
         if isinstance(word, Failed):
-            future.set_exception(requests.error_of(word))
+            future.set_exception(asking.error_of(word))
         else:
-            future.set_result(requests.result_of(request, word))
+            future.set_result(asking.result_of(request, word))
 
     def _fail(self, why: str) -> None:
         for _, future in list(self._waiting.values()):

@@ -8,18 +8,23 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ...core.errors import BadInput, GroupMismatch, Unreachable
-from ...core.ids import MemberId, MessageId, checked_name
+from ...core.ids import MemberId, MessageId, checked_name, number_of
 from ...core.limits import CACHE_ENTRIES_MAX
 from ...core.ports import Random
 from ...core.url import BusUrl
+from ...group.asking import Answers, Replies
 from ...group.dispatch import Dispatch
 from ...group.log import StateMachine
 from ...group.relay.words import OPEN
+from ...group.requests import AskGroup
 from ...group.safelog import SafeLog
 from ...group.seal import Seal
 from ...group.stalled import WAIT, checked_wish
 from ...group.state import State
+from ...stack.events import Members
+from ...wire.bodies import encode_body
 from ..loop.waiting import Line
+from ..styles.style import S
 from .asking import ANSWER_S
 from .group import Group
 from .objects import Objects
@@ -59,9 +64,32 @@ class Joining:
     def _durable_replicas(self) -> dict[str, DurableReplica[Any]]:
         return {}
 
-    @property
-    def keeping(self) -> Keeping:
-        raise NotImplementedError
+    @cached_property
+    def _open_groups(self) -> dict[int, str]:
+        """Open groups that this member is in, by the number of the group in which others ask them."""
+        return {}
+
+    def _asked_beside(self, name: str) -> None:
+        """Whoever asks from outside is heard from now on."""
+        number = number_of(f"ask/{name}")
+        self._open_groups[number] = name
+        known = self._dispatch.members.get(number)
+        if known is not None:
+            self._shown_beside(known)
+
+    def _shown_beside(self, event: Members) -> None:
+        name = self._open_groups.get(event.group)
+        if name is not None and name in self._groups:
+            from .outsiders import Outsiders
+
+            self._style(Outsiders).shown(event, name)
+
+    if TYPE_CHECKING:
+
+        @property
+        def keeping(self) -> Keeping: ...
+
+        def _style(self, kind: type[S]) -> S: ...
 
     @cached_property
     def _nonces(self) -> Iterator[int]:
@@ -137,6 +165,8 @@ class Joining:
         wish = checked_wish(stalled, self._provided)
         channel = self._dispatch.join(name, own=own, promises=promises, state=state, stalled=wish, seal=seal)
         group = self._groups[name] = Group(channel, self._dispatch, self._left, self._now, self._line)
+        if open:
+            self._asked_beside(name)
         return await self._opened(group)
 
     async def _opened(self, group: Group) -> Group:
@@ -175,6 +205,17 @@ class Joining:
             group = await self._opened(self._groups[name])
             return await group.send(body, wait="stable", timeout=timeout)
         return await self.relay(name).send(body, wait="stable", timeout=timeout)
+
+    async def ask(self, name: str, body: Any, *, replies: Replies = "all", timeout: float | None = ANSWER_S) -> Answers:
+        """Ask a group; see ``Group.ask``. Whoever is in the group asks as a member; others through one, if the group is
+        open. ``Uncertain``: that one went away, and the question may have been asked."""
+        from .outsiders import Outsiders, answers_of
+
+        self._check_open()
+        if "views" not in self._provided:
+            raise BadInput("questions from outside need agreed views: connect with stack='views'")
+        asked = AskGroup(checked_name(name, "the group"), *encode_body(body), replies, timeout)
+        return answers_of(await self._style(Outsiders).ask(asked))
 
     async def objects(
         self,
@@ -276,21 +317,11 @@ class Joining:
     async def _durable_replica(
         self, name: str, machine: str | type[StateMachine], version: int, timeout: float | None
     ) -> DurableReplica[Any]:
-        from ..keepers.durable_replica import DurableReplica
+        from ..keepers.durable_replica import opened_replica
 
         self._check_open()
-        kind = machine if isinstance(machine, str) else machine.__name__
-        found = self._durable_replicas.get(name)
-        if found is None or found.closed:
-            keeping, session = self.keeping, new_number(self._random)
-            found = DurableReplica(
-                checked_name(name, "the replica"), kind, keeping.durable, session, keeping.machine_of
-            )
-            await found.open(max(version, int(getattr(machine, "version", 1))), timeout)
-            self._durable_replicas[name] = found
-        elif found.kind != kind:
-            raise GroupMismatch(f"replica {name!r} is open as a {found.kind!r}, not a {kind!r}: close it first")
-        return found
+        session = new_number(self._random)
+        return await opened_replica(self._durable_replicas, name, machine, version, timeout, self.keeping, session)
 
     def _left_replica(self, replica: Replica[Any]) -> None:
         self._replicas.pop(replica.name, None)

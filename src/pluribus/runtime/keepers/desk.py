@@ -1,75 +1,51 @@
-"""What a keeper does for those who ask: publish, read, follow, commit. One ``Desk`` serves the own process, members of
-the bus and clients alike; ``ask`` is all there is.
+"""What a keeper does for those who ask. One ``Desk`` serves the own process, members of the bus and clients alike;
+``ask`` is all there is.
 
-Reading is from this keeper's own log, of what it has applied, which is committed; nothing is asked of others for it.
-Only where it finds nothing it asks the leader whether that is all: what was acknowledged before a question is found.
+The desk itself answers questions about machines and about the keeper. Styles with questions of their own add *parts*
+(``TopicsDesk`` is one), which answer from what this keeper has applied, and use what the desk gives them: commands
+placed, a barrier, waiting for a change.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from time import time
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from ...core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError, Refused
-from ...filters import parse
 from ...group.host import words
 from ...group.host.host import HOST, Host, Hosted
 from ...group.host.machine import Machine
-from ...group.host.requests import MachineRequest
+from ...group.host.requests import Await, Call, Examine, Inspect, Make, Open, Order, Resolve
 from ...group.host.tending import Tending, machines_of
 from ...group.host.user import UserMachine
 from ...group.host.words import Announce, Create
 from ...group.keepers import Keeper
 from ...group.keepers.leader import Leader
+from ...group.keepers.operations import Adopt, Lead, Stand, Voting
 from ...group.keepers.voting import MachineStanding, Standing, standing_of
 from ...group.log import StateMachine
 from ...group.sessions import Command, Entry
-from ...pubsub.durable import commands
-from ...pubsub.durable.batch import Batch, checked, head_of, is_batch
-from ...pubsub.durable.commands import Outcome
-from ...pubsub.durable.machine import Topic, Topics
-from ...pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
-from ...pubsub.durable.requests import (
-    Adopt,
-    At,
-    Call,
-    Do,
-    Fetch,
-    Fetched,
-    Find,
-    Follow,
-    Followed,
-    Inspect,
-    Known,
-    Last,
-    Lead,
-    Open,
-    Put,
-    Request,
-    Stand,
-    Voting,
-)
-from ...pubsub.topics import matches
+from ...pubsub.durable.machine import Topics
 from ..machines.desk import MachineDesk
-from ..styles.topics.publisher import Ended
+from ..styles.topics.desk import TopicsDesk
 
 MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
-TOPICS = 1
-"""The number of the machine that durable topics are: every log begins with it."""
 WAITERS_MAX = 65_536
-FILTERS_MAX = 256
-TURN_BYTES = 512 << 10
-"""What is read before others have a turn."""
-LONG_AGO_BYTES = 8 << 20
-"""What is read for a filter that finds nothing, before others have a turn."""
+
+
+class Part(Protocol):
+    """What a style adds to the desk."""
+
+    def questions(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]: ...
+
+    def stats(self) -> dict[str, Any]: ...
 
 
 class Desk:
-    """The machines on their keeper, and what is asked of durable topics, which are one of them."""
+    """The machines on one keeper, and the questions that it answers."""
 
     def __init__(self, keeper: Keeper, codes: Mapping[str, type[Machine]] | None = None) -> None:
         self.keeper = keeper
@@ -79,39 +55,24 @@ class Desk:
         self.machines = MachineDesk(self.host, keeper, self.announced, keeper.alive)
         keeper.seat.state = self.host
         keeper.keep_rows(0)
-        self._reading: Reading | None = None
+        self.of_topics = TopicsDesk(self)
+        self._parts: list[Part] = [self.of_topics]
+        self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
+            **dict.fromkeys((Make, Order, Examine, Resolve, Await), self.machines.ask),
+            Call: self._call,
+            Inspect: self._query,
+            Open: self._open,
+            Stand: self._stand,
+            Voting: self._voting,
+            Lead: self._lead,
+            Adopt: self._adopt,
+        }
+        for part in self._parts:
+            self._questions.update(part.questions())
         self._waiters: list[asyncio.Future[None]] = []
-        self._filters: dict[str, Callable[[Any], Any]] = {}
-        self._read_bytes = 0
-        """Since others had a turn."""
-        self._turns = 0
         self._closed = False
         self.member = ""
         """The name of the member whose keeper it is."""
-
-    @property
-    def topics(self) -> Topics:
-        """The state of durable topics; another object after a snapshot was taken over."""
-        hosted = self.host.named(Topics.kind)
-        if hosted is None:
-            raise Closed(f"this keeper {self.keeper.seat.halted or 'has no durable topics'}: ask another one")
-        machine = hosted.machine
-        assert isinstance(machine, Topics)
-        return machine
-
-    @property
-    def reading(self) -> Reading:
-        topics = self.topics
-        if self._reading is None or self._reading.topics is not topics:
-            self._reading = Reading(topics, self._rows, self._row)
-        return self._reading
-
-    def _rows(self, start: int, bytes_max: int) -> list[tuple[int, list[bytes]]]:
-        return self.keeper.read_rows(start, bytes_max, TOPICS)
-
-    def _row(self, at: int) -> tuple[bool, Sequence[bytes]]:
-        machine, held = self.keeper.read_row(at)
-        return machine == HOST, held
 
     def _applied(self) -> None:
         self.tending.applied()
@@ -134,14 +95,8 @@ class Desk:
             "live_bytes": host.space.live,
             "dead_bytes": host.space.total - host.space.live,
         }
-        if host.named(Topics.kind) is not None:
-            topics = self.topics
-            told |= {
-                "topics": len(topics.topics),
-                "subscriptions": len(topics.subscriptions.known),
-                "sessions": len(host.streams),
-                "staged": len(topics.stages),
-            }
+        for part in self._parts:
+            told |= part.stats()
         return told
 
     def _wake(self) -> None:
@@ -152,33 +107,12 @@ class Desk:
 
     # Asking.
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Any) -> Any:
         """Whatever the request asks for; errors of ours, each with its remedy."""
-        if isinstance(request, Put):
-            return await self.put(request.batches)
-        if isinstance(request, Fetch):
-            return await self._fetch(request)
-        if isinstance(request, Follow):
-            return await self._follow(request)
-        if isinstance(request, Do):
-            return await self._do(request.command)
-        if isinstance(request, Find):
-            return await self._find(request)
-        if isinstance(request, At):
-            await self._barrier()
-            return self.reading.offset_at(request.topic, request.time_us)
-        if isinstance(request, Call):
-            return await self._call(request)
-        if isinstance(request, Inspect):
-            return await self._query(request)
-        if isinstance(request, Open):
-            return await self._open(request)
-        if isinstance(request, MachineRequest):
-            return await self.machines.ask(request)
-        if isinstance(request, Last):
-            await self._barrier()
-            return self.topics.stages.last(request.writer, request.query)
-        return await self._tended(request)
+        answer = self._questions.get(type(request))
+        if answer is None:
+            raise BadInput(f"a keeper is not asked for {type(request).__name__}: ask a member")
+        return await answer(request)
 
     def _standing(self) -> Standing:
         told, seat = self.stats(), self.keeper.seat
@@ -191,20 +125,19 @@ class Desk:
             snapshot_s=-1.0 if seat.kept_at is None else round(seat.clock.now() - seat.kept_at, 3),
         )
 
-    async def _tended(self, request: Request) -> Any:
-        """What people who look after keepers want of this one."""
-        keeper = self.keeper
-        if isinstance(request, Stand):
-            return self._standing()
-        if isinstance(request, Voting):
-            await self._placed(lambda done: keeper.set_voter(request.keeper, request.votes, done))
-        elif isinstance(request, Lead):
-            keeper.force(request.cluster, request.epoch)
-        elif isinstance(request, Adopt):
-            keeper.adopt(request.old, request.cluster, request.epoch, request.end)
-        else:
-            raise BadInput(f"a keeper is not asked for {type(request).__name__}: ask a member")
-        return None
+    # Looking after it.
+
+    async def _stand(self, request: Stand) -> Standing:
+        return self._standing()
+
+    async def _voting(self, request: Voting) -> None:
+        await self.placed(lambda done: self.keeper.set_voter(request.keeper, request.votes, done))
+
+    async def _lead(self, request: Lead) -> None:
+        self.keeper.force(request.cluster, request.epoch)
+
+    async def _adopt(self, request: Adopt) -> None:
+        self.keeper.adopt(request.old, request.cluster, request.epoch, request.end)
 
     # Users' machines.
 
@@ -234,7 +167,7 @@ class Desk:
 
     async def _query(self, asked: Inspect) -> bytes:
         if not asked.stale:
-            await self._barrier()
+            await self.barrier()
         hosted = await self._hosted(asked.name)
         if not asked.question:
             return b""
@@ -250,7 +183,7 @@ class Desk:
     async def _hosted(self, name: str) -> Hosted:
         found = self.host.named(name)
         if found is None:  # or perhaps this keeper is behind
-            await self._barrier()
+            await self.barrier()
             found = self.host.named(name)
         if found is None or not isinstance(found.machine, UserMachine):
             raise BadInput(f"there is no replica {name!r} on the keepers: open it with bus.replica(..., durable=True)")
@@ -265,52 +198,18 @@ class Desk:
         """Have commands of one machine ordered, and what became of each."""
         return await self.machines.ordered(machine, held)
 
-    # Durable topics.
+    # What parts use.
 
-    async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
-        for packed in batches:
-            if not is_batch(packed):
-                raise MalformedFrame("what was put is no batch of events")
-            checked(packed)
-        return await self.submit(batches)
-
-    async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
-        """Have commands ordered, and what became of each."""
-        return await self.ordered(TOPICS, held)
-
-    def submit_now(self, held: Sequence[bytes], answered: Ended) -> None:
-        """The same for one who is called back, perhaps before this returns."""
-
-        def done(index: int, error: PluribusError | None) -> None:
-            outcomes: list[Outcome] = []
-            if error is None:
-                try:
-                    outcomes = self._outcomes_of(index, len(held))
-                except Overflow as forgotten:
-                    error = forgotten
-            answered(outcomes, error)
-
-        try:
-            self.keeper.submit_many(held, done, TOPICS)
-        except PluribusError as error:
-            answered([], error)
-
-    def _outcomes_of(self, first: int, count: int) -> list[Any]:
+    def outcomes_of(self, first: int, count: int) -> list[Any]:
         outcomes = self.host.take_outcomes(first, count)
         if outcomes is None:
             raise Overflow("too much was done at once to remember what became of it: ask again")
         return outcomes
 
-    async def _do(self, command: bytes) -> Outcome:
-        found = commands.command_of(command)
-        if isinstance(found, commands.Stage):
-            checked(found.packed)
-        return (await self.submit([command]))[0]
+    async def barrier(self) -> None:
+        await self.placed(self.keeper.barrier)
 
-    async def _barrier(self) -> None:
-        await self._placed(self.keeper.barrier)
-
-    async def _placed(self, ask: Callable[[Callable[[int, PluribusError | None], None]], None]) -> int:
+    async def placed(self, ask: Callable[[Callable[[int, PluribusError | None], None]], None]) -> int:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def done(index: int, error: PluribusError | None) -> None:
@@ -323,131 +222,7 @@ class Desk:
         ask(done)
         return await future
 
-    # Reading.
-
-    @property
-    def _log(self) -> int:
-        """Which log this is: the number that its first keepers gave it."""
-        return self.keeper.ledger.meta.cluster
-
-    async def _fetch(self, asked: Fetch) -> Fetched:
-        start, stop, fresh = asked.start, asked.stop, False
-        until = asyncio.get_running_loop().time() + asked.wait_s
-        while True:
-            try:
-                pieces, start = await self._read_in_turns(asked, start)
-            except BadInput:  # or perhaps this keeper is behind
-                if fresh:
-                    raise
-                await self._barrier()
-                fresh = True
-                continue
-            topic = self.topics.topic(asked.topic)
-            first, end = topic.bounds if topic is not None else (0, 0)
-            if pieces or start >= stop:
-                return Fetched(pieces, start, first, end, self._log)
-            if start < end:
-                await asyncio.sleep(0)
-            elif not fresh:  # nothing: is that so, or is this keeper behind?
-                await self._barrier()
-                fresh = True
-            elif not await self._changed(until):
-                return Fetched(pieces, start, first, end, self._log)
-
-    async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
-        """As much as is asked for, a little at a time, so that others have their turns. They also have them when
-        somebody asks again and again for little: what is here is read without waiting for anything."""
-        pieces: list[Piece] = []
-        left = min(max(asked.bytes_max, 1), READ_BYTES_MAX)  # with none at all it would never come to an end
-        while True:
-            if self._read_bytes >= TURN_BYTES:
-                self._read_bytes = 0
-                await asyncio.sleep(0)
-            some, at = self._read(asked.topic, start, asked.stop, min(left, TURN_BYTES), asked.where, asked.bodies)
-            pieces += some
-            left -= sum(len(packed) for _, packed in some)
-            if left <= 0 or at >= asked.stop or not some:
-                return pieces, at
-            start = at
-
-    async def _follow(self, asked: Follow) -> Followed:
-        until = asyncio.get_running_loop().time() + asked.wait_s
-        offsets = dict(asked.offsets)
-        known, names = -1, list[str]()
-        while True:
-            if known != len(self.topics.topics):
-                known = len(self.topics.topics)
-                names = [name for name in self.topics.bounds if any(matches(p, name) for p in asked.patterns)]
-            pieces: list[Piece] = []
-            left, behind = max(asked.bytes_max, 1), False
-            self._turns += 1
-            at = self._turns % max(len(names), 1)
-            for name in (*names[at:], *names[:at]):  # each is the first one some time: a busy one fills the answer
-                first, end = self.topics.bounds[name]
-                start = max(offsets.get(name, first), first)
-                if start < end and left > 0:
-                    found, offsets[name] = self._read(name, start, end, left, asked.where, True)
-                    pieces += found
-                    left -= sum(len(packed) for _, packed in found)
-                    behind = behind or offsets[name] < end
-            if pieces:
-                return Followed(pieces, offsets)
-            if behind:
-                await asyncio.sleep(0)
-            elif not await self._changed(until):
-                return Followed(pieces, offsets)
-
-    def _read(
-        self, name: str, start: int, stop: int, bytes_max: int, where: str, bodies: bool
-    ) -> tuple[list[Piece], int]:
-        """Packed batches, and the offset behind the last event that was looked at."""
-        if not where and bodies:
-            pieces = self.reading.read(name, start, stop, bytes_max)
-            self._read_bytes += sum(len(packed) for _, packed in pieces)
-            return pieces, max(start, min(stop, _end(pieces[-1]))) if pieces else start
-        kept: list[Piece] = []
-        looked, size = 0, 0
-        while start < stop and size < bytes_max and looked < LONG_AGO_BYTES:
-            pieces = self.reading.read(name, start, stop, min(bytes_max, 256 << 10))
-            if not pieces:
-                break
-            for offset, packed in pieces:
-                looked += len(packed)
-                chosen = self._chosen(Batch(packed, offset).cut(start, stop), where, bodies)
-                start = min(_end((offset, packed)), stop)
-                if chosen is not None:
-                    kept.append((offset, chosen.data))
-                    size += len(chosen.data)
-        self._read_bytes += looked
-        return kept, start
-
-    def _chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
-        which: Sequence[int] = range(len(batch))
-        if where:
-            wanted = self._filter(where)
-            which = [place for place, body in enumerate(batch.plain()) if wanted(body)]
-        if not which:
-            return None
-        return batch if len(which) == len(batch) and bodies else batch.chosen(which, bodies)
-
-    def _filter(self, where: str) -> Callable[[Any], Any]:
-        found = self._filters.get(where)
-        if found is None:
-            if len(self._filters) >= FILTERS_MAX:
-                del self._filters[next(iter(self._filters))]
-            found = self._filters[where] = parse(where).predicate(now=time)
-        return found
-
-    async def _find(self, asked: Find) -> list[Known]:
-        if asked.fresh:
-            await self._barrier()
-        if asked.pattern in self.topics.bounds:
-            names = [asked.pattern]
-        else:
-            names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
-        return [_known(name, topic, self._log) for name in names if (topic := self.topics.topic(name)) is not None]
-
-    async def _changed(self, until: float) -> bool:
+    async def changed(self, until: float) -> bool:
         """Whether something was committed before that time."""
         loop = asyncio.get_running_loop()
         if self._closed:
@@ -471,13 +246,3 @@ class Desk:
 def _end_wait(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
-
-
-def _end(piece: Piece) -> int:
-    offset, packed = piece
-    return offset + head_of(packed).events
-
-
-def _known(name: str, topic: Topic, log: int) -> Known:
-    bounds = (topic.first, topic.end, topic.latest, topic.kept_bytes)
-    return Known(name, *bounds, topic.age_us, topic.size_bytes, log)

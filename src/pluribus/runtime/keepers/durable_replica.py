@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ...core.errors import BadInput, Closed, NotPrimary, Overflow, Refused, Uncertain
+from ...core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Overflow, Refused, Uncertain
+from ...core.ids import checked_name
+from ...group.host.requests import Call, Inspect, Open
 from ...group.log import StateMachine
 from ...group.replica import CALLS_MAX, CallId
 from ...group.sessions import FIRST_TIME, Command, Entry
-from ...pubsub.durable.requests import Call, Inspect, Open, Request
+
+if TYPE_CHECKING:
+    from .keeping import Keeping
 
 M = TypeVar("M", bound=StateMachine)
 T = TypeVar("T")
@@ -26,7 +30,7 @@ DURABLE = 0
 class Asking(Protocol):
     """A way to the keepers that asks again until it is answered."""
 
-    async def ask(self, request: Request, timeout: float | None = None) -> Any: ...
+    async def ask(self, request: Any, timeout: float | None = None) -> Any: ...
 
 
 class DurableReplica(Generic[M]):
@@ -134,3 +138,24 @@ class DurableReplica(Generic[M]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def opened_replica(
+    opened: dict[str, DurableReplica[Any]],
+    name: str,
+    machine: str | type[StateMachine],
+    version: int,
+    timeout: float | None,
+    keeping: Keeping,
+    session: int,
+) -> DurableReplica[Any]:
+    """The replica of that name, which is opened if it is not."""
+    kind = machine if isinstance(machine, str) else machine.__name__
+    found = opened.get(name)
+    if found is None or found.closed:
+        found = DurableReplica(checked_name(name, "the replica"), kind, keeping.durable, session, keeping.machine_of)
+        await found.open(max(version, int(getattr(machine, "version", 1))), timeout)
+        opened[name] = found
+    elif found.kind != kind:
+        raise GroupMismatch(f"replica {name!r} is open as a {found.kind!r}, not a {kind!r}: close it first")
+    return found

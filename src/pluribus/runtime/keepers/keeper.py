@@ -15,26 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...core.errors import BadInput, Closed, Excluded, MalformedFrame, Overflow, PluribusError, Unavailable
+from ...core.errors import BadInput, Excluded, MalformedFrame, PluribusError, Unavailable
 from ...core.ids import checked_name
-from ...core.limits import STORE_SUBMISSIONS_MAX
 from ...core.ports import Store
 from ...group.host.user import hosted
 from ...group.keepers import Keeper, Settings
 from ...group.keepers.words import LOST
 from ...group.log import StateMachine
-from ...pubsub.durable import requests
-from ...pubsub.durable.requests import Answered, Asked, Failed, Request
 from ...store.backend import Backend
 from ...store.sqlite import SqliteBackend
 from ..group.group import Group
+from ..group.member_line import MemberLine
 from ..machines.kinds import style_machines
 from .desk import Desk
 from .store_writer import StoreWriter
@@ -43,12 +40,6 @@ if TYPE_CHECKING:
     from ..bus import Bus
 
 LOG = "keepers"
-OUTBOX_BYTES_MAX = 64 << 20
-"""Words that wait for one member; more are dropped, and said again later."""
-ANSWER_S = 30.0
-"""A question that is not answered by then is taken for lost."""
-SERVED_MAX = 4_096
-"""Questions of other members that are being answered."""
 TEND_S = 1.0
 """How often a keeper looks whether what it said of itself is still so."""
 FRESH_S = 0.02
@@ -116,14 +107,8 @@ class Meeting:
         self.here: Here | None = None
         """What this member keeps; None before that is known."""
         self.on_words: Callable[[bytes], None] = lambda words: None
-        self.serve: Callable[[Request], Awaitable[Any]] | None = None
         self.on_change: Callable[[], None] = lambda: None
-        self._waiting: dict[int, tuple[Request, int, asyncio.Future[Any]]] = {}
-        self._numbers = 0
-        self._outboxes: dict[int, _Outbox] = {}
-        self._serving: dict[asyncio.Task[None], None] = {}
-        """In their order, which a set does not keep: a world must do the same every time."""
-        self.dropped = 0
+        self.line = MemberLine(group, ASK)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._read()), loop.create_task(self._watch())]
 
@@ -140,40 +125,20 @@ class Meeting:
 
     def send(self, member: int, data: bytes) -> bool:
         """Sooner or later, in order, unless it goes; false if too much waits."""
-        outbox = self._outboxes.get(member)
-        if outbox is None:
-            outbox = self._outboxes[member] = _Outbox(self.group, member)
-        if outbox.put(data):
-            return True
-        self.dropped += 1
-        return False
+        return self.line.send(member, data)
 
-    async def ask(self, member: int, request: Request) -> Any:
+    async def ask(self, member: int, request: Any) -> Any:
         """Of a keeper elsewhere. ``Closed`` if it goes before it answered."""
-        self._numbers += 1
-        number = self._numbers
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = (request, member, future)
-        patience_s = ANSWER_S + float(getattr(request, "wait_s", 0.0))
-        timer = future.get_loop().call_later(patience_s, _unanswered, future)
-        try:
-            if not self.send(member, ASK + requests.encode(Asked(number, request))):
-                raise Overflow(f"{OUTBOX_BYTES_MAX:,} bytes wait for that keeper: ask again")
-            return await future
-        finally:
-            timer.cancel()
-            del self._waiting[number]
+        return await self.line.ask(member, request)
 
     async def close(self) -> None:
         self.abandon()
         await self.group.close()
 
     def abandon(self) -> None:
-        for task in (*self._tasks, *self._serving):
+        for task in self._tasks:
             task.cancel()
-        for outbox in self._outboxes.values():
-            outbox.close()
-        self._fail(lambda member: True, "the bus was closed")
+        self.line.abandon()
 
     async def _read(self) -> None:
         while not self.group.closed:
@@ -192,7 +157,7 @@ class Meeting:
             elif what == HERE:
                 self._here(sender, _here.decode(data))
             else:
-                self._word(sender, requests.decode(data))
+                self.line.take(sender, data)
         except (MalformedFrame, msgspec.MsgspecError) as error:
             log.warning("a member of %r sent %s", self.group.name, error)
         except Unavailable as error:  # the word is lost, and will be said again
@@ -208,88 +173,14 @@ class Meeting:
             self.keepers[sender] = here
         self.on_change()
 
-    def _word(self, sender: int, word: requests.Word) -> None:
-        if isinstance(word, Asked):
-            if len(self._serving) < SERVED_MAX and self.serve is not None:
-                task = asyncio.ensure_future(self._answer(sender, word))
-                self._serving[task] = None
-                task.add_done_callback(self._serving.pop)
-            else:
-                refused = Closed("this member keeps nothing, or is asked too much: ask another keeper")
-                self.send(sender, ASK + requests.failed(word.number, refused))
-            return
-        waiting = self._waiting.get(word.number)
-        if waiting is None or waiting[1] != sender or waiting[2].done():
-            return
-        if isinstance(word, Answered):
-            waiting[2].set_result(requests.result_of(waiting[0], word))
-        else:
-            assert isinstance(word, Failed)
-            waiting[2].set_exception(requests.error_of(word))
-
-    async def _answer(self, sender: int, asked: Asked) -> None:
-        assert self.serve is not None
-        try:
-            answer = requests.answered(asked.number, await self.serve(asked.request))
-        except PluribusError as error:
-            answer = requests.failed(asked.number, error)
-        except Exception as error:
-            log.exception("a keeper failed with a question")
-            answer = requests.failed(asked.number, error)
-        self.send(sender, ASK + answer)
-
     async def _watch(self) -> None:
         async for view in self.group.views():
             for known in (self.keepers, self.heard):
                 for member in known.keys() - set(view.members):
                     del known[member]
             self._tell(view.members)
-            for member in self._outboxes.keys() - set(view.members):
-                self._outboxes.pop(member).close()
-            self._fail(lambda member, members=view.members: member not in members, "the keeper is gone")  # type: ignore[misc]
+            self.line.viewed(view.members)
             self.on_change()
-
-    def _fail(self, whom: Callable[[int], bool], why: str) -> None:
-        for _, member, future in list(self._waiting.values()):
-            if whom(member) and not future.done():
-                future.set_exception(Closed(f"{why} before it answered: ask another one"))
-
-
-def _unanswered(future: asyncio.Future[Any]) -> None:
-    """The question or its answer got lost: there was too much to send, or somebody was cut off meanwhile."""
-    if not future.done():
-        future.set_exception(Closed("the keeper did not answer: ask again"))
-
-
-class _Outbox:
-    """What waits for one member; a task sends it."""
-
-    def __init__(self, group: Group, member: int) -> None:
-        self._group = group
-        self._member = member
-        self._queue: deque[bytes] = deque()
-        self._bytes = 0
-        self._task: asyncio.Task[None] | None = None
-
-    def put(self, data: bytes) -> bool:
-        if self._bytes + len(data) > OUTBOX_BYTES_MAX or len(self._queue) >= STORE_SUBMISSIONS_MAX:
-            return False
-        self._queue.append(data)
-        self._bytes += len(data)
-        if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._send())
-        return True
-
-    async def _send(self) -> None:
-        with suppress(BadInput, Closed, Excluded):  # it is gone, or we are
-            while self._queue:
-                data = self._queue.popleft()
-                self._bytes -= len(data)
-                await self._group.send(data, to=self._member)
-
-    def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
 
 
 class BusKeeper:
@@ -319,7 +210,7 @@ class BusKeeper:
         self.desk.member = bus.name
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive
-        meeting.serve = self.desk.ask
+        meeting.line.serve = self._serve
         meeting.on_change = self._changed
 
     async def start(self) -> None:
@@ -330,6 +221,9 @@ class BusKeeper:
         self._tasks = [loop.create_task(self._tend())]
         if self._votes:
             self._tasks.append(loop.create_task(self._admitted()))
+
+    async def _serve(self, request: Any, sender: int) -> Any:
+        return await self.desk.ask(request)
 
     # The carrier of keepers' words.
 
@@ -376,7 +270,7 @@ class BusKeeper:
 
     async def set_voter(self, keeper: int, votes: bool) -> None:
         """Have a keeper counted from now on, or not any more."""
-        await self.desk._placed(lambda done: self.keeper.set_voter(keeper, votes, done))
+        await self.desk.placed(lambda done: self.keeper.set_voter(keeper, votes, done))
 
     async def _tend(self) -> None:
         """Look whether a log can be begun, and tell the others what this member keeps."""
@@ -386,7 +280,7 @@ class BusKeeper:
             self._changed()
 
     def stats(self) -> dict[str, Any]:
-        told = {**self.keeper.stats(), **self.desk.stats(), "dropped": self._meeting.dropped}
+        told = {**self.keeper.stats(), **self.desk.stats(), "dropped": self._meeting.line.dropped}
         return told
 
     @property

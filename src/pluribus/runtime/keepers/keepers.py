@@ -11,8 +11,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ...core.errors import BadInput, Refused
+from ...group.keepers.operations import Force, Forced, Roll, Voting
 from ...group.keepers.voting import Standing, chosen, numbered
-from ...pubsub.durable.requests import Force, Forced, Roll, Voting
 from .backups import Backup, back_up
 
 if TYPE_CHECKING:

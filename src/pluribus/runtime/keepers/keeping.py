@@ -11,9 +11,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import BadInput, NoKeeper, NoMembers
+from ...core.errors import BadInput, NoKeeper, NoMembers, Refused
+from ...group.host.requests import InMemory
+from ...group.keepers.operations import AMONG_MEMBERS, Force, Forced, Roll
 from ...group.log import StateMachine
-from ...pubsub.durable.requests import Force, Forced, Put, Request, Roll
+from ...pubsub.durable.batch import checked
+from ...pubsub.durable.requests import Put
+from ..styles.style import Asker, Style
 from ..styles.topics.durable import Durable
 from ..styles.topics.publisher import Ended
 from .keeper import NOTHING, BusKeeper, Meeting, opened_store
@@ -31,10 +35,14 @@ HEAR_S = 0.3
 """How long a keeper may take to say what it is, once this member is among those who use durable topics."""
 
 
-class Keeping:
-    """``durable`` is what applications use; ``line`` asks keepers."""
+class Keeping(Style):
+    """``durable`` is what applications use; ``ask`` asks keepers."""
+
+    closes = 80
+    on_clients = "pluribus.runtime.clients.keeping:ClientKeeping"
 
     def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
         if "views" not in bus._provided:
             raise BadInput("durable topics need agreed views: connect with stack='views'")
         self._bus = bus
@@ -95,7 +103,20 @@ class Keeping:
             meeting.say(NOTHING)
         return meeting
 
-    async def ask(self, request: Request) -> Any:
+    async def handle(self, request: Any, asker: Asker) -> Any:
+        """What clients and members ask of keepers."""
+        if asker.client and isinstance(request, AMONG_MEMBERS):
+            raise Refused("that is for members to say to keepers: use force")
+        if isinstance(request, InMemory):
+            from ..machines.machines import Machines
+
+            return await self.bus._style(Machines).in_memory(request)
+        if isinstance(request, Put):
+            for packed in request.batches:
+                checked(packed)
+        return await self.ask(request)
+
+    async def ask(self, request: Any) -> Any:
         """Of the own keeper, else of one that was asked before, else of any."""
         if isinstance(request, Roll):
             return await call_the_roll(await self.meeting(), self.keeper, self._bus._now)
@@ -109,7 +130,7 @@ class Keeping:
             keeper = self.keeper  # there may be one by now
         if keeper is not None and keeper.ready:
             if isinstance(request, Put):  # packed in this process, so there is nothing to check
-                return await keeper.desk.submit(request.batches)
+                return await keeper.desk.of_topics.submit(request.batches)
             return await keeper.desk.ask(request)
         assert self._asked is not None
         asked = self._asked
@@ -131,7 +152,7 @@ class Keeping:
         keeper = self.keeper
         if keeper is None or not keeper.ready:
             return False
-        keeper.desk.submit_now(put.batches, answered)
+        keeper.desk.of_topics.submit_now(put.batches, answered)
         return True
 
     def machine_of(self, name: str) -> StateMachine | None:
@@ -159,6 +180,9 @@ class Keeping:
                     "with `pluribus keep --store PATH`"
                 )
             await asyncio.sleep(0.02)
+
+    async def drain(self, timeout: float) -> None:
+        await self.durable.drain(timeout)
 
     async def close(self) -> None:
         """Whatever fails on the way, or is cancelled, the store is given back."""

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from ...core.errors import PluribusError
+from ...group.keepers.operations import Adopt, Forced, Lead, Operation, Stand
 from ...group.keepers.voting import Standing, most_recent, named
-from ...pubsub.durable.requests import Adopt, Forced, Lead, Request, Stand
 from .keeper import BusKeeper, Meeting
 
 ROLL_S = 1.5
@@ -59,7 +59,7 @@ async def force(meeting: Meeting, own: BusKeeper | None, roll: list[Standing], w
     epoch = max(one.epoch for one in roll) + 1
     members = {named(here.keeper): member for member, here in meeting.keepers.items()}
 
-    async def ask(keeper: str, request: Request) -> Any:
+    async def ask(keeper: str, request: Operation) -> Any:
         if own is not None and named(own.keeper.id) == keeper:
             return await own.desk.ask(request)
         return await meeting.ask(members[keeper], request)

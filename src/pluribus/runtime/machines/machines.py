@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from ...core.errors import BadInput
 from ...core.ids import checked_name
 from ...group.host import Machine
+from ...group.host.requests import InMemory
 from ..styles.style import Style
 from .group_host import GroupHost
 from .kinds import style_machines
@@ -25,6 +28,9 @@ T = TypeVar("T")
 
 class Machines(Style):
     """What one bus has open. ``bus._style(Machines)`` gives it."""
+
+    closes = 60
+    on_clients = "pluribus.runtime.machines.client:ClientMachines"
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
@@ -50,6 +56,14 @@ class Machines(Style):
         line: MachineLine[T] = MachineLine(name, way, outcome, durable)
         await line.open(code.kind, code.version, timeout)
         return line
+
+    async def in_memory(self, asked: InMemory) -> msgspec.Raw:
+        """What a client asks about a machine in the memory of members: this one is among them from now on."""
+        code = style_machines().get(asked.kind)
+        if code is None:
+            raise BadInput(f"there is no kind of machine {asked.kind!r} that members keep in memory for clients")
+        answer = await self._group_way(asked.group, code).ask(asked.request)
+        return msgspec.Raw(msgspec.msgpack.encode(answer))
 
     def _group_way(self, group: str, code: type[Machine]) -> GroupWay:
         bus, hosts = self.bus, self._hosts

@@ -22,7 +22,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,30 +30,31 @@ from ...core.errors import Closed, Uncertain, Undelivered
 from ...core.events import Event
 from ...core.frame import Message
 from ...core.ids import MemberId, MessageId
-from ...core.limits import SLOT_QUEUE_MESSAGES
+from ...core.limits import CACHE_ENTRIES_MAX, SLOT_QUEUE_MESSAGES
 from ...core.view import View
+from ...group.asking import Answers, Replies
 from ...group.cache import Key
-from ...pubsub.event import Event as Topical
+from ...group.stalled import WAIT
+from ...group.state import State
 from .. import bus as real_bus
 from ..group import cache as real_cache
 from ..group import group as real_group
 from ..group import replica as real_replica
 from ..group.asking import ANSWER_S
+from ..group.secret import Given
 from ..loop.background import Background, background
 from ..styles.slots.face import ENROL_S
-from ..styles.topics import subscription as real_subscription
 from .face import Face, one_by_one
+from .topics import TopicsSync
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:  # loaded when first used
-    from ...patterns import Match
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
     from ..styles.queues.sync import SyncMessageQueue
-    from ..styles.topics import patterns as real_patterns
 
 
-class Bus(Face):
+class Bus(TopicsSync):
     """One member of one bus; ``connect`` makes it. See ``pluribus.Bus``."""
 
     _real: real_bus.Bus
@@ -77,9 +77,21 @@ class Bus(Face):
         """Everybody on the bus now, by name; this member included."""
         return self._thread.ask(lambda: self._real.members)
 
-    def group(self, name: str, **promises: Any) -> Group:
-        """Join a group; asking again gives the same one. ``promises`` are those of ``pluribus.Bus.group``."""
-        real = self._thread.call(self._real.group, name, **promises)
+    def group(
+        self,
+        name: str,
+        *,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
+    ) -> Group:
+        """Join a group; asking again gives the same one. See ``pluribus.Bus.group``."""
+        promises: dict[str, Any] = {"order": order, "safe": safe, "own": own, "state": state, "stalled": stalled}
+        real = self._thread.call(self._real.group, name, open=open, key=key, **promises)
         face = self._groups.get(name)
         if face is None or face._real is not real:
             face = self._groups[name] = Group(real, self._thread)
@@ -103,9 +115,17 @@ class Bus(Face):
         """Join a notification bus. See ``pluribus.Bus.notifications``; plain consumers are called in threads."""
         return Face(self._thread.call(self._real.notifications, name, consumer, **promises), self._thread)
 
-    def cache(self, name: str, **options: Any) -> Cache:
-        """Join a replicated cache; ``options`` are those of ``pluribus.Bus.cache``."""
-        return Cache(self._thread.call(self._real.cache, name, **options), self._thread)
+    def send(self, name: str, body: Any, *, timeout: float | None = None) -> MessageId:
+        """Send to a group, also from outside of it. See ``pluribus.Bus.send``."""
+        return self._thread.call(self._real.send, name, body, timeout=timeout)
+
+    def ask(self, name: str, body: Any, *, replies: Replies = "all", timeout: float | None = ANSWER_S) -> Answers:
+        """Ask a group, also from outside of it. See ``pluribus.Bus.ask``."""
+        return self._thread.call(self._real.ask, name, body, replies=replies, timeout=timeout)
+
+    def cache(self, name: str, *, entries_max: int = CACHE_ENTRIES_MAX) -> Cache:
+        """Join a replicated cache. See ``pluribus.Bus.cache``."""
+        return Cache(self._thread.call(self._real.cache, name, entries_max=entries_max), self._thread)
 
     def conversation(self, name: str, **options: Any) -> Room:
         """Be in a conversation; ``options`` are those of ``pluribus.Bus.conversation``."""
@@ -129,20 +149,6 @@ class Bus(Face):
         opening: Any = self._real.replica
         real = self._thread.call(opening, name, machine, durable=durable, version=version, timeout=timeout)
         return Replica(real, self._thread)
-
-    def subscribe(
-        self, pattern: str | None = None, where: Any = None, type: type | None = None, **options: Any
-    ) -> Subscription:
-        """Events under topics that match; see ``pluribus.Bus.subscribe``. It begins at once: use it with ``with``."""
-        real = self._thread.ask(self._real.subscribe, pattern, where, type, **options)
-        self._thread.call(real.open)
-        return Subscription(real, self._thread, shared=options.get("shared") is not None)
-
-    def matches(self, topics: str, pattern: Any, **options: Any) -> Matches:
-        """What a row pattern finds in events; see ``pluribus.Bus.matches``. It begins at once: use it with ``with``."""
-        real = self._thread.ask(self._real.matches, topics, pattern, **options)
-        self._thread.call(real.open)
-        return Matches(real, self._thread)
 
     def enroll(
         self,
@@ -171,15 +177,6 @@ class Bus(Face):
     def communications(self) -> Face:
         """A communications manager. See ``pluribus.Bus.communications``."""
         return Face(self._thread.call(self._real.communications), self._thread)
-
-    def log(self, topic: str) -> Face:
-        """The log of a durable topic. See ``pluribus.Bus.log``."""
-        return Face(self._thread.ask(self._real.log, topic), self._thread)
-
-    @property
-    def durable(self) -> Face:
-        """Durable topics. See ``pluribus.Bus.durable``."""
-        return Face(self._thread.ask(lambda: self._real.durable), self._thread)
 
     @property
     def keepers(self) -> Face:
@@ -409,72 +406,6 @@ class SlotPort(Face):
 
     def __iter__(self) -> Iterator[Face]:
         return (Face(message, self._thread) for message in one_by_one(self._thread, aiter(self._real)))
-
-
-class Subscription(Face):
-    """A subscription of a synchronous bus. See ``runtime/styles/topics/subscription.py``; its readers share it.
-
-    Of a shared subscription (``shared=``) an event is finished when any thread asks for the next one: give each thread
-    that works a subscription of its own.
-    """
-
-    _real: real_subscription.Subscription
-
-    def __init__(self, real: real_subscription.Subscription, thread: Background, *, shared: bool = False) -> None:
-        super().__init__(real, thread)
-        self._fetch_events_max = 1 if shared else real_subscription.RECEIVE_MANY
-        self._fetched: deque[Topical[Any]] = deque()
-        self._reading = threading.Lock()
-
-    def receive(self, timeout: float | None = None) -> Topical[Any]:
-        """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
-        self._thread.check()
-        deadline = None if timeout is None else monotonic() + timeout
-        if not self._reading.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
-            raise TimeoutError
-        try:
-            while True:
-                with suppress(IndexError):
-                    return self._fetched.popleft()
-                self._thread.call(self._take, None if deadline is None else max(deadline - monotonic(), 0.0))
-        finally:
-            self._reading.release()
-
-    def receive_many(
-        self, most: int = real_subscription.RECEIVE_MANY, timeout: float | None = None
-    ) -> list[Topical[Any]]:
-        """At least one event, and as many as are there, up to ``most``."""
-        events = [self.receive(timeout)]
-        with suppress(IndexError):  # not in turn: another thread may have it, and wait for the next event
-            while len(events) < most:
-                events.append(self._fetched.popleft())
-        return events
-
-    def __iter__(self) -> Iterator[Topical[Any]]:
-        """Events until the subscription is closed; leaving the iteration loses none."""
-        while True:
-            try:
-                yield self.receive()
-            except Closed:
-                return
-
-    async def _take(self, timeout: float | None) -> None:
-        """On the loop, so that an interrupted caller loses nothing."""
-        self._fetched.extend(await self._real.receive_many(self._fetch_events_max, timeout))
-
-
-class Matches(Face):
-    """Matches of a row pattern on a synchronous bus. See ``pluribus.runtime.styles.topics.patterns``."""
-
-    _real: real_patterns.Matches
-
-    def __iter__(self) -> Iterator[Match]:
-        """Matches until it is closed."""
-        while True:
-            try:
-                yield self._thread.call(self._real.receive)
-            except Closed:
-                return
 
 
 class Cache(Face):

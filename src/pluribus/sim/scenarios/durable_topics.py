@@ -21,6 +21,7 @@ from ...pubsub.durable.requests import Put, Request
 from ...runtime.bus import BEST_EFFORT, Bus
 from ...runtime.keepers.desk import Desk
 from ...runtime.styles.topics.durable import Durable
+from ...runtime.styles.topics.follower import DurableSubscription
 from ...runtime.styles.topics.publisher import Ended
 from ..checkers.durable_topics import SHORT, Finals, atomic, encode, in_order, kept, read, settled
 from ..checkers.logs import agreement, one_leader
@@ -88,11 +89,11 @@ class Life(KeeperLife):
         """Everything that it keeps, read as subscribers would."""
         topics: dict[str, tuple[int, list[tuple[int, int, int, bytes]]]] = {}
         for name in TOPICS:
-            first, end = self.desk.topics.bounds.get(name, (0, 0))
+            first, end = self.desk.of_topics.topics.bounds.get(name, (0, 0))
             events: list[tuple[int, int, int, bytes]] = []
             at = first
             while at < end:
-                for offset, packed in self.desk.reading.read(name, at, end, 1 << 20):
+                for offset, packed in self.desk.of_topics.reading.read(name, at, end, 1 << 20):
                     batch = Batch(packed, offset).cut(at, end)
                     numbers = batch.sequences.tolist()
                     rows = zip(batch.offsets.tolist(), numbers, batch.decoded(), strict=True)
@@ -210,7 +211,9 @@ class Play(KeepersPlay):
         random = self.world.random
         life = 0
         while True:
-            events = self.durable().subscribe("a", name="reader", start="earliest", commit="manual", max_bytes=2_000)
+            events: DurableSubscription[Any] = self.durable().subscribe(
+                "a", name="reader", start="earliest", commit="manual", max_bytes=2_000
+            )
             with suppress(PluribusError):
                 while True:
                     some = await events.receive_many(3)
@@ -282,7 +285,7 @@ class Play(KeepersPlay):
             await asyncio.sleep(0.5 + random.random())
             for life in self.lives.values():
                 if life.up and life.keeper.leads:
-                    first, end = life.desk.topics.bounds.get(SHORT, (0, 0))
+                    first, end = life.desk.of_topics.topics.bounds.get(SHORT, (0, 0))
                     with suppress(Refused):
                         await self.surely(durable, commands.Forget(SHORT, first + (end - first) // 2))
                     break
@@ -318,7 +321,7 @@ async def play(world: World, history: History) -> None:
     reading.cancel()
     for life, final in zip(playing.lives.values(), finals, strict=True):
         life.keeper.validate()
-        life.desk.topics.validate()
+        life.desk.of_topics.topics.validate()
         playing.add(life.number, "final", (life.keeper.applied, life.life), encode(final))
         life.keeper.stop()
         life.desk.close()

@@ -67,7 +67,7 @@ class Player:
         self._epochs: Counter[int] = Counter()
         self._there: set[int] = set()
         self._labels = 0
-        self._open: list[Subscription] = []
+        self._open: list[Subscription[Any]] = []
         bus._dispatch.observe = self._observe
         bus.on_event(self._told)
         self.task = asyncio.create_task(self._live())
@@ -130,7 +130,7 @@ class Player:
         self.history.add(Happening(self.world.now, int(self.bus.me), "begun", label))
         asyncio.create_task(self._read(subscription, label))  # noqa: RUF006 - it ends with the bus
 
-    async def _read(self, subscription: Subscription, label: str) -> None:
+    async def _read(self, subscription: Subscription[Any], label: str) -> None:
         while not subscription.closed:
             try:
                 async for event in subscription:

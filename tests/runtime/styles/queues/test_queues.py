@@ -29,6 +29,9 @@ async def opened(how, tmp_path):
     async with served(f"queues-{tmp_path.name}", store=tmp_path / "a.db") as keeper:
         if how == "keeper":
             yield keeper, {}
+        elif how == "client-memory":
+            async with pluribus.connect(url_of(keeper)) as bus:
+                yield bus, {"durable": False}
         elif how == "member":
             async with pluribus.connect(f"inproc://queues-{tmp_path.name}") as bus:
                 yield bus, {}
@@ -37,7 +40,7 @@ async def opened(how, tmp_path):
                 yield bus, {}
 
 
-@pytest.mark.parametrize("how", ["keeper", "member", "client", "memory"])
+@pytest.mark.parametrize("how", ["keeper", "member", "client", "memory", "client-memory"])
 def test_send_and_receive_everywhere(how, tmp_path):
     async def scenario():
         async with opened(how, tmp_path) as (bus, options):

@@ -22,7 +22,7 @@ from pluribus.core.errors import (
 from pluribus.pubsub.durable import commands
 from pluribus.pubsub.durable.commands import DONE, REFUSED, Outcome
 from pluribus.pubsub.durable.requests import Find, Follow
-from pluribus.runtime.keepers import keeper
+from pluribus.runtime.group import member_line
 from pluribus.runtime.styles.topics.publisher import Publisher
 from pluribus.wire.bodies import BYTES
 
@@ -414,7 +414,7 @@ def test_a_member_with_a_store_learns_beside_a_voter(tmp_path):
         async with connect("learner", store=tmp_path / "a.db") as first:
             await first.durable.publish_many([("t", n) for n in range(50)])
             async with connect("learner", store=tmp_path / "b.db") as second:
-                await until(lambda: second.keeping.keeper.desk.topics.topic("t") is not None)
+                await until(lambda: second.keeping.keeper.desk.of_topics.topics.topic("t") is not None)
                 assert [event.body for event in (await second.log("t").read()).events()] == list(range(50))
                 await second.durable.publish("t", "from the learner")
                 assert second.keeping.keeper.keeper.voters == (first.keeping.keeper.keeper.id,)
@@ -573,12 +573,12 @@ def test_a_question_that_cannot_be_sent_or_is_not_answered_does_not_wait_for_eve
             meeting = await bus.keeping.meeting()
             (member,) = meeting.keepers
             with monkeypatch.context() as patched:
-                patched.setattr(keeper, "OUTBOX_BYTES_MAX", 5)
+                patched.setattr(member_line, "OUTBOX_BYTES_MAX", 5)
                 with pytest.raises(Overflow):
                     await asyncio.wait_for(meeting.ask(member, Find("a")), 5)
             with monkeypatch.context() as patched:
-                patched.setattr(keeper, "ANSWER_S", 0.1)
-                patched.setattr(type(meeting), "_word", lambda *word: None)
+                patched.setattr(member_line, "ANSWER_S", 0.1)
+                patched.setattr(meeting.line, "take", lambda *word: None)
                 with pytest.raises(Closed):
                     await asyncio.wait_for(meeting.ask(member, Find("a")), 5)
             assert await bus.log("a").offsets() == (0, 1)

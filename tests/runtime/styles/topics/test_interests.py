@@ -153,7 +153,7 @@ pluribus.register(Something, "tests.runtime.Something")
 @on_a_loop
 async def test_a_type_that_no_body_has_is_refused_and_a_base_class_is_not():
     async with pluribus.connect(new_bus(), store=":memory:", serve="127.0.0.1:0") as bus:
-        url = f"client://127.0.0.1:{bus._doors[0].address[1]}/{bus.url.bus}"
+        url = f"client://127.0.0.1:{bus.doors[0].address[1]}/{bus.url.bus}"
         async with pluribus.connect(url) as client:
             for one in (bus, client):
                 for options in ({}, {"durable": "name"}):
@@ -176,7 +176,7 @@ async def test_a_type_that_no_body_has_is_refused_and_a_base_class_is_not():
 @on_a_loop
 async def test_what_only_live_events_have_is_refused_with_durable_ones():
     async with pluribus.connect(new_bus(), store=":memory:", serve="127.0.0.1:0") as bus:
-        url = f"client://127.0.0.1:{bus._doors[0].address[1]}/{bus.url.bus}"
+        url = f"client://127.0.0.1:{bus.doors[0].address[1]}/{bus.url.bus}"
         async with pluribus.connect(url) as client:
             for one in (bus, client):
                 with pytest.raises(BadInput, match=r"^shared= is for live events, and durable= and start= read kept"):

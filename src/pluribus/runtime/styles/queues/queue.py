@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from inspect import isawaitable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -48,6 +48,8 @@ Progress = Callable[[int], object]
 
 class Queues(Style):
     """All queues that one bus has open."""
+
+    on_clients: ClassVar[str] = "pluribus.runtime.styles.queues.queue:Queues"
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)

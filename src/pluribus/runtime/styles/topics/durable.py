@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ....core.errors import (
     BadInput,
@@ -29,12 +29,14 @@ from ....core.packing import of_one_topic
 from ....pubsub.durable import commands
 from ....pubsub.durable.batch import Batch, pack
 from ....pubsub.durable.commands import REFUSED, Outcome
-from ....pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put, Request
+from ....pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put
 from ....pubsub.durable.stages import KEEP_WRITER_S
 from ....pubsub.topics import checked_topic, levels_of
 from ....wire.bodies import BYTES, encode_body
-from .follower import DurableSubscription, Mailbox, unpacked, without_live
+from .follower import DurableSubscription, Mailbox, Start, unpacked
 from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
+
+B = TypeVar("B")
 
 ASK_S = 15.0
 WAITING_BYTES_MAX = 64 << 20
@@ -53,7 +55,7 @@ TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable, NoMe
 class Line(Protocol):
     """A way to a keeper."""
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Any) -> Any:
         """One attempt; raises one of ``TRANSIENT`` if another may succeed."""
 
     def ask_now(self, put: Put, answered: Ended) -> bool:
@@ -70,7 +72,7 @@ class Durable:
         self.wall = wall
         self._publishers: dict[str, Publisher] = {}
         self._rooms: list[asyncio.Future[None]] = []
-        self._subscriptions: dict[DurableSubscription, None] = {}
+        self._subscriptions: dict[DurableSubscription[Any], None] = {}
         """In their order, which a set does not keep: a world must do the same every time."""
         self._kept = False
         """Whether a keeper has ever answered."""
@@ -82,7 +84,7 @@ class Durable:
 
     # Asking.
 
-    async def ask(self, request: Request, timeout: float | None = ASK_S) -> Any:
+    async def ask(self, request: Any, timeout: float | None = ASK_S) -> Any:
         """Until it is answered; what keeps it from that is raised after ``timeout`` seconds, ``NoKeeper`` at once."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
@@ -296,14 +298,25 @@ class Durable:
 
     # Subscribing and reading.
 
-    def subscribe(self, pattern: str | Sequence[str], **options: Any) -> DurableSubscription:
+    def subscribe(
+        self,
+        pattern: str | Sequence[str],
+        *,
+        where: Any = None,
+        type: type[B] | None = None,
+        name: str | None = None,
+        start: Start = "latest",
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+    ) -> DurableSubscription[B]:
         """Events of durable topics; see ``DurableSubscription``."""
         self._check_open()
-        options = without_live(options)
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         for one in patterns:
             levels_of(one)
-        subscription = DurableSubscription(self, patterns, **options)
+        subscription: DurableSubscription[B] = DurableSubscription(
+            self, patterns, name=name, start=start, where=where, type=type, commit=commit, max_bytes=max_bytes
+        )
         self._subscriptions[subscription] = None
         return subscription
 
@@ -317,7 +330,7 @@ class Durable:
         self._subscriptions[box] = None
         return box
 
-    def forgotten(self, subscription: DurableSubscription) -> None:
+    def forgotten(self, subscription: DurableSubscription[Any]) -> None:
         self._subscriptions.pop(subscription, None)
 
     async def unsubscribe(self, name: str) -> None:

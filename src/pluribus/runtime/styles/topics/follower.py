@@ -8,11 +8,11 @@ between brings the last few again. With ``commit="manual"`` nothing is committed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ....core.errors import BadInput, Closed, PluribusError, Refused
 from ....core.ids import MessageId
@@ -26,30 +26,25 @@ from ....wire.bodies import checked_type
 if TYPE_CHECKING:
     from .durable import Durable
 
+B = TypeVar("B")
+
 AUTO, MANUAL = "auto", "manual"
 WAIT_S = 20.0
 MAILBOXES = "mailbox"
 
 Start = str | int | float | datetime
 
-LIVE_OPTIONS = (
-    *("near", "concept", "vocabulary", "object", "property", "guarantee", "deadline", "backlog", "slow", "retain"),
-    *("call", "bodies"),
-)
-"""What ``subscribe`` takes for live events alone."""
 
-
-def without_live(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a durable subscription; ``BadInput`` if one is given that only live events have."""
-    if options.get("shared") is not None:
+def refuse_live(**options: Any) -> None:
+    """``BadInput`` if an option is given that only live events have."""
+    if options.pop("shared") is not None:
         raise BadInput(
             "shared= is for live events, and durable= and start= read kept ones: share live events, or subscribe with "
             "durable= and a name of its own for each"
         )
-    for name in LIVE_OPTIONS:
-        if options.get(name) is not None:
+    for name, value in options.items():
+        if value is not None:
             raise BadInput(f"{name}= is for live events: leave it out, or leave out durable= and start=")
-    return {name: value for name, value in options.items() if name != "shared" and name not in LIVE_OPTIONS}
 
 
 def unpacked(batch: Batch) -> list[Event[Any]]:
@@ -79,7 +74,7 @@ def unpacked(batch: Batch) -> list[Event[Any]]:
     return events
 
 
-class DurableSubscription:
+class DurableSubscription(Generic[B]):
     """Made by ``bus.subscribe(topic, durable=name)``; use it with ``async with`` and ``async for``.
 
     ``start`` is ``"earliest"``, ``"latest"``, an offset (int) or a time (seconds since 1970 as float, or a datetime);
@@ -96,7 +91,7 @@ class DurableSubscription:
         name: str | None = None,
         start: Start = "latest",
         where: Any = None,
-        type: type | None = None,
+        type: type[B] | None = None,
         commit: str = AUTO,
         max_bytes: int = FETCH_BYTES,
     ) -> None:
@@ -115,7 +110,7 @@ class DurableSubscription:
         self._epoch = 0
         self._offsets: dict[str, int] = {}
         """From where to read on."""
-        self._ready: list[Event[Any]] = []
+        self._ready: list[Event[B]] = []
         self._at = 0
         self._handled: dict[str, int] = {}
         """Of topics with something to commit: the offset behind the last event that was handled."""
@@ -170,10 +165,10 @@ class DurableSubscription:
 
     # Reading.
 
-    def __aiter__(self) -> AsyncIterator[Event[Any]]:
+    def __aiter__(self) -> AsyncIterator[Event[B]]:
         return self._events()
 
-    async def _events(self) -> AsyncIterator[Event[Any]]:
+    async def _events(self) -> AsyncIterator[Event[B]]:
         while True:
             try:
                 event = await self.receive()
@@ -181,7 +176,7 @@ class DurableSubscription:
                 return
             yield event
 
-    async def receive(self, timeout: float | None = None) -> Event[Any]:
+    async def receive(self, timeout: float | None = None) -> Event[B]:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when the subscription is closed."""
         while self._at >= len(self._ready):  # another reader may have taken what came
             await self._fill(timeout)
@@ -191,7 +186,7 @@ class DurableSubscription:
             self._handle(self._ready[self._at - 2])
         return event
 
-    async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[Any]]:
+    async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[B]]:
         """At least one event, and as many as are there; with the next call they count as handled."""
         while self._at >= len(self._ready):
             await self._fill(timeout)
@@ -243,7 +238,7 @@ class DurableSubscription:
 
     # Committing.
 
-    def _handle(self, event: Event[Any]) -> None:
+    def _handle(self, event: Event[B]) -> None:
         assert event.offset is not None
         self._handled[event.topic] = event.offset + 1
         self._commit_soon()
@@ -290,7 +285,7 @@ class DurableSubscription:
         for topic, offset in offsets.items():
             self._handled[topic] = max(self._handled.get(topic, 0), offset)
 
-    async def commit(self, event: Event[Any] | None = None) -> None:
+    async def commit(self, event: Event[B] | None = None) -> None:
         """Everything up to this event of its topic was handled, or everything that was read; returns when a majority of
         the voters have that on disk. ``Refused`` if another subscriber took over."""
         if self.name is None:
@@ -334,7 +329,7 @@ class DurableSubscription:
                 task.cancel()
         self._durable.forgotten(self)
 
-    async def __aenter__(self) -> DurableSubscription:
+    async def __aenter__(self) -> DurableSubscription[B]:
         await self.open()
         return self
 
@@ -346,7 +341,7 @@ class DurableSubscription:
         await self.close()
 
 
-class Mailbox(DurableSubscription):
+class Mailbox(DurableSubscription[Any]):
     """Notifications that are kept until their owner has dealt with them. Made by ``bus.mailbox(name)``.
 
     What is posted to a mailbox, and the events of the topics that it watches, wait for it on the keepers' disks. The
@@ -362,6 +357,14 @@ class Mailbox(DurableSubscription):
         """This one, and those of its topic before it, need not come again."""
         await self.commit(event)
 
-    async def post(self, body: Any, **options: Any) -> MessageId:
-        """Put something into this mailbox."""
-        return await self._durable.publish(self.address, body, **options)
+    async def post(
+        self,
+        body: Any,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        timeout: float | None = None,
+        id: MessageId | None = None,
+    ) -> MessageId:
+        """Put something into this mailbox; the options are those of ``bus.publish``."""
+        return await self._durable.publish(self.address, body, headers=headers, parent=parent, timeout=timeout, id=id)

@@ -34,7 +34,7 @@ from ....pubsub.table import Table
 from ....pubsub.topics import checked_topic, overlap
 from ....pubsub.words import Advert, Want
 from ....wire.bodies import BYTES, Kind, encode_body, encode_quickly
-from ...loop.callbacks import Call
+from ...loop.callbacks import Call, Readable, call_with_events
 from ...loop.draining import each_drained
 from ...loop.lateness import loaded
 from .carrier import Carrier
@@ -69,7 +69,7 @@ class Topics(End):
         self.line = bus._line
         self.now = bus._now
         self.wall = bus._wall
-        self.subscriptions: dict[Subscription, None] = {}
+        self.subscriptions: dict[Subscription[Any], None] = {}
         self.joined: Carrier | None = None
         """The base, from before the introduction on."""
         self.carriers: dict[str, Carrier] = {}
@@ -157,7 +157,7 @@ class Topics(End):
                 self._give(subscription, self.neighbours.retained.of(subscription.interest, topics))
                 subscription.arrived()
 
-    def _give(self, subscription: Subscription, values: list[Event[Any]]) -> None:
+    def _give(self, subscription: Subscription[Any], values: list[Event[Any]]) -> None:
         """Last values; one that may still arrive by itself does not come a second time."""
         ahead = self.neighbours.retained.ahead
         subscription.given.update(value.id for value in values if subscription.order or value.id in ahead)
@@ -228,9 +228,10 @@ class Topics(End):
         headers: Mapping[str, Any] | None = None,
         parent: MessageId | None = None,
         retain: bool = False,
+        timeout: float | None = None,
     ) -> MessageId:
         """For doors: an event that was encoded elsewhere, perhaps of a type that is not known here."""
-        return await self._publish_encoded(topic, kind, encoded, _extra(headers, parent, retain), None, _Elsewhere)
+        return await self._publish_encoded(topic, kind, encoded, _extra(headers, parent, retain), timeout, _Elsewhere)
 
     async def _publish_encoded(
         self, topic: str, kind: Kind, encoded: bytes, extra: Extra, timeout: float | None, typed: type
@@ -263,16 +264,31 @@ class Topics(End):
         return found
 
     async def publish_many(
-        self, events: Iterable[Pair], *, durable: bool = False, live: bool = True, **options: Any
+        self,
+        events: Iterable[Pair],
+        *,
+        headers: Mapping[str, Any] | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        timeout: float | None = None,
+        live: bool = True,
     ) -> Sequence[MessageId]:
-        if durable:
-            events = list(events)
-            await loaded(_KEEPING)
-            kept = await self.bus.durable.publish_many(events, **options)
-            for topic, body in events if live else ():
-                await self.publish(topic, body)
-            return kept
-        return [await self.publish(topic, body, **options) for topic, body in events]
+        """See ``TopicsFace.publish_many``."""
+        if not durable:
+            if headers is None and not retain and timeout is None:
+                return [await self.publish(topic, body) for topic, body in events]
+            until = None if timeout is None else self.now() + timeout
+            ids = []
+            for topic, body in events:
+                left = None if until is None else max(until - self.now(), 0.0)
+                ids.append(await self.publish(topic, body, headers, retain=retain, timeout=left))
+            return ids
+        pairs = list(events)
+        await loaded(_KEEPING)
+        kept = await self.bus.durable.publish_many(pairs, timeout=timeout, headers=headers)
+        for topic, body in pairs if live else ():
+            await self.publish(topic, body, headers, retain=retain)
+        return kept
 
     def publish_soon(
         self,
@@ -282,11 +298,12 @@ class Topics(End):
         parent: MessageId | None = None,
         retain: bool = False,
         durable: bool = False,
-        **more: Any,
-    ) -> Any:
+        live: bool = True,
+    ) -> MessageId:
+        """See ``TopicsFace.publish_soon``."""
         if durable:
             kept = self.bus.durable.publish_soon(topic, body, headers=headers, parent=parent)
-            if self._base is None or not more.get("live", True):
+            if self._base is None or not live:
                 return kept
         base = self._base
         if base is None:
@@ -305,8 +322,8 @@ class Topics(End):
         await (await self.base()).flush()
         for carrier in list(self.carriers.values()):
             await carrier.flush()
-        if self.bus._keeping is not None:
-            await self.bus.durable.flush()
+        if (keeping := self.bus.kept) is not None:
+            await keeping.durable.flush()
 
     # Subscribing
 
@@ -329,7 +346,7 @@ class Topics(End):
         shared: str | None = None,
         call: Call | None = None,
         bodies: bool = False,
-    ) -> Subscription:
+    ) -> Subscription[Any]:
         if guarantee not in GUARANTEES:
             raise BadInput(f"guarantee={guarantee!r} is none: use {', '.join(GUARANTEES)}")
         self.bus._check_open()
@@ -341,7 +358,7 @@ class Topics(End):
                     "object= names what is watched, property= one of its properties: give no pattern or type"
                 )
             pattern, type = pattern_of(object, property), Changed
-        translate = None if concept is None else _translation(concept, vocabulary)
+        translate = None if concept is None else translation(concept, vocabulary)
         text = where
         if near is not None:
             if isinstance(where, Filter):
@@ -351,7 +368,7 @@ class Topics(End):
         if shared is not None:
             checked_name(shared, "the shared subscription")
             guarantee, retain = "total", False
-        made = Subscription(
+        made: Subscription[Any] = Subscription(
             self,
             interest,
             Backlog(backlog, slow),
@@ -365,16 +382,13 @@ class Topics(End):
         made.near, made.where = near, text if isinstance(text, str) else None
         return made
 
-    def on(self, pattern: str, **options: Any) -> Callable[[F], F]:
-        def decorated(call: F) -> F:
-            wanted, bodies = handled_type(call)
-            given = {"type": wanted, "bodies": bodies, **options}
-            subscription = self.subscribe(pattern, call=call, **given)
-            call.subscription = subscription  # type: ignore[attr-defined]
-            self.neighbours.task(subscription.open_quietly())
-            return call
+    def begin_soon(self, subscription: Subscription[Any]) -> None:
+        """Begin without anybody waiting for it."""
+        self.neighbours.task(subscription.open_quietly())
 
-        return decorated
+    def call_soon(self, subscription: Readable, call: Call, bodies: bool) -> None:
+        """Call a function with the events of a subscription that has no call-back of its own."""
+        self.neighbours.task(call_with_events(subscription, call, bodies))
 
     def _order_of(self, guarantee: str) -> str:
         """The order of the carrier that a subscription needs; empty: the base's is enough."""
@@ -390,7 +404,7 @@ class Topics(End):
             )
         return "" if wanted == "fifo" else wanted
 
-    async def begin(self, subscription: Subscription) -> Carrier:
+    async def begin(self, subscription: Subscription[Any]) -> Carrier:
         carrier = base = await self.base()
         order = subscription.order
         if order:
@@ -410,7 +424,7 @@ class Topics(End):
             raise
         return carrier
 
-    async def end(self, subscription: Subscription) -> None:
+    async def end(self, subscription: Subscription[Any]) -> None:
         """Also of one that has only begun to begin."""
         carrier = self.carriers.get(subscription.order) if subscription.order else self._base
         if self.subscriptions.pop(subscription, True) is not None or carrier is None:
@@ -422,7 +436,7 @@ class Topics(End):
         if subscription.order and self._base is not None:
             await self.neighbours.unwant(self._base, Want(subscription.order, subscription.pattern))
 
-    async def observed(self, name: str, **properties: Any) -> Observed:
+    async def observed(self, name: str, properties: Mapping[str, Any]) -> Observed:
         await self.base()
         made = Observed(self, name)
         await made.set(**properties)
@@ -431,8 +445,11 @@ class Topics(End):
     # Advertising
 
     async def advertise(self, pattern: str, type: type | None = None, about: str = "") -> None:
-        name = "" if type is None else type.__name__
-        await self.neighbours.advertise(await self.base(), Advert(pattern, name, about))
+        await self.advertise_named(pattern, "" if type is None else type.__name__, about)
+
+    async def advertise_named(self, pattern: str, type: str, about: str) -> None:
+        """For doors: the type by its name."""
+        await self.neighbours.advertise(await self.base(), Advert(pattern, type, about))
 
     async def unadvertise(self, pattern: str) -> None:
         await self.neighbours.unadvertise(await self.base(), pattern)
@@ -514,7 +531,7 @@ def handled_type(call: Callable[..., Any]) -> tuple[type | None, bool]:
     return wanted, True
 
 
-def _translation(term: str, vocabulary: Vocabulary | None) -> Callable[[Event[Any]], Event[Any] | None]:
+def translation(term: str, vocabulary: Vocabulary | None) -> Callable[[Event[Any]], Event[Any] | None]:
     if vocabulary is None:
         raise BadInput(f"concept={term!r} needs to be understood: give a vocabulary= too")
     concept = vocabulary.concept(term)

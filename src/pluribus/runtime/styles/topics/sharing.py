@@ -53,7 +53,7 @@ class Sharing:
 
     # Subscriptions of this member
 
-    async def enter(self, subscription: Subscription) -> None:
+    async def enter(self, subscription: Subscription[Any]) -> None:
         """Returns when every member has it in the set."""
         assert self._carrier is not None
         key = share_key(subscription.shared, subscription.interest)
@@ -72,7 +72,7 @@ class Sharing:
                 await self._carrier.group.send(word, wait="stable")
                 everywhere = True
 
-    async def leave(self, subscription: Subscription) -> None:
+    async def leave(self, subscription: Subscription[Any]) -> None:
         key, number = subscription.share
         if not number:  # it never entered
             return
@@ -82,7 +82,7 @@ class Sharing:
         if self._carrier is not None and not self._carrier.group.closed and self._topics.bus.primary:
             await self._carrier.group.send(Left(key, self._me, number))
 
-    async def finished(self, subscription: Subscription, upto: MessageId) -> None:
+    async def finished(self, subscription: Subscription[Any], upto: MessageId) -> None:
         """Returns when every member knows that events up to this one are done; while this member is not in the primary,
         that is when it is again."""
         assert self._carrier is not None

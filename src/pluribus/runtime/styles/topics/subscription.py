@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from itertools import islice
 from operator import length_hint
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ....core.errors import BadInput, Closed, Gap, Overflow
 from ....core.events import Missed
@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+B = TypeVar("B")
+
 RECEIVE_MANY = 4_096
 LOOK_S_MIN = 0.01
 """A moment that is too short for a clock would never pass."""
 
 
-class Subscription:
+class Subscription(Generic[B]):
     """Made by ``bus.subscribe``. It begins when it is entered or awaited, and ends with ``close`` or with the bus."""
 
     def __init__(
@@ -80,8 +82,8 @@ class Subscription:
         """Whether the call-back is given the body alone."""
         self._carrier: Carrier | None = None
         self._opening: asyncio.Future[Carrier] | None = None
-        self._current: Iterator[Event[Any]] = iter(())
-        self._run: Iterator[Event[Any]] = self._current
+        self._current: Iterator[Event[B]] = iter(())
+        self._run: Iterator[Event[B]] = self._current
         """The same, before late ones are left out: what is left of it tells whether somebody reads."""
         self._left = 0
         self._arrivals = Arrivals(topics.line)
@@ -106,7 +108,7 @@ class Subscription:
 
     # Beginning and end
 
-    async def open(self) -> Subscription:
+    async def open(self) -> Subscription[B]:
         self._check_open()
         if self._carrier is None:
             if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
@@ -150,10 +152,10 @@ class Subscription:
             self._carrier.crowd.discard(self)
         self._arrivals.wake()
 
-    def __await__(self) -> Generator[Any, None, Subscription]:
+    def __await__(self) -> Generator[Any, None, Subscription[B]]:
         return self.open().__await__()
 
-    async def __aenter__(self) -> Subscription:
+    async def __aenter__(self) -> Subscription[B]:
         try:
             return await self.open()
         except asyncio.CancelledError:  # it is never left then, and nobody would read what it gets
@@ -216,7 +218,7 @@ class Subscription:
 
     # Reading
 
-    def _take(self) -> Iterator[Event[Any]]:
+    def _take(self) -> Iterator[Event[B]]:
         self._taken_at = self._now()
         events = self.backlog.take_some()
         if self.given:
@@ -238,13 +240,13 @@ class Subscription:
             await asyncio.shield(self._finishing)
             self._finishing = None
 
-    def _new(self, events: list[Event[Any]]) -> list[Event[Any]]:
+    def _new(self, events: list[Event[B]]) -> list[Event[B]]:
         """Without those that it was given as last values."""
         again = {event.id for event in events if event.id in self.given and not event.retained}
         self.given -= again
         return [event for event in events if event.retained or event.id not in again] if again else events
 
-    def _in_time(self, events: Iterator[Event[Any]], deadline: float) -> Iterator[Event[Any]]:
+    def _in_time(self, events: Iterator[Event[B]], deadline: float) -> Iterator[Event[B]]:
         """Asked event by event, when the reader comes to it: one that was in time when it arrived may be late now."""
         wall, late = self._topics.wall, 0
         for event in events:
@@ -262,10 +264,10 @@ class Subscription:
         self.late += late
         self._topics.tell(Missed(self.pattern, late, "late"))
 
-    def __aiter__(self) -> AsyncIterator[Event[Any]]:
+    def __aiter__(self) -> AsyncIterator[Event[B]]:
         return flatten(self._singles() if self.shared else self._runs())
 
-    async def _singles(self) -> AsyncGenerator[Iterator[Event[Any]], None]:
+    async def _singles(self) -> AsyncGenerator[Iterator[Event[B]], None]:
         """One event at a time: which is finished when the reader asks for more."""
         while True:
             try:
@@ -274,7 +276,7 @@ class Subscription:
                 return
             yield iter((event,))
 
-    async def _runs(self) -> AsyncGenerator[Iterator[Event[Any]], None]:
+    async def _runs(self) -> AsyncGenerator[Iterator[Event[B]], None]:
         await self.open()
         since = self._now()
         while True:
@@ -294,7 +296,7 @@ class Subscription:
             self.backlog.take()  # which raises
         return self.closed
 
-    async def receive(self, timeout: float | None = None) -> Event[Any]:
+    async def receive(self, timeout: float | None = None) -> Event[B]:
         """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
         async with asyncio.timeout(timeout):
             await self.open()
@@ -311,7 +313,7 @@ class Subscription:
                     await self._arrivals.wait()
                 self._current = self._take()
 
-    async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[Any]]:
+    async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[B]]:
         """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""
         events = [await self.receive(timeout)]
         while len(events) < most:
