@@ -151,7 +151,7 @@ class Play(hosts.Play):
         bodies = [b"message %06d" % one.number * random.choice((1, 1, 5)) for one in sent]
         return sent, [body[:14] for body in bodies] if plain else bodies, None if plain else extra
 
-    async def producer(self, session: int) -> None:
+    async def sends(self, session: int) -> None:
         random = self.world.random
         sequence = 1
         while not self.calm:
@@ -305,7 +305,7 @@ async def play(world: World, history: History) -> None:
         await playing.begin(number)
     await found(playing)
     await playing.create()
-    acting = [playing.producer(10_000), playing.producer(10_001), playing.upgrade(), playing.operator()]
+    acting = [playing.sends(10_000), playing.sends(10_001), playing.upgrade(), playing.operator()]
     acting += [playing.redriver()]
     acting += [playing.consumer(number) for number in range(1, CONSUMERS + 1)]
     tasks = [asyncio.create_task(one) for one in acting]
