@@ -9,14 +9,16 @@ wait is a search (``finder.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadFilter, BadInput, MalformedFrame
 from ..filters import Filter
-from ..filters.index import Index
 from ..filters.packed import unpacked
 from .batch import properties_of
 from .segments import Segment
+
+if TYPE_CHECKING:  # it needs numpy, and is loaded with the first selector
+    from ..filters.index import Index
 
 SELECTORS_MAX = 65_536
 """Consumers with a selector at one queue."""
@@ -56,7 +58,9 @@ class Selectors:
         self._filters: dict[bytes, tuple[Filter, Callable[[Any], bool]]] = {}
         """By their bytes: equal selectors are kept once."""
         self._uses: dict[bytes, int] = {}
-        self._index = Index()
+        self._index: Index | None = None
+        self._waiting: dict[int, None] = {}
+        """Consumers that are in the index."""
         self.unsearched: dict[int, int] = {}
         """Consumers that wait while messages are there that nobody has compared with their selectors; each with the
         number of its waiting. Not part of the state."""
@@ -93,9 +97,14 @@ class Selectors:
 
     def waits(self, consumer: int) -> bool:
         """The consumer has room now; whether it had none before."""
-        if consumer in self._index:
+        if consumer in self._waiting:
             return False
+        if self._index is None:
+            from ..filters.index import Index
+
+            self._index = Index()
         self._index.add(consumer, self._filters[self._packed[consumer]][0])
+        self._waiting[consumer] = None
         return True
 
     def search(self, consumer: int) -> None:
@@ -105,19 +114,21 @@ class Selectors:
 
     def rests(self, consumer: int) -> None:
         self.unsearched.pop(consumer, None)
-        if consumer in self._index:
+        if self._index is not None and consumer in self._waiting:
+            del self._waiting[consumer]
             self._index.remove(consumer)
 
     def waiting_consumers(self) -> list[int]:
-        return [consumer for consumer in sorted(self._packed) if consumer in self._index]
+        return sorted(self._waiting)
 
     @property
     def waiting(self) -> int:
-        return len(self._index)
+        return len(self._waiting)
 
     def match(self, seen: Sequence[dict[str, Any]]) -> list[list[int]]:
         """For each message, the consumers that wait and want it."""
-        return [[key for key in keys if isinstance(key, int)] for keys in self._index.match(seen)]
+        found = [[] for _ in seen] if self._index is None else self._index.match(seen)
+        return [[key for key in keys if isinstance(key, int)] for keys in found]
 
     def filter_of(self, consumer: int) -> Filter:
         return self._filters[self._packed[consumer]][0]

@@ -95,6 +95,7 @@ class Life(KeeperLife):
         self.host = play.world.hosts[number]
         self.life = self.host.incarnations
         self.engine = self.host.port(PORT)
+        self._validates = play.validates
         late = number == play.late_with_code and not play.upgraded
         jump = play.world.random.uniform(-50, 50)
         clock, random = self.host.clock(), self.host.random("/keeper")
@@ -128,7 +129,7 @@ class Life(KeeperLife):
             if isinstance(one.machine, Jobs):
                 one.machine.row_of_commit = self.keeper.row
         self._apply(first, held)
-        if not self.keeper.row % self.play.validates:
+        if not self.keeper.row % self._validates:
             self.hosting.validate()
 
     def restored(self, index: int) -> None:

@@ -41,7 +41,8 @@ class QueuesFace:
         long as it is there; ``dead_max`` 100,000 dead letters; ``dead_expired`` false: what outlives its ``ttl`` goes.
         Raises ``Refused`` if the queue was made with other settings than these; ``configure`` changes them.
         """
-        from .queue import Queues, settings_of
+        from .options import settings_of
+        from .queue import Queues
 
         given = settings_of(messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired)
         return await self._style(Queues).open(name, durable, given, timeout)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
-from inspect import isawaitable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
-from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError, Refused, TooLarge, Uncertain
+from ....core.errors import Closed, Refused, TooLarge, Uncertain
 from ....core.ids import MessageId, checked_name
-from ....filters import Filter, parse
-from ....filters.packed import packed
-from ....group.host.demand import CREDIT_MAX, UNLIMITED
+from ....filters import Filter
+from ....group.host.demand import UNLIMITED
 from ....queues import words
 from ....queues.machine import Queue
 from ....queues.words import PRIORITY, REFUSED, Outcome, Settings, Stats
@@ -24,7 +22,9 @@ from ...machines.machines import Machines
 from ..style import Style
 from .consumer import Consumer
 from .message import QueueMessage
-from .sender import Outgoing, Sender, checked, encoded_properties
+from .options import checked_credit, message_of, selector_of, settings_of
+from .receiving import Handler, Messages, Receiving, Singles, call_with
+from .sender import Outgoing, Sender
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -42,7 +42,6 @@ PAGE = 256
 """Messages that are looked at, or removed, in one step."""
 
 H = TypeVar("H", bound=Callable[[Any], Any])
-Handler = Callable[[QueueMessage[Any]], Awaitable[object] | object]
 Progress = Callable[[int], object]
 
 
@@ -90,7 +89,7 @@ class MessageQueue:
         self._numbers: Callable[[], int] = bus.durable.new_number
         self._sender = Sender(line, self._numbers, bus.durable.wall)
         self._owner = int(bus.me)
-        self._singles: dict[bytes, _Singles] = {}
+        self._singles: dict[bytes, Singles] = {}
         """By selector: the consumer of single receives."""
         self._consumers: dict[Consumer, None] = {}
         self._calling: set[asyncio.Task[None]] = set()
@@ -174,7 +173,7 @@ class MessageQueue:
         if len(encoded) > LONG_BYTES:
             raise TooLarge(f"a body of {len(encoded):,} bytes is sent in pieces: await send(...)")
         return self._sender.put_soon(
-            _message(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+            message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
         )
 
     async def flush(self) -> None:
@@ -194,7 +193,7 @@ class MessageQueue:
         reply_to: str = "",
     ) -> Outgoing:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
-        message = _message(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
         if len(encoded) <= LONG_BYTES:
             return message
         if len(encoded) > BODY_BYTES_MAX:
@@ -215,7 +214,7 @@ class MessageQueue:
         """One message: ``m = await q.receive()``, which is None if none came in ``timeout`` seconds, with 0 at once;
         or ``async with q.receive() as m:``, which settles it, and gives it back if the block raises."""
         self._check_open()
-        return Receiving(self, _selector(where), timeout)
+        return Receiving(self, selector_of(where), timeout)
 
     def messages(
         self,
@@ -231,7 +230,7 @@ class MessageQueue:
         ``credit_bytes`` bytes of them, are fetched ahead. ``exclusive``: nobody else may receive from the queue.
         """
         self._check_open()
-        return Messages(self, _selector(where), _credit(credit), credit_bytes, exclusive)
+        return Messages(self, selector_of(where), checked_credit(credit), credit_bytes, exclusive)
 
     async def __aiter__(self) -> AsyncIterator[QueueMessage[Any]]:
         async with self.messages() as found:
@@ -255,7 +254,7 @@ class MessageQueue:
     ) -> asyncio.Task[None]:
         """Call a function with every message, one after another, until the task that is returned is cancelled."""
         messages = self.messages(where, credit=credit, exclusive=exclusive)
-        task = asyncio.ensure_future(_call(messages, handler))
+        task = asyncio.ensure_future(call_with(messages, handler))
         self._calling.add(task)
         task.add_done_callback(self._calling.discard)
         return task
@@ -295,10 +294,10 @@ class MessageQueue:
             raise
         return consumer
 
-    def _single(self, selector: bytes) -> _Singles:
+    def _single(self, selector: bytes) -> Singles:
         found = self._singles.get(selector)
         if found is None:
-            found = self._singles[selector] = _Singles(self, selector)
+            found = self._singles[selector] = Singles(self, selector)
         return found
 
     # Looking, and looking after.
@@ -307,7 +306,7 @@ class MessageQueue:
         self, where: str | Filter | None = None, *, dead: bool = False, limit: int | None = None
     ) -> AsyncIterator[Browsed]:
         """Messages in the order of sending, without taking them; or the dead letters."""
-        selector, start, left = _selector(where), 0, limit
+        selector, start, left = selector_of(where), 0, limit
         while left is None or left > 0:
             question = words.Look(start, PAGE if left is None else min(left, PAGE), selector, dead)
             looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
@@ -446,141 +445,6 @@ class MessageQueue:
             raise Closed(f"the queue {self.name!r} is closed here: open it again")
 
 
-class _Singles:
-    """Single receives with one selector share a consumer, which wants as many messages as there are receives."""
-
-    def __init__(self, queue: MessageQueue, selector: bytes) -> None:
-        self._queue = queue
-        self._selector = selector
-        self._consumer: Consumer | None = None
-        self._opening = asyncio.Lock()
-        self._waiting = 0
-
-    async def receive(self, timeout: float | None) -> QueueMessage[Any] | None:
-        consumer = await self._opened()
-        self._waiting += 1
-        try:
-            consumer.want(CREDIT_MAX, 1 << 40, self._waiting)
-            if timeout == 0:
-                await consumer.settled()
-                return await self._cancelled(consumer)
-            message = await consumer.next(timeout)
-            return message if message is not None else await self._cancelled(consumer)
-        except asyncio.CancelledError:
-            consumer.want(CREDIT_MAX, 1 << 40, self._waiting - 1)
-            raise
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._give_back(consumer)
-
-    async def _opened(self) -> Consumer:
-        async with self._opening:
-            consumer = self._consumer
-            if consumer is None or consumer.closed or consumer.failure is not None:
-                consumer = self._consumer = await self._queue._consumer(self._selector, CREDIT_MAX, 1 << 40, 0)
-                consumer.on_arrival = lambda: self._give_back(consumer)
-            return consumer
-
-    async def _cancelled(self, consumer: Consumer) -> QueueMessage[Any] | None:
-        """Take the demand back; if a message was given just before, that is it."""
-        given = await consumer.cancel(self._waiting - 1)
-        if not given:
-            return None
-        return await consumer.next(None)
-
-    def _give_back(self, consumer: Consumer) -> None:
-        """A message that came when nobody waited any more."""
-        while len(consumer.arrived) > self._waiting:
-            consumer.settle_later(consumer.arrived.pop(), words.RELEASE)
-
-
-class Receiving:
-    """One receive, to be awaited or entered."""
-
-    def __init__(self, queue: MessageQueue, selector: bytes, timeout: float | None) -> None:
-        self._queue = queue
-        self._selector = selector
-        self._timeout = timeout
-        self._message: QueueMessage[Any] | None = None
-
-    def __await__(self) -> Generator[Any, None, QueueMessage[Any] | None]:
-        return self._queue._single(self._selector).receive(self._timeout).__await__()
-
-    async def __aenter__(self) -> QueueMessage[Any] | None:
-        self._message = await self
-        return self._message
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        message = self._message
-        if message is None or message.settled:
-            return
-        if error is None:
-            await message.ack()
-        else:
-            try:
-                await message.nack()
-            except PluribusError as late:
-                error.add_note(str(late))
-
-
-class Messages:
-    """Messages as they come; each is settled when the next one is asked for."""
-
-    def __init__(self, queue: MessageQueue, selector: bytes, credit: int, credit_bytes: int, exclusive: bool) -> None:
-        self._queue = queue
-        self._selector = selector
-        self._credit = (credit, credit_bytes)
-        self._exclusive = exclusive
-        self._consumer: Consumer | None = None
-        self._before: QueueMessage[Any] | None = None
-
-    async def __aenter__(self) -> Messages:
-        self._consumer = await self._queue._consumer(self._selector, *self._credit, exclusive=self._exclusive)
-        return self
-
-    def __aiter__(self) -> Messages:
-        return self
-
-    async def __anext__(self) -> QueueMessage[Any]:
-        consumer = self._consumer
-        if consumer is None:
-            raise BadInput("enter it first: async with q.messages() as messages")
-        before = self._before
-        if before is not None and not before.settled:
-            before.settled = True
-            consumer.settle_later(before)
-        self._before = None
-        if consumer.arrived:
-            self._before = consumer.arrived.popleft()
-            return self._before
-        try:
-            message = await consumer.next(None)
-        except Closed:
-            raise StopAsyncIteration from None
-        if message is None:
-            raise StopAsyncIteration
-        self._before = message
-        return message
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """The last message is settled if the block ended well, and given back if it raised."""
-        consumer, before = self._consumer, self._before
-        if consumer is None:
-            return
-        if before is not None and not before.settled and not consumer.closed:
-            before.settled = True
-            given_back = kind is not None and not issubclass(kind, GeneratorExit | asyncio.CancelledError)
-            verb = 0 if kind is None else words.BACK if given_back else words.RELEASE
-            consumer.settle_later(before, verb)
-        self._queue._consumers.pop(consumer, None)
-        await consumer.close()
-
-
 class Browsed(QueueMessage[Any]):
     """A message that was looked at and not taken."""
 
@@ -622,104 +486,5 @@ class QueueStats(msgspec.Struct, frozen=True):
         return self.state.consumers
 
 
-async def _call(messages: Messages, handler: Handler) -> None:
-    async with messages:
-        async for message in messages:
-            try:
-                found = handler(message)
-                if isawaitable(found):
-                    await found
-            except Exception:  # noqa: BLE001 - whatever the handler raised, the message is not done
-                if not message.settled:
-                    try:
-                        await message.nack()
-                    except LeaseEnded:
-                        continue
-
-
-def _message(
-    kind: int | str,
-    encoded: bytes,
-    priority: int,
-    ttl: float | None,
-    delay: float | None,
-    properties: Mapping[str, Any] | None,
-    key: str,
-    id: str,
-    correlation: str,
-    reply_to: str,
-) -> Outgoing:
-    return checked(
-        Outgoing(
-            kind,
-            encoded,
-            priority,
-            _us(ttl, "ttl"),
-            _us(delay, "delay"),
-            key,
-            id,
-            correlation,
-            reply_to,
-            encoded_properties(properties),
-        )
-    )
-
-
-def _us(seconds: float | None, what: str) -> int:
-    if seconds is None:
-        return 0
-    if not 0 <= seconds <= 1e9:
-        raise BadInput(f"{what}={seconds!r}: give seconds, from 0 to 1,000,000,000")
-    return max(int(seconds * 1e6), 1)
-
-
-def _credit(credit: int) -> int:
-    if not 0 < credit <= CREDIT_MAX:
-        raise BadInput(f"credit={credit}: give 1 to {CREDIT_MAX:,} messages")
-    return credit
-
-
-def _selector(where: str | Filter | None) -> bytes:
-    if where is None:
-        return b""
-    filter = parse(where) if isinstance(where, str) else where
-    if filter.needs_now:
-        raise BadInput(f"the selector '{filter}' asks for NOW(), which a queue does not: use ttl= and delay= in send")
-    return packed(filter)
-
-
 _looked = msgspec.msgpack.Decoder(words.Looked).decode
 _stats = msgspec.msgpack.Decoder(Stats).decode
-
-
-def settings_of(
-    messages_max: int | None,
-    bytes_max: int | None,
-    full: str | None,
-    tries: int | None,
-    backoff: tuple[float, float] | None,
-    window: float | None,
-    lease: float | None,
-    dead_max: int | None,
-    dead_expired: bool | None,
-    usual: Settings | None = None,
-) -> Settings | None:
-    """Those that are given, and usual ones; None if none is given."""
-    given: dict[str, Any] = {
-        "count_max": messages_max,
-        "bytes_max": bytes_max,
-        "policy": full,
-        "tries_max": tries,
-        "backoff_us": None if backoff is None else int(backoff[0] * 1e6),
-        "backoff_us_max": None if backoff is None else int(backoff[1] * 1e6),
-        "window_us": None if window is None else int(window * 1e6),
-        "lease_us": None if lease is None else int(lease * 1e6),
-        "dead_max": dead_max,
-        "bury_expired": dead_expired,
-    }
-    chosen = {name: value for name, value in given.items() if value is not None}
-    if any(not isinstance(value, str | bool) and value < 0 for value in chosen.values()):
-        raise BadInput(f"settings of a queue cannot be negative: {chosen}")
-    if full is not None and full not in (words.WAIT, words.REFUSE, words.BURY):
-        raise BadInput(f"full={full!r}: use 'wait', 'refuse' or 'dead'")
-    return msgspec.structs.replace(usual or Settings(), **chosen) if chosen else None
