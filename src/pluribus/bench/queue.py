@@ -1,8 +1,8 @@
 """``pluribus bench queue``: messages sent, on disk, received and acknowledged, beside others; and what depth costs.
 
 One producer, one consumer, ``DEPTH`` messages under way: they are sent with ``send_soon`` and ``flush``, and received
-by an iterator that settles behind itself. Ours is measured in the process with its keeper, beside a plain table in SQLite,
-and as a client of one keeper, beside servers; all in turns, in the same run.
+by an iterator that settles behind itself. Ours is measured in the process with its keeper, beside a plain table in
+SQLite, and as a client of one keeper, beside servers; all in turns, in the same run.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ async def through(queue: MessageQueue, size: int, seconds: float) -> float:
 
     async def receive() -> None:
         nonlocal received
-        async with queue.messages(credit=4 * DEPTH) as messages:
+        async with queue.messages(credit=DEPTH) as messages:
             async for _ in messages:
                 received += 1
                 if received >= wanted:
@@ -246,5 +246,6 @@ async def _find(path: Path, count: int) -> float:
             assert message is not None
         since = perf_counter()
         async with queue.receive(f"n = {count // 3}") as message:
+            found_ms = (perf_counter() - since) * 1e3
             assert message is not None
-            return (perf_counter() - since) * 1e3
+        return found_ms

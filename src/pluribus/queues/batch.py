@@ -187,5 +187,12 @@ def chosen(command: bytes, which: Sequence[int]) -> bytes:
         whole = extra_of(command, head)
         columns = [getattr(whole, column) for column in COLUMNS]
         extra = Extra(*([column[at] for at in which] if column else [] for column in columns))
+    if isinstance(which, range) and extra is None and head.flags & EVEN:
+        stretch = data[ends[which.start] : ends[which.stop]]
+        name = command[HEAD_BYTES : HEAD_BYTES + head.name_bytes]
+        sizes = (len(stretch), 0, head.name_bytes, head.kind)
+        first = head.first + which.start
+        fresh = _HEAD.pack(MAGIC, VERSION, EVEN, len(which), head.session, first, head.time_us, *sizes)
+        return b"".join((fresh, name, stretch))
     bodies = [data[ends[at] : ends[at + 1]] for at in which]
     return pack(head.session, head.first + which[0], head.time_us, kind_of(command, head), bodies, extra)

@@ -18,15 +18,24 @@ MOVE_BYTES_MAX = 2 << 20
 """Bytes of bodies in one command."""
 
 
+SLICE = 1 << 20
+"""From this piece on: several messages that follow each other, as one batch."""
+
+
+def slice_piece(start: int, count: int) -> int:
+    """The piece that is so many messages of a batch."""
+    return SLICE + (start << 16) + count - 1
+
+
 class Pieces(Sequence[bytes]):
-    """The messages of a batch, each as a batch of one; and behind the last one the whole batch."""
+    """The messages of a batch, each as a batch of one; and stretches of them, each as a batch (``slice_piece``)."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
         self._count = head_of(packed).count
 
     def __len__(self) -> int:
-        return self._count + 1
+        return 1 << 40
 
     @overload
     def __getitem__(self, at: int) -> bytes: ...
@@ -35,9 +44,10 @@ class Pieces(Sequence[bytes]):
     def __getitem__(self, at: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(at, slice):
             return [self[one] for one in range(*at.indices(len(self)))]
-        if not 0 <= at <= self._count:
+        start, count = (at, 1) if at < SLICE else ((at - SLICE) >> 16, ((at - SLICE) & 0xFFFF) + 1)
+        if not 0 <= start < start + count <= self._count:
             raise IndexError(at)
-        return self._packed if at == self._count or self._count == 1 else chosen(self._packed, [at])
+        return self._packed if count == self._count else chosen(self._packed, range(start, start + count))
 
 
 def pieces_of(command: bytes) -> Sequence[bytes]:

@@ -29,6 +29,7 @@ Bounded: every table has a limit; at the limit a command is refused, with the re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
 from typing import Any, ClassVar
 
 import msgspec
@@ -40,7 +41,7 @@ from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refu
 from . import words
 from .batch import checked, head_of, is_batch
 from .finder import Finder
-from .forwarding import moves, pieces_of
+from .forwarding import moves, pieces_of, slice_piece
 from .looking import looked, stats_of, where
 from .messages import Messages, Totals, Upload
 from .segments import Segment, mask_of, ones_at
@@ -57,6 +58,8 @@ TIGHT_BYTES = 64 << 10
 """A consumer with a selector and less credit than this may have been passed over for messages that were too long."""
 
 _encode = msgspec.msgpack.encode
+_PLACE = Struct("<I")
+"""Of a message in the batch that came with it, or before it."""
 
 
 class _Step(msgspec.Struct):
@@ -565,6 +568,27 @@ class Queue(Machine):
         segment, at = found
         pieces = () if segment.extra is None else segment.extra.pieces.get(at, ())
         return [segment.handle(at), *((row, place, 0) for row, place, _ in pieces)], b""
+
+    def told_many(self, things: Sequence[int]) -> Sequence[tuple[Sequence[Handle], bytes]]:
+        """Messages of a run that follow each other are one batch, which the first of them brings; each of them notes
+        its place in it."""
+        found: list[tuple[Sequence[Handle], bytes]] = []
+        at = 0
+        while at < len(things):
+            there = self.messages.segments.find(things[at])
+            count = 1
+            if there is not None and not there[0].columns:
+                most = min(there[0].count - there[1], len(things) - at)
+                while count < most and things[at + count] == things[at] + count:
+                    count += 1
+            if there is None or count == 1:
+                found.append(self.told(things[at]))
+            else:
+                row, place, piece = there[0].handle(there[1])
+                found.append(([(row, place, slice_piece(piece, count))], _PLACE.pack(0)))
+                found += [((), _PLACE.pack(number)) for number in range(1, count)]
+            at += count
+        return found
 
     def ask(self, question: bytes) -> Any:
         """What somebody wants to know, as it is and not encoded."""

@@ -185,7 +185,7 @@ QUEUE_SETTINGS = {
     "postgresql": "one table, defaults (fsync on), executemany in, FOR UPDATE SKIP LOCKED and DELETE out",
     "redis": "a stream with a group, appendfsync always, XADD, XREADGROUP, XACK and XDEL, pipelined",
     "jetstream": "a work queue on file, sync_interval always, a pull consumer, every message acknowledged",
-    "rabbitmq": "a durable queue, persistent messages with confirms, a prefetch of two windows, multiple acknowledgements",
+    "rabbitmq": "a durable queue, persistent messages, confirms, prefetch of two windows, multiple acknowledgements",
 }
 
 

@@ -125,6 +125,10 @@ class Machine:
         """What the consumer that was given a thing is told of it: handles of its bodies, and whatever else."""
         raise NotImplementedError
 
+    def told_many(self, things: Sequence[int]) -> Sequence[tuple[Sequence[Handle], bytes]]:
+        """The same of several, which are told together: one may refer to the body of another before it."""
+        return [self.told(thing) for thing in things]
+
     # Time.
 
     def due_us(self) -> int | None:

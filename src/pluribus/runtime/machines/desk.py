@@ -191,7 +191,7 @@ class MachineDesk:
             chosen.append((thing, held))
             size += held.size
         machine = hosted.machine
-        told = [machine.told(thing) for thing, _ in chosen]
+        told = machine.told_many([thing for thing, _ in chosen])
         bodies = await read_bodies(self.host, hosted.number, [one for handles, _ in told for one in handles])
         if None in bodies and not fresh:
             return None
@@ -199,6 +199,9 @@ class MachineDesk:
             return None  # the state was replaced
         demands = machine.demands
         still = dict(demands.given(asked.consumer, asked.epoch, asked.after) or ()) if demands is not None else {}
+        left = [(thing, held) for thing, held in chosen if still.get(thing) == held]
+        if left and len(left) < len(chosen):  # some of it was settled meanwhile, and others may refer to that
+            return await self._with_bodies(hosted, asked, left, fresh)
         answer: list[Given] = []
         at = 0
         for (thing, held), (handles, note) in zip(chosen, told, strict=True):

@@ -281,3 +281,35 @@ def test_without_await(tmp_path):
                 break
         assert found == [b"a", b"b"]
         assert q.purge() >= 1
+
+
+class Strict(msgspec.Struct):
+    number: int
+
+    def __post_init__(self):
+        if self.number == 13:
+            raise ValueError("thirteen is nobody's number")
+
+
+pluribus.register(Strict)
+
+
+def test_a_body_that_cannot_be_made_here_is_a_dead_letter_and_the_others_come(tmp_path):
+    async def scenario():
+        async with opened("keeper", tmp_path) as (bus, _):
+            q = await bus.queue("strict")
+            good = [Strict(number) for number in range(10, 50) if number != 13]
+            bad = msgspec.convert({"number": 12}, Strict)
+            bad.number = 13
+            await q.send_many([*good[:3], bad, *good[3:]])
+            found = []
+            async with q.messages(credit=40) as messages:
+                async for m in messages:
+                    found.append(m.body)
+                    if len(found) == len(good):
+                        break
+            assert found == good
+            while not (await q.stats()).dead:  # noqa: ASYNC110 - the keeper tells nobody
+                await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())

@@ -14,6 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from ....core.errors import Closed, LeaseEnded, NotPrimary, PluribusError, Refused
 from ....group.host.demand import UNLIMITED
@@ -21,7 +22,7 @@ from ....group.host.requests import Given
 from ....queues import words
 from ....queues.words import ENDED, REFUSED, Outcome
 from ...machines.line import MachineLine
-from .message import QueueMessage
+from .message import QueueMessage, Slice, unpacked
 
 WAIT_S = 20.0
 """How long one question for messages waits; asking renews the lease."""
@@ -29,7 +30,7 @@ SETTLES_MAX = 8_192
 """Settlements in one command."""
 PAUSE_S = 0.05
 
-Settling = tuple[QueueMessage, int, int, str, "asyncio.Future[None] | None"]  # type: ignore[type-arg]
+Settling = tuple[QueueMessage[Any], int, int, str, "asyncio.Future[None] | None"]
 
 
 class Consumer:
@@ -56,7 +57,9 @@ class Consumer:
         """The credit is to be told."""
         self.hands: dict[int, int] = {}
         """Messages that were told and are not settled, with their deliveries."""
-        self.arrived: deque[QueueMessage] = deque()  # type: ignore[type-arg]
+        self.arrived: deque[QueueMessage[Any]] = deque()
+        self._slice: Slice | None = None
+        """The batch that came last, of which more messages may be told."""
         self._something = asyncio.Event()
         self._settles: deque[Settling] = deque()
         self._numbers = 0
@@ -113,26 +116,38 @@ class Consumer:
         self._after = max(self._after, given.number)
         if self.hands.get(given.thing) == given.delivery:
             return  # told before a break
+        self.hands[given.thing] = given.delivery
+        if given.note:  # one of several in a batch, which the first of them brought
+            if given.bodies:
+                self._slice = None if given.bodies[0] is None else unpacked(given.bodies[0])
+            if self._slice is None:
+                self._refuse(given, "its body is damaged")
+                return
+            message = QueueMessage.of(
+                self, given.thing, given.delivery, self._slice, int.from_bytes(given.note, "little")
+            )
+            if isinstance(message.body, PluribusError):
+                self._refuse(given, str(message.body))
+                return
+            self.arrived.append(message)
+            return
         packed = given.bodies[0] if given.bodies else None
         if packed is None or None in given.bodies:  # the only copy is damaged
-            self.hands[given.thing] = given.delivery
-            lost = QueueMessage.__new__(QueueMessage)
-            lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
-            self.settle_later(lost, words.REJECT, 0, "its body is damaged")
+            self._refuse(given, "its body is damaged")
             return
         long = b"".join(piece for piece in given.bodies[1:] if piece is not None) if len(given.bodies) > 1 else None
         try:
-            message: QueueMessage = QueueMessage(self, given.thing, given.delivery, packed, long)  # type: ignore[type-arg]
+            self.arrived.append(QueueMessage(self, given.thing, given.delivery, packed, long))
         except PluribusError as error:  # of a type that cannot be made of it here
-            self.hands[given.thing] = given.delivery
-            lost = QueueMessage.__new__(QueueMessage)
-            lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
-            self.settle_later(lost, words.REJECT, 0, str(error)[:1_024])
-            return
-        self.hands[given.thing] = given.delivery
-        self.arrived.append(message)
+            self._refuse(given, str(error))
 
-    async def next(self, timeout: float | None) -> QueueMessage | None:  # type: ignore[type-arg]
+    def _refuse(self, given: Given, reason: str) -> None:
+        """A message that nobody here can read becomes a dead letter."""
+        lost: QueueMessage[Any] = QueueMessage.__new__(QueueMessage)
+        lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
+        self.settle_later(lost, words.REJECT, 0, reason[:1_024])
+
+    async def next(self, timeout: float | None) -> QueueMessage[Any] | None:
         """The next message; None if none came in time."""
         if not self.arrived:
             with suppress(TimeoutError):
@@ -151,7 +166,7 @@ class Consumer:
 
     # What is settled.
 
-    async def settle(self, message: QueueMessage, verb: int = 0, wait_us: int = 0, reason: str = "") -> None:  # type: ignore[type-arg]
+    async def settle(self, message: QueueMessage[Any], verb: int = 0, wait_us: int = 0, reason: str = "") -> None:
         """Returns when it is done; ``LeaseEnded`` if this consumer does not hold the message any more."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.settle_later(message, verb, wait_us, reason, future)
@@ -159,7 +174,7 @@ class Consumer:
 
     def settle_later(
         self,
-        message: QueueMessage,  # type: ignore[type-arg]
+        message: QueueMessage[Any],
         verb: int = 0,
         wait_us: int = 0,
         reason: str = "",

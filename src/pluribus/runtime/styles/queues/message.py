@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from ....core.errors import BadInput
+from ....core.errors import BadInput, PluribusError
 from ....queues import batch, words
-from ....wire.bodies import BYTES, array_header, decode_bodies
+from ....wire.bodies import BYTES, Kind, array_header, decode_bodies
 
 if TYPE_CHECKING:
     from .consumer import Consumer
 
 T = TypeVar("T")
+Slice = tuple[batch.Head, list[Any]]
+"""A plain batch: its head, and its bodies."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -68,6 +70,23 @@ class QueueMessage(Generic[T]):
             if extra.properties and extra.properties[0]:
                 self.properties = MappingProxyType(batch.properties_of(extra.properties[0]))
 
+    @classmethod
+    def of(cls, consumer: Consumer, number: int, deliveries: int, batch: Slice, place: int) -> QueueMessage[T]:
+        """A message of a plain batch."""
+        head, bodies = batch
+        self = cls.__new__(cls)
+        self._consumer = consumer
+        self.number = number
+        self.deliveries = deliveries
+        self.settled = False
+        self.sent = head.time_us / 1e6
+        self.body = bodies[place]
+        self.priority = words.PRIORITY
+        self.key = self.correlation = self.reply_to = ""
+        self.id = f"{head.session:x}-{head.first + place}"
+        self.properties = NOTHING
+        return self
+
     def __repr__(self) -> str:
         return f"<message {self.number} {self.body!r:.60}>"
 
@@ -101,6 +120,25 @@ class QueueMessage(Generic[T]):
             raise BadInput(f"message {self.number} is settled already: settle a message once")
         self.settled = ends
         return self._consumer
+
+
+def unpacked(packed: bytes) -> Slice:
+    """A plain batch. In the place of a body that cannot be made here is the error."""
+    head = batch.head_of(packed)
+    kind, encoded = batch.kind_of(packed, head), batch.bodies_of(packed, head)
+    if kind == BYTES:
+        return head, [bytes(one) for one in encoded]
+    try:
+        return head, decode_bodies(kind, msgspec.Raw(array_header(head.count) + b"".join(encoded)), head.count)
+    except PluribusError:
+        return head, [_decoded(kind, one) for one in encoded]
+
+
+def _decoded(kind: Kind, encoded: memoryview) -> Any:
+    try:
+        return decode_bodies(kind, msgspec.Raw(array_header(1) + bytes(encoded)), 1)[0]
+    except PluribusError as error:
+        return error
 
 
 def _microseconds(seconds: float) -> int:
