@@ -15,6 +15,7 @@ BENCHES = {
     "tree": "the doubling tree and the pipelined one against one by one, on network namespaces",
     "host": "machines on the keepers' log: opening, holds of the loop, and space under churn",
     "log": "durable publishing beside others that keep events, and what a long log costs",
+    "queue": "message queues: sent, on disk, received and acknowledged, beside other systems; what depth costs",
     "pubsub": "topics beside the group that carries them, and beside other systems",
     "objects": "KQML and object messages on every engine, calls beside Pyro5, one multicast against n unicasts",
     "slots": "messages per send of a software bus: with a router, without one, centralised",

@@ -14,13 +14,14 @@ from ...wire.asking import Words
 from ..keepers.face import KeepersFace
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
+from .queues.face import QueuesFace
 from .slots.face import SlotsFace
 from .spaces.face import SpacesFace
 from .style import Style
 from .topics.face import TopicsFace
 
 
-class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, SlotsFace, SpacesFace):
+class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, QueuesFace, SlotsFace, SpacesFace):
     """What the styles add to a bus."""
 
 

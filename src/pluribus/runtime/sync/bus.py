@@ -53,6 +53,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:  # loaded when first used
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
+    from ..styles.queues.sync import SyncMessageQueue
     from ..styles.spaces.sync import SyncSpace
 
 
@@ -140,6 +141,12 @@ class Bus(TopicsSync):
     def conversations(self, **options: Any) -> Conversations:
         """All conversations that this member knows of."""
         return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
+
+    def queue(self, name: str, **options: Any) -> SyncMessageQueue:
+        """Open a message queue; ``options`` are those of ``pluribus.Bus.queue``."""
+        from ..styles.queues.sync import SyncMessageQueue
+
+        return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
 
     def replica(
         self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0
