@@ -52,7 +52,9 @@ from ..pubsub.durable.requests import (
     Stand,
     Voting,
 )
+from ..pubsub.durable.many import AtMany, DoMany, FetchMany
 from ..pubsub.topics import matches
+from .manydesk import ManyDesk
 from .publisher import Ended
 
 MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
@@ -74,6 +76,7 @@ class Desk:
         self.host = Host(keeper, {Topics.kind: Topics, **(codes or {})}, builtin=(Topics.kind,))
         self.host.on_applied = self._applied
         self.tending = Tending(self.host, keeper)
+        self._many = ManyDesk(self)
         keeper.seat.state = self.host
         keeper.keep_rows(0)
         self._reading: Reading | None = None
@@ -159,7 +162,7 @@ class Desk:
         if isinstance(request, Find):
             return await self._find(request)
         if isinstance(request, At):
-            await self._barrier()
+            await self.barrier()
             return self.reading.offset_at(request.topic, request.time_us)
         if isinstance(request, Call):
             return await self._call(request)
@@ -167,8 +170,10 @@ class Desk:
             return await self._query(request)
         if isinstance(request, Open):
             return await self._open(request)
+        if isinstance(request, FetchMany | DoMany | AtMany):
+            return await self._many.ask(request)
         if isinstance(request, Last):
-            await self._barrier()
+            await self.barrier()
             return self.topics.stages.last(request.writer, request.query)
         return await self._tended(request)
 
@@ -226,7 +231,7 @@ class Desk:
 
     async def _query(self, asked: Inspect) -> bytes:
         if not asked.stale:
-            await self._barrier()
+            await self.barrier()
         hosted = await self._hosted(asked.name)
         if not asked.question:
             return b""
@@ -242,7 +247,7 @@ class Desk:
     async def _hosted(self, name: str) -> Hosted:
         found = self.host.named(name)
         if found is None:  # or perhaps this keeper is behind
-            await self._barrier()
+            await self.barrier()
             found = self.host.named(name)
         if found is None or not isinstance(found.machine, UserMachine):
             raise BadInput(f"there is no replica {name!r} on the keepers: open it with bus.replica(..., durable=True)")
@@ -300,7 +305,7 @@ class Desk:
             checked(found.packed)
         return (await self.submit([command]))[0]
 
-    async def _barrier(self) -> None:
+    async def barrier(self) -> None:
         await self._placed(self.keeper.barrier)
 
     async def _placed(self, ask: Callable[[Callable[[int, PluribusError | None], None]], None]) -> int:
@@ -319,7 +324,7 @@ class Desk:
     # Reading.
 
     @property
-    def _log(self) -> int:
+    def log(self) -> int:
         """Which log this is: the number that its first keepers gave it."""
         return self.keeper.ledger.meta.cluster
 
@@ -332,20 +337,20 @@ class Desk:
             except BadInput:  # or perhaps this keeper is behind
                 if fresh:
                     raise
-                await self._barrier()
+                await self.barrier()
                 fresh = True
                 continue
             topic = self.topics.topic(asked.topic)
             first, end = topic.bounds if topic is not None else (0, 0)
             if pieces or start >= stop:
-                return Fetched(pieces, start, first, end, self._log)
+                return Fetched(pieces, start, first, end, self.log)
             if start < end:
                 await asyncio.sleep(0)
             elif not fresh:  # nothing: is that so, or is this keeper behind?
-                await self._barrier()
+                await self.barrier()
                 fresh = True
             elif not await self._changed(until):
-                return Fetched(pieces, start, first, end, self._log)
+                return Fetched(pieces, start, first, end, self.log)
 
     async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
         """As much as is asked for, a little at a time, so that others have their turns. They also have them when
@@ -406,7 +411,7 @@ class Desk:
                 break
             for offset, packed in pieces:
                 looked += len(packed)
-                chosen = self._chosen(Batch(packed, offset).cut(start, stop), where, bodies)
+                chosen = self.chosen(Batch(packed, offset).cut(start, stop), where, bodies)
                 start = min(_end((offset, packed)), stop)
                 if chosen is not None:
                     kept.append((offset, chosen.data))
@@ -414,7 +419,7 @@ class Desk:
         self._read_bytes += looked
         return kept, start
 
-    def _chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
+    def chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
         which: Sequence[int] = range(len(batch))
         if where:
             wanted = self._filter(where)
@@ -433,12 +438,12 @@ class Desk:
 
     async def _find(self, asked: Find) -> list[Known]:
         if asked.fresh:
-            await self._barrier()
+            await self.barrier()
         if asked.pattern in self.topics.bounds:
             names = [asked.pattern]
         else:
             names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
-        return [_known(name, topic, self._log) for name in names if (topic := self.topics.topic(name)) is not None]
+        return [_known(name, topic, self.log) for name in names if (topic := self.topics.topic(name)) is not None]
 
     async def _changed(self, until: float) -> bool:
         """Whether something was committed before that time."""

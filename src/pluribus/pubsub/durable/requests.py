@@ -16,6 +16,7 @@ from ...core.ids import MessageId
 from ...group.keepers.voting import Standing
 from ...group.sessions import Entry
 from .commands import Outcome, Query, Text, Whole
+from .many import AtMany, DoMany, FetchedMany, FetchMany
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 FETCH_BYTES = 1 << 20
@@ -188,6 +189,9 @@ Request = (
     | Open
     | Call
     | Inspect
+    | FetchMany
+    | DoMany
+    | AtMany
 )
 
 
@@ -297,6 +301,9 @@ _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {
     Open: msgspec.msgpack.Decoder(int),
     Call: msgspec.msgpack.Decoder(Entry),
     Inspect: msgspec.msgpack.Decoder(bytes),
+    FetchMany: msgspec.msgpack.Decoder(FetchedMany),
+    DoMany: msgspec.msgpack.Decoder(list[Outcome]),
+    AtMany: msgspec.msgpack.Decoder(list[int]),
 }
 
 
