@@ -13,7 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pluribus.core.errors import BadInput, LogChanged
 from pluribus.pipeline import source
 from pluribus.pipeline.columns import spark_fields
-from pluribus.pipeline.source import Settings, TopicReader, TopicStreamReader
+from pluribus.pipeline.options import Settings
+from pluribus.pipeline.source import TopicReader, TopicStreamReader
 from pluribus.pubsub.durable.requests import Known
 
 
@@ -41,7 +42,7 @@ def at(log=LOG, **offsets):
 
 def reader(kind, log, monkeypatch, **options):
     settings = Settings({"url": "client://127.0.0.1:1/x", "topic": "#", **options})
-    monkeypatch.setattr(Settings, "keepers", lambda self: nullcontext(log))
+    monkeypatch.setattr(Settings, "keepers", lambda self, *_: nullcontext(log))
     return kind(settings, settings.schema())
 
 

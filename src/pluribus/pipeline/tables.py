@@ -1,8 +1,8 @@
 """Packed batches as Arrow tables, in executors: no event is touched by Python unless its fields are wanted.
 
-Batches come as publishers packed them, a few events each or thousands. As many of one topic as make a good table are
-put together, column by column: times, offsets and identities with numpy, bodies without a copy where there is only one
-batch. Where fields of bodies are wanted, all bodies are decoded in one call, into objects that have just these fields;
+Batches come as publishers packed them, a few events each or thousands. As many as make a good table are put together,
+of one topic or of many, column by column: times, offsets and identities with numpy, bodies without a copy where there
+is only one batch. Where batches are many and small, what costs a call of numpy for each is done for all at once. Where fields of bodies are wanted, all bodies are decoded in one call, into objects that have just these fields;
 only if that fails are they looked at one by one, to tell the poison from the others.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from ..core.errors import BadInput
-from ..pubsub.durable.batch import Batch, Extra
+from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of
 from ..wire.bodies import BYTES, array_header
 from .columns import arrow_schema, name_of_kind
 
@@ -72,7 +72,7 @@ class Shape:
         return msgspec.msgpack.Decoder(list[row]).decode  # type: ignore[valid-type]
 
     def table(self, batches: Sequence[Batch]) -> Any:
-        """Packed batches of one topic as an Arrow record batch of these columns; None if poison was all there was."""
+        """Packed batches as an Arrow record batch of these columns; None if poison was all there was."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -206,32 +206,62 @@ def envelope(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, Any]:
 
     heads, wanted = [batch.head for batch in batches], set(names)
     counts = [head.events for head in heads]
-    count = sum(counts)
+    plain = len(batches) > 1 and not any(head.flags & (PLACES | EXTRA) for head in heads)
+    each = np.array(counts, "i8")
     found: dict[str, Any] = {}
     if "topic" in wanted:
-        found["topic"] = pa.repeat(pa.scalar(batches[0].topic), count)
+        found["topic"] = _told([batch.topic for batch in batches], each)
     if "kind" in wanted:
-        kinds = [name_of_kind(batch.kind) for batch in batches]
-        same = len(set(kinds)) == 1
-        found["kind"] = pa.repeat(pa.scalar(kinds[0]), count) if same else pa.array(np.repeat(kinds, counts))
-    if "offset" in wanted:
+        found["kind"] = _told([name_of_kind(batch.kind) for batch in batches], each)
+    if plain and wanted & {"offset", "id"}:
+        within = np.arange(int(each.sum()), dtype="i8") - np.repeat(np.cumsum(each) - each, each)
+    if "offset" in wanted and plain:
+        found["offset"] = pa.array(within + np.repeat(np.array([batch.offset for batch in batches], "i8"), each))
+    elif "offset" in wanted:
         found["offset"] = pa.array(_joined([batch.offsets for batch in batches]))
     copies = [batch.extra if head.extra_bytes else NOTHING for batch, head in zip(batches, heads, strict=True)]
     if "id" in wanted:
-        pairs = [_ids(batch, extra.ids) for batch, extra in zip(batches, copies, strict=True)]
-        columns = [pa.array(_joined([pair[place] for pair in pairs])) for place in (0, 1)]
-        found["id"] = pa.StructArray.from_arrays(columns, ["session", "number"])
+        if plain:
+            sessions = np.repeat(np.array([head.session for head in heads], "i8"), each)
+            numbers = within + np.repeat(np.array([head.first for head in heads], "i8"), each)
+        else:
+            pairs = [_ids(batch, extra.ids) for batch, extra in zip(batches, copies, strict=True)]
+            sessions, numbers = (_joined([pair[place] for pair in pairs]) for place in (0, 1))
+        found["id"] = pa.StructArray.from_arrays([pa.array(sessions), pa.array(numbers)], ["session", "number"])
     if "sender" in wanted:
-        senders = [
-            np.array(extra.senders, "i8") if extra.senders else np.full(head.events, head.sender, "i8")
-            for head, extra in zip(heads, copies, strict=True)
-        ]
-        found["sender"] = pa.array(_joined(senders))
+        if plain:
+            senders = np.repeat(np.array([head.sender for head in heads], "i8"), each)
+        else:
+            senders = _joined(
+                [
+                    np.array(extra.senders, "i8") if extra.senders else np.full(head.events, head.sender, "i8")
+                    for head, extra in zip(heads, copies, strict=True)
+                ]
+            )
+        found["sender"] = pa.array(senders)
     if "time" in wanted:
-        found["time"] = pa.array(_joined([batch.times for batch in batches])).view(pa.timestamp("us", "UTC"))
+        if plain and all(head.flags & ONE_TIME for head in heads):
+            latest = [latest_of(batch.data, head) for batch, head in zip(batches, heads, strict=True)]
+            times = np.repeat(np.array(latest, "<i8"), each)
+        else:
+            times = _joined([batch.times for batch in batches])
+        found["time"] = pa.array(times).view(pa.timestamp("us", "UTC"))
     if wanted & {"parent", "headers"}:
         found["parent"], found["headers"] = _rare(batches)
     return found
+
+
+def _told(texts: list[str], counts: Any) -> Any:
+    """One text for each batch, as often as it has events."""
+    import numpy as np
+    import pyarrow as pa
+
+    known: dict[str, int] = {}
+    places = [known.setdefault(text, len(known)) for text in texts]
+    if len(known) == 1:
+        return pa.repeat(pa.scalar(texts[0]), int(counts.sum()))
+    numbers = np.repeat(np.array(places, "i4"), counts)
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(list(known), pa.string())).dictionary_decode()
 
 
 def _ids(batch: Batch, copied: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
@@ -269,6 +299,12 @@ def bodies(batches: Sequence[Batch]) -> Any:
 
     if len(batches) == 1:
         ends, data, count = batches[0].ends, pa.py_buffer(batches[0].bodies), len(batches[0])
+    elif all(batch.head.flags & EVEN for batch in batches):
+        each = np.array([batch.head.events for batch in batches], "i8")
+        sizes = np.array([batch.head.bodies_bytes for batch in batches], "i8") // each
+        ends = np.concatenate([np.zeros(1, "i4"), np.cumsum(np.repeat(sizes, each))]).astype("i4")
+        data = pa.py_buffer(b"".join([batch.bodies for batch in batches]))
+        count = len(ends) - 1
     else:
         before = np.cumsum([0, *(batch.head.bodies_bytes for batch in batches)])
         shifted = [batch.ends[1:] + shift for batch, shift in zip(batches, before, strict=False)]
