@@ -23,7 +23,7 @@ import json
 import logging
 import uuid
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from time import time
 from typing import Any
 
@@ -95,17 +95,14 @@ def events_of(place: Mapping[str, Any] | None) -> int | None:
 
 
 def resumed(
-    offsets: Offsets, known: Sequence[Known], wants: Callable[[str], bool], skip: bool, whole: bool = True
+    offsets: Offsets, ends: Offsets, wants: Callable[[str], bool], skip: bool, whole: bool = True
 ) -> Offsets:
-    """The offsets from which to go on in the logs that are there. ``whole``: each of the logs has told its topics, so
+    """The offsets from which to go on in the logs that are there, whose topics end at ``ends``. ``whole``: each of the logs has told its topics, so
     that one that is missing is another one now, and not one of which nothing is seen.
 
     ``LogChanged`` if a log is another one, or ends before what was read of it; with ``skip`` that is logged, and
     reading goes on with what is there.
     """
-    ends: Offsets = {}
-    for one in known:
-        ends.setdefault(name_of(one), {})[one.topic] = one.end
     found: Offsets = {}
     for name, topics in offsets.items():
         here = name

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql.types import BinaryType, StringType, StructType
@@ -62,6 +63,7 @@ HIDDEN = "pluribus/places/"
 EARLIEST, LATEST = "earliest", "latest"
 WAIT_S = 900.0
 """How long a micro-batch waits for ``rows_min``, if ``wait`` does not say: as in Kafka's source."""
+Place = int | float | str
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
@@ -96,7 +98,7 @@ class Settings:
 
     # Which topics.
 
-    @property
+    @cached_property
     def patterns(self) -> list[str]:
         """What keepers are asked for."""
         if self._pattern is not None:
@@ -112,9 +114,10 @@ class Settings:
     def wants(self, topic: str) -> bool:
         if self._pattern is not None:
             return self._pattern.fullmatch(topic) is not None and not topic.startswith(HIDDEN)
-        if topic.startswith(HIDDEN):
-            return any(pattern.startswith("pluribus/") and matches(pattern, topic) for pattern in self.patterns)
-        return any(matches(pattern, topic) for pattern in self.patterns)
+        named = not topic.startswith(HIDDEN)
+        return any(
+            matches(pattern, topic) for pattern in self.patterns if named or pattern.startswith("pluribus/")
+        )
 
     # How much.
 
@@ -137,15 +140,21 @@ class Settings:
 
     # From where to where.
 
-    def place(self, option: str, topic: str, default: str) -> int | float | str:
-        """Where one topic starts or stops: ``earliest``, ``latest``, an offset, or a time in seconds (a float)."""
+    def placing(self, option: str, default: str) -> Callable[[str], Place]:
+        """A function that says where a topic starts or stops: ``earliest``, ``latest``, an offset, or a time in seconds
+        (a float)."""
         value = self.given.get(option, default)
         if not value.startswith("{"):
-            return _place(option, value)
-        places = _places(option, value)
-        if topic in places:
-            return places[topic]
-        return next((place for pattern, place in places.items() if matches(pattern, topic)), _place(option, default))
+            same = _place(option, value)
+            return lambda topic: same
+        places, other = _places(option, value), _place(option, default)
+
+        def place(topic: str) -> Place:
+            if topic in places:
+                return places[topic]
+            return next((found for pattern, found in places.items() if matches(pattern, topic)), other)
+
+        return place
 
     # Columns.
 
@@ -247,8 +256,8 @@ def _of_partition(value: Any) -> Any:
     return value["0"]
 
 
-def _places(option: str, text: str) -> dict[str, int | float | str]:
-    found: dict[str, int | float | str] = {}
+def _places(option: str, text: str) -> dict[str, Place]:
+    found: dict[str, Place] = {}
     for topic, value in _object(option, text).items():
         try:
             levels_of(topic)
@@ -258,7 +267,7 @@ def _places(option: str, text: str) -> dict[str, int | float | str]:
     return found
 
 
-def _place(option: str, value: Any) -> int | float | str:
+def _place(option: str, value: Any) -> Place:
     if value in (EARLIEST, LATEST):
         return str(value)
     if type(value) is int or (isinstance(value, str) and re.fullmatch(r"-?\d+", value)):

@@ -74,6 +74,8 @@ TASK_BYTES = 32 << 20
 PARTS_MAX = 10_000
 ROWS_A_BATCH = 10_000
 """Packed batches are put together to about this before they go to Spark."""
+PIECES_A_BATCH = 10_000
+"""The same for packed batches of many topics, most of which hold few rows."""
 EVERYTHING = 1 << 62
 PLACE_TOPICS = 32
 """Places of fewer topics are short enough for Spark to keep."""
@@ -124,6 +126,10 @@ class PluribusSource(DataSource):
         return StreamWriter(self._settings, schema)
 
 
+Look = dict[str, list[Known]]
+"""What keepers tell, by log."""
+
+
 class Range(NamedTuple):
     """Offsets of one topic."""
 
@@ -144,6 +150,11 @@ class Ranges(InputPartition):
         """Which of the URLs names the keepers of this log."""
 
 
+def _there(table: Any) -> Iterator[Any]:
+    if table is not None:
+        yield table
+
+
 class _Reading:
     """What batches and streams have in common."""
 
@@ -158,43 +169,48 @@ class _Reading:
         """Whether every log has told a topic, and so its number."""
         self._bounds = Bounds()
 
-    def _known(self) -> list[Known]:
+    def _known(self) -> Look:
         """The topics of all logs, as they are now."""
-        settings, found = self._settings, list[Known]()
+        settings, found = self._settings, Look()
         for number in range(max(len(settings.urls), 1)):
             with settings.keepers(number) as keepers:
                 here = {one.topic: one for pattern in settings.patterns for one in keepers.topics(pattern)}
-            for log in {name_of(one) for one in here.values()}:
-                other = self._urls.setdefault(log, number)
-                if other != number and len(settings.urls) > number:
-                    raise BadInput(
-                        f"{settings.urls[other]} and {settings.urls[number]} have the same log: name all its keepers "
-                        "in one URL, HOST:PORT,HOST:PORT"
-                    )
-            wanted = [one for one in here.values() if settings.wants(one.topic) and self._bounds.topic(one.topic)]
-            found += wanted
+            if not here:
+                continue
+            log = name_of(next(iter(here.values())))
+            other = self._urls.setdefault(log, number)
+            if other != number:
+                raise BadInput(
+                    f"{settings.urls[other]} and {settings.urls[number]} have the same log: name all its keepers in one "
+                    "URL, HOST:PORT,HOST:PORT"
+                )
+            found[log] = [
+                one for one in here.values() if settings.wants(one.topic) and (self._bounds.free or self._bounds.topic(one.topic))
+            ]
         self._told = len(self._urls) == max(len(settings.urls), 1)
-        if not found and not settings.several and self._bounds.free:
+        if not any(found.values()) and not settings.several and self._bounds.free:
             raise BadInput(
                 f"there is no durable topic {settings.patterns[0]!r}: publish to it first, or look at its name"
             )
         return found
 
-    def _places(self, option: str, known: Sequence[Known], default: str) -> Offsets:
+    def _places(self, option: str, known: Look, default: str) -> Offsets:
         """The offset of each topic that an option names."""
         found: Offsets = {}
-        timed: dict[tuple[str, float], list[str]] = {}
-        for one in known:
-            wanted, log = self._settings.place(option, one.topic, default), name_of(one)
-            topics = found.setdefault(log, {})
-            if isinstance(wanted, float):
-                timed.setdefault((log, wanted), []).append(one.topic)
-            elif isinstance(wanted, int):
-                topics[one.topic] = self._within(one, wanted)
-            else:
-                topics[one.topic] = one.first if wanted == EARLIEST else one.end
-        for (log, time_s), names in timed.items():
-            found[log] |= self._at(log, names, time_s)
+        place = self._settings.placing(option, default)
+        for log, topics in known.items():
+            here = found[log] = dict[str, int]()
+            timed: dict[float, list[str]] = {}
+            for one in topics:
+                wanted = place(one.topic)
+                if isinstance(wanted, float):
+                    timed.setdefault(wanted, []).append(one.topic)
+                elif isinstance(wanted, int):
+                    here[one.topic] = self._within(one, wanted)
+                else:
+                    here[one.topic] = one.first if wanted == EARLIEST else one.end
+            for time_s, names in timed.items():
+                here |= self._at(log, names, time_s)
         return found
 
     def _at(self, log: str, names: Sequence[str], time_s: float) -> dict[str, int]:
@@ -245,33 +261,35 @@ class _Reading:
         if not isinstance(partition, Ranges):
             return  # there is nothing to read
         with self._settings.keepers(partition.url, partition.number) as keepers:
-            held: list[Batch] = []
-            rows = 0
-            for batch in self._batches(keepers, partition):
-                held.append(batch)
-                rows += len(batch)
-                if rows >= ROWS_A_BATCH:
-                    yield from self._table(held)
-                    held, rows = [], 0
-            yield from self._table(held)
+            try:
+                if len(partition.ranges) == 1:
+                    yield from self._read_one(keepers, partition)
+                else:
+                    yield from self._read_many(keepers, partition)
+            except LogChanged as error:
+                if self._settings.gaps == "fail":
+                    raise LogChanged(f"{error}; or leave out what is gone with option gaps='skip'") from None
+                logger.warning("%s; left out", error)
 
-    def _table(self, batches: list[Batch]) -> Iterator[Any]:
-        table = self._shape.table(batches) if batches else None
-        if table is not None:
-            yield table
+    def _read_one(self, keepers: LogReader, task: Ranges) -> Iterator[Any]:
+        """A range of one topic: read ahead of what is done with it."""
+        held: list[Batch] = []
+        rows = 0
+        for batch in self._one_range(keepers, task.ranges[0], task.log):
+            held.append(batch)
+            rows += len(batch)
+            if rows >= ROWS_A_BATCH:
+                yield from _there(self._shape.table(held))
+                held, rows = [], 0
+        if held:
+            yield from _there(self._shape.table(held))
 
-    def _batches(self, keepers: LogReader, task: Ranges) -> Iterator[Batch]:
-        """A large range is read ahead of what is done with it; many small ones are asked for together."""
-        where, bodies, log = self._where, self._shape.needs_bodies, task.log
-        try:
-            if len(task.ranges) == 1:
-                yield from self._one_range(keepers, task.ranges[0], log)
-            else:
-                yield from keepers.read_many(task.ranges, where=where, bodies=bodies, log=log, over=self._over)
-        except LogChanged as error:
-            if self._settings.gaps == "fail":
-                raise LogChanged(f"{error}; or leave out what is gone with option gaps='skip'") from None
-            logger.warning("%s; left out", error)
+    def _read_many(self, keepers: LogReader, task: Ranges) -> Iterator[Any]:
+        """Many small ranges: asked for together."""
+        where, bodies = self._where, self._shape.needs_bodies
+        for ranges, pieces in keepers.read_many(task.ranges, where=where, bodies=bodies, log=task.log, over=self._over):
+            for low in range(0, len(pieces), PIECES_A_BATCH):
+                yield from _there(self._shape.table_of_many(ranges, pieces[low : low + PIECES_A_BATCH]))
 
     def _one_range(self, keepers: LogReader, wanted: Range, log: int) -> Iterator[Batch]:
         at, bodies = wanted.start, self._shape.needs_bodies
@@ -376,11 +394,9 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         known = self._known()
         settings = self._settings
         self._weights = _weights(known)
-        starts = resumed(self._parted(start), known, settings.wants, settings.gaps == "skip", self._told)
-        ends: Offsets = {}
-        for one in known:
-            ends.setdefault(name_of(one), {})[one.topic] = one.end
-        self._latest = {log: dict(topics) for log, topics in ends.items()}
+        ends = {log: {one.topic: one.end for one in topics} for log, topics in known.items()}
+        starts = resumed(self._parted(start), ends, settings.wants, settings.gaps == "skip", self._told)
+        self._latest = ends
         if self._target is not None:
             target = self._target
             ends = {
@@ -396,41 +412,37 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
             before |= {topic: max(end, before.get(topic, 0)) for topic, end in topics.items()}
         return self._place(starts)
 
-    def _too_few(self, starts: Offsets, known: Sequence[Known]) -> bool:
+    def _too_few(self, starts: Offsets, known: Look) -> bool:
         """Whether the micro-batch waits for more rows, as ``rows_min`` asks."""
         least = self._settings.number("rows_min")
         if least is None:
             return False
         now = monotonic()
         self._waiting_since = now if self._waiting_since is None else self._waiting_since
-        waiting = sum(max(one.end - max(starts.get(name_of(one), {}).get(one.topic, 0), one.first), 0) for one in known)
+        waiting = sum(one.end - min(at, one.end) for _, one, at in _unread(starts, known))
         if waiting < least and now - self._waiting_since < self._settings.wait_s:
             return True
         self._waiting_since = None
         return False
 
-    def _admitted(self, starts: Offsets, ends: Offsets, known: Sequence[Known], rows: int) -> Offsets:
+    def _admitted(self, starts: Offsets, ends: Offsets, known: Look, rows: int) -> Offsets:
         """As much as is admitted, a fair share of each topic."""
-        first = [max(starts.get(name_of(one), {}).get(one.topic, 0), one.first) for one in known]
-        waiting = [max(ends[name_of(one)][one.topic] - at, 0) for one, at in zip(known, first, strict=True)]
-        total = sum(waiting)
+        unread = [(log, one, at, max(ends[log][one.topic] - at, 0)) for log, one, at in _unread(starts, known)]
+        total = sum(count for *_, count in unread)
         size = self._settings.number("bytes")
         if size is not None and total:
-            weight = [one.kept_bytes / max(one.end - one.first, 1) for one in known]
-            waiting_bytes = sum(each * count for each, count in zip(weight, waiting, strict=True))
+            waiting_bytes = sum(one.kept_bytes / max(one.end - one.first, 1) * count for _, one, _, count in unread)
             rows = min(rows, max(int(total * size / max(waiting_bytes, 1)), 1))
         if total <= rows:
             return ends
         found: Offsets = {}
-        for one, at, count in zip(known, first, waiting, strict=True):
+        for log, one, at, count in unread:
             # Rounded up, so that a topic with little waiting is never passed over for good.
-            found.setdefault(name_of(one), {})[one.topic] = at + -(-count * rows // total)
+            found.setdefault(log, {})[one.topic] = at + -(-count * rows // total)
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {}
-        for one in self._known():
-            self._target.setdefault(name_of(one), {})[one.topic] = one.end
+        self._target = {log: {one.topic: one.end for one in topics} for log, topics in self._known().items()}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For the query's progress: how far it could be. With many topics only their number and the sum of their
@@ -494,13 +506,20 @@ def register(spark: Any) -> None:
     spark.dataSource.register(source)
 
 
-def _weights(known: Sequence[Known]) -> dict[str, float]:
+def _unread(starts: Offsets, known: Look) -> Iterator[tuple[str, Known, int]]:
+    """Log, topic, and where it is read on."""
+    for log, topics in known.items():
+        before = starts.get(log, {})
+        for one in topics:
+            yield log, one, max(before.get(one.topic, 0), one.first)
+
+
+def _weights(known: Look) -> dict[str, float]:
     """Bytes a row, by log."""
-    found: dict[str, tuple[int, int]] = {}
-    for one in known:
-        size, rows = found.get(name_of(one), (0, 0))
-        found[name_of(one)] = (size + one.kept_bytes, rows + one.end - one.first)
-    return {log: size / max(rows, 1) for log, (size, rows) in found.items()}
+    return {
+        log: sum(one.kept_bytes for one in topics) / max(sum(one.end - one.first for one in topics), 1)
+        for log, topics in known.items()
+    }
 
 
 def _asked_for_conditions() -> bool:

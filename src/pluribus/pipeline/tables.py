@@ -19,8 +19,10 @@ import msgspec
 
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of
+from ..runtime.reader import Range
 from ..wire.bodies import BYTES, array_header
 from .columns import arrow_schema, name_of_kind
+from .heaps import Heap, Piece
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -73,15 +75,29 @@ class Shape:
 
     def table(self, batches: Sequence[Batch]) -> Any:
         """Packed batches as an Arrow record batch of these columns; None if poison was all there was."""
+        columns = envelope(batches, self.names)
+        if self.needs_bodies:
+            columns["body"] = bodies(batches)
+        return self._record(columns, batches, None)
+
+    def table_of_many(self, ranges: Sequence[Range], pieces: Sequence[Piece]) -> Any:
+        """The same of pieces as an answer for many topics has them."""
+        heap = Heap.of(ranges, pieces)
+        if heap is None:
+            return self.table([Batch(packed, at).cut(*ranges[number][1:]) for number, at, packed in pieces])
+        columns = envelope_of_heap(heap, self.names)
+        if self.needs_bodies:
+            columns["body"] = bodies_of_heap(heap)
+        return self._record(columns, (), heap)
+
+    def _record(self, columns: dict[str, Any], batches: Sequence[Batch], heap: Heap | None) -> Any:
+        """The bodies are those of the heap, if there is one, else of the batches."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        columns = envelope(batches, self.names)
         good: Any = None
-        if self.needs_bodies:
-            columns["body"] = bodies(batches)
         if self.fields:
-            decoded, reasons = self._decoded(batches)
+            decoded, reasons = self._decoded(batches, heap)
             columns.update(decoded)
             columns["reason"] = (
                 pa.array(reasons, pa.string()) if reasons else pa.nulls(len(columns["body"]), pa.string())
@@ -92,7 +108,8 @@ class Shape:
                     pc.is_null(columns["reason"]), pa.scalar(None, pa.binary()), columns["body"]
                 )
         elif "reason" in self.names:
-            columns["reason"] = pa.nulls(sum(len(batch) for batch in batches), pa.string())
+            count = heap.count if heap is not None else sum(len(batch) for batch in batches)
+            columns["reason"] = pa.nulls(count, pa.string())
         found = pa.RecordBatch.from_arrays([columns[name] for name in self.names], schema=self._arrow)
         if self.poison == "skip" and good is not None:
             found = found.filter(good)
@@ -109,16 +126,20 @@ class Shape:
             for number, name in enumerate(self.fields)
         }
 
-    def _decoded(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
+    def _decoded(self, batches: Sequence[Batch], heap: Heap | None) -> tuple[dict[str, Any], list[str | None]]:
         """The columns of the fields, and the reason of each event that has none; no reasons if all have them."""
-        if not any(batch.kind == BYTES for batch in batches):  # of bytes nobody knows whether each is one object
-            count = sum(len(batch) for batch in batches)
-            together = b"".join([array_header(count), *(batch.bodies for batch in batches)])
+        kinds = {heap.kind} if heap is not None else {batch.kind for batch in batches}
+        if BYTES not in kinds:  # of bytes nobody knows whether each is one object
+            if heap is not None:
+                together = array_header(heap.count) + heap.data
+            else:
+                count = sum(len(batch) for batch in batches)
+                together = b"".join([array_header(count), *(batch.bodies for batch in batches)])
             try:
                 return self._columns(self._row_decode(together)), []
             except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
                 pass
-        return self._one_by_one(batches)
+        return self._one_by_one(batches if heap is None else heap.batches())
 
     def _one_by_one(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
         none, rows = msgspec.msgpack.encode({}), []
@@ -251,6 +272,39 @@ def envelope(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def envelope_of_heap(heap: Heap, names: Sequence[str]) -> dict[str, Any]:
+    """The same of many small batches."""
+    import pyarrow as pa
+
+    wanted = set(names)
+    found: dict[str, Any] = {}
+    if "topic" in wanted:
+        found["topic"] = heap.topics
+    if "kind" in wanted:
+        found["kind"] = heap.kinds
+    if "offset" in wanted:
+        found["offset"] = pa.array(heap.offsets)
+    if "id" in wanted:
+        found["id"] = pa.StructArray.from_arrays(
+            [pa.array(heap.sessions), pa.array(heap.numbers)], ["session", "number"]
+        )
+    if "sender" in wanted:
+        found["sender"] = pa.array(heap.senders)
+    if "time" in wanted:
+        found["time"] = pa.array(heap.times).view(pa.timestamp("us", "UTC"))
+    if wanted & {"parent", "headers"}:
+        found["parent"], found["headers"] = _none(heap.count)
+    return found
+
+
+def bodies_of_heap(heap: Heap) -> Any:
+    import pyarrow as pa
+
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), heap.count, [None, pa.py_buffer(heap.ends), pa.py_buffer(heap.data)]
+    )
+
+
 def _told(texts: list[str], counts: Any) -> Any:
     """One text for each batch, as often as it has events."""
     import numpy as np
@@ -278,18 +332,34 @@ def _rare(batches: Sequence[Batch]) -> tuple[Any, Any]:
     """What few events have."""
     import pyarrow as pa
 
-    pair = pa.struct([("session", pa.int64()), ("number", pa.int64())])
-    mapped = pa.map_(pa.string(), pa.string())
-    count = sum(len(batch) for batch in batches)
     if not any(batch.head.extra_bytes for batch in batches):
-        return pa.nulls(count, pair), pa.nulls(count, mapped)
+        return _none(sum(len(batch) for batch in batches))
     parents: list[Any] = []
     headers: list[Any] = []
     for batch in batches:
         extra, none = batch.extra, [None] * len(batch)
         parents += [p and {"session": p[0], "number": p[1]} for p in extra.parents] or none
         headers += [h and [(key, str(value)) for key, value in h.items()] for h in extra.headers] or none
-    return pa.array(parents, pair), pa.array(headers, mapped)
+    return pa.array(parents, _pair()), pa.array(headers, _mapped())
+
+
+def _none(count: int) -> tuple[Any, Any]:
+    """Columns for events without parents and headers."""
+    import pyarrow as pa
+
+    return pa.nulls(count, _pair()), pa.nulls(count, _mapped())
+
+
+def _pair() -> Any:
+    import pyarrow as pa
+
+    return pa.struct([("session", pa.int64()), ("number", pa.int64())])
+
+
+def _mapped() -> Any:
+    import pyarrow as pa
+
+    return pa.map_(pa.string(), pa.string())
 
 
 def bodies(batches: Sequence[Batch]) -> Any:

@@ -15,6 +15,8 @@ from ..pubsub.durable.sweep import Found, Sweep
 
 STEP_BYTES = 512 << 10
 """What is looked at before others have a turn."""
+TURN_RANGES = 1_000
+"""Ranges that are looked up before others have a turn."""
 STEPS_MAX = 128
 """After so many an answer is given, also if a filter found nothing."""
 
@@ -73,7 +75,11 @@ class ManyDesk:
     async def _swept(self, asked: FetchMany) -> FetchedMany:
         desk = self._desk
         reading = desk.reading
-        sweep = Sweep(reading, asked.ranges)
+        sweep = Sweep(reading)
+        for number, wanted in enumerate(asked.ranges, 1):
+            sweep.want(*wanted)
+            if number % TURN_RANGES == 0:
+                await asyncio.sleep(0)
         pieces: list[Found] = []
         size, bytes_max = 0, min(max(asked.bytes_max, 1), READ_BYTES_MAX)
         for _ in range(STEPS_MAX):

@@ -148,14 +148,17 @@ class LogReader:
         bodies: bool = True,
         log: int = 0,
         over: Callable[[str, int, int], int] | None = None,
-    ) -> Iterator[Batch]:
-        """Every event of these ranges, of different topics, in packed batches: of each topic in order, topics as they
-        stand in the log. One request for all of them, and one more for each ``max_bytes``.
+    ) -> Iterator[tuple[Sequence[Range], list[tuple[int, int, bytes]]]]:
+        """Every event of these ranges, of different topics: of each topic in order, topics as they stand in the log. One
+        request for all of them, and one more for each ``max_bytes``.
+
+        Yields the ranges that were asked for, and pieces: the number of a range, the offset of a packed batch's first
+        event, the batch, which may reach beyond the range: ``Batch(packed, offset).cut(start, stop)``.
 
         ``LogChanged`` if the log is not number ``log``, or if not all of a range is there. Where retention removed the
         start of a range, ``over(topic, start, first)`` says where to go on, or raises; ``BadInput`` without it.
         """
-        wanted = [one for one in ranges if one[1] < one[2]]
+        wanted = [(topic, start, stop) for topic, start, stop in ranges if start < stop]
         asked = FetchMany(wanted, max_bytes, where, bodies)
         number = self._begin(asked) if wanted else 0
         try:
@@ -174,8 +177,8 @@ class LogReader:
                 if wanted:
                     asked = FetchMany(wanted, max_bytes, where, bodies)
                     number = self._begin(asked)
-                for at, offset, packed in found.pieces:
-                    yield Batch(packed, offset).cut(before[at][1], before[at][2])
+                if found.pieces:
+                    yield before, found.pieces
         finally:
             self._asked.pop(number, None)  # of one who reads no further
 

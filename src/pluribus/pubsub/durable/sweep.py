@@ -17,7 +17,7 @@ was replaced (a snapshot was taken over): who owns it begins another one then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from ...core.errors import Damaged
 from .batch import HEAD_BYTES, head_of, is_batch
@@ -51,7 +51,7 @@ class _Range:
 class Sweep:
     """One pass over the log for ``wanted``: topic, start, stop; each topic once."""
 
-    def __init__(self, reading: Reading, wanted: Sequence[tuple[str, int, int]]) -> None:
+    def __init__(self, reading: Reading, wanted: Sequence[tuple[str, int, int]] = ()) -> None:
         self._reading = reading
         self._row = -1
         """The row that is visited next, while there are active ranges."""
@@ -62,20 +62,23 @@ class Sweep:
         self.gone: list[tuple[int, int]] = []
         self.short: list[tuple[int, int]] = []
         """Ranges that reach beyond the end of their topic: number, and that end."""
-        for number, (name, start, stop) in enumerate(wanted):
-            topic = reading.topics.topic(name)
-            first, end = (0, 0) if topic is None else topic.bounds
-            if start < first:
-                self.gone.append((number, first))
-                continue
-            if start < stop and end < stop:
-                self.short.append((number, max(end, start)))
-            if topic is not None and start < min(stop, end):
-                self._ranges[number] = _Range(number, name, topic, start, min(stop, end))
-        for number, one in self._ranges.items():
-            row, _ = self._entry(one)
-            self._starts.append((row, number))
-        heapify(self._starts)
+        self._wanted = 0
+        for name, start, stop in wanted:
+            self.want(name, start, stop)
+
+    def want(self, name: str, start: int, stop: int) -> None:
+        """One range more, before the first step."""
+        number, self._wanted = self._wanted, self._wanted + 1
+        topic = self._reading.topics.topic(name)
+        first, end = (0, 0) if topic is None else topic.bounds
+        if start < first:
+            self.gone.append((number, first))
+            return
+        if start < stop and end < stop:
+            self.short.append((number, max(end, start)))
+        if topic is not None and start < min(stop, end):
+            one = self._ranges[number] = _Range(number, name, topic, start, min(stop, end))
+            heappush(self._starts, (self._entry(one)[0], number))
 
     @property
     def done(self) -> bool:
