@@ -31,8 +31,13 @@ OPTIONS = (
     *("rows_min", "wait", "bytes", "parts", "parts_min", "part_rows", "gaps", "poison", "writer", "batch", "foreign"),
     "lease",
 )
-OF_SPARK = ("path", "checkpointlocation", "queryname")
-"""Options that Spark adds by itself."""
+OF_SPARK = (
+    *("path", "checkpointlocation", "queryname", "provider", "owner", "location", "comment", "collation", "external"),
+    *("is_managed_location", "serialization.format"),
+)
+"""Options that Spark adds by itself, to queries and to tables of its catalog."""
+TWICE = "option."
+"""How tables of the catalog name their options, in some places a second time."""
 ALIASES = {
     "subscribe": "topics",
     "subscribepattern": "regex",
@@ -200,8 +205,13 @@ def needed(value: str, option: str) -> str:
 def _translated(options: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     told: dict[str, str] = {}
+    given = {name.lower() for name in options}
     for name, value in options.items():
         plain = name.lower()
+        if plain.startswith(TWICE):
+            plain = plain.removeprefix(TWICE)
+            if plain in given:
+                continue
         if plain in OF_SPARK or plain in IGNORED:
             continue
         if plain in REFUSED:
