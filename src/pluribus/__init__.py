@@ -19,9 +19,9 @@ from .core.view import View
 from .group.asking import Answer, Answers
 from .group.calls import exposed
 from .runtime.bus import Bus, connect
-from .runtime.group import Group
-from .runtime.replica import Replica
-from .runtime.running import run
+from .runtime.group.group import Group
+from .runtime.group.replica import Replica
+from .runtime.loop.running import run
 from .wire.bodies import Opaque, register
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ import sys
 import pytest
 
 import pluribus
-from pluribus.cli import app, dealing, dealing_spark, programs
+from pluribus.cli import app, programs
+from pluribus.cli.dealing import players as dealing
+from pluribus.cli.dealing import spark as dealing_spark
 from pluribus.pubsub.table import Table
 
 SUMMARY = {

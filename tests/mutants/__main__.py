@@ -41,7 +41,7 @@ SCENARIOS = {
     **dict.fromkeys(spread.FOUND, "spread"),
     **dict.fromkeys(keepers.FOUND, "keepers"),
     **dict.fromkeys(hosts.FOUND, "hosts"),
-    **dict.fromkeys(durable.FOUND, "topics"),
+    **dict.fromkeys(durable.FOUND, "durable-topics"),
     **dict.fromkeys(spread.CROWD_FOUND, "crowd"),
     **dict.fromkeys(spread.SUMS_FOUND, "spread-views"),
 }

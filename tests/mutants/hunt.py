@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from pluribus.layers import CATALOGUE
-from pluribus.sim.campaign import Outcome, play_seed
+from pluribus.sim.machinery.campaign import Outcome, play_seed
 
 SEEDS_MAX = 200
 

@@ -12,7 +12,7 @@ from pluribus.cli.app import run
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.archive import _files, replay
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.reader import LogReader
+from pluribus.runtime.clients.log_reader import LogReader
 from tests.pipeline.prices import Price
 from tests.pipeline.test_source import url_of
 

@@ -18,9 +18,9 @@ from pluribus.core.errors import BadInput, Violation
 from pluribus.pipeline import conformance as room
 from pluribus.pipeline.conformance import checks, conformance
 from pluribus.pipeline.traces import gather, write_history, written_by_members
-from pluribus.sim.campaign import play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.observer import Observer
+from pluribus.sim.machinery.campaign import play_seed
+from pluribus.sim.machinery.history import Happening, History
+from pluribus.sim.machinery.observer import Observer
 from pluribus.sim.scenarios import scenario
 from tests.mutants import limbo, orders, regrouping, spread, views
 from tests.mutants.hunt import released

@@ -7,7 +7,7 @@ import pluribus
 from pluribus.cli.app import run
 from pluribus.pipeline.jobs import Job
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.reader import LogReader
+from pluribus.runtime.clients.log_reader import LogReader
 from pluribus.wire.bodies import DATA
 from tests.features import ROOT
 from tests.pipeline.test_source import url_of

@@ -20,7 +20,7 @@ COUNT = 1_000
 
 
 def url_of(bus) -> str:
-    host, port = bus._real._doors[0].address
+    host, port = bus._real.doors[0].address
     return f"client://{host}:{port}/{bus._real.url.bus}"
 
 

@@ -8,7 +8,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import Violation
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.asks import (
+from pluribus.sim.checkers.asks import (
     ANSWERS,
     LATE,
     NO_MEMBERS,
@@ -19,8 +19,8 @@ from pluribus.sim.asks import (
     asks_reach,
     stable_is_everywhere,
 )
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import asking
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

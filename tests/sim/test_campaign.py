@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from pluribus.core.errors import BadInput, Violation
-from pluribus.sim import campaign as campaigns
 from pluribus.sim import scenarios
-from pluribus.sim.campaign import (
+from pluribus.sim.machinery import campaign as campaigns
+from pluribus.sim.machinery.campaign import (
     CHECKS_MIN,
     SEEDS_FOR_MINIMA,
     STRIKES_MIN,
@@ -19,7 +19,7 @@ from pluribus.sim.campaign import (
     play_seed,
     weaknesses,
 )
-from pluribus.sim.history import Happening
+from pluribus.sim.machinery.history import Happening
 from pluribus.sim.scenarios import Scenario, scenario
 from pluribus.sim.scenarios.groups import MEDIA
 

@@ -3,9 +3,9 @@
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.conversed import answered_in_order, as_wished, nothing_lost, packed, same_tree
-from pluribus.sim.history import Happening, History
+from pluribus.sim.checkers.conversations import answered_in_order, as_wished, nothing_lost, packed, same_tree
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import conversations as mutants
 from tests.mutants.hunt import hunt
 

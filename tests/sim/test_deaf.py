@@ -6,7 +6,7 @@ import pytest
 
 import pluribus
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.campaign import campaign
+from pluribus.sim.machinery.campaign import campaign
 from tests.mutants import deaf
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

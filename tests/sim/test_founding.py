@@ -11,10 +11,10 @@ from pluribus.core.errors import Violation
 from pluribus.events import Dissolved
 from pluribus.layers.membership import Membership
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.founding import APART, alike, kept, told
-from pluribus.sim.history import Happening, History
-from pluribus.sim.network import Link, Medium
+from pluribus.sim.checkers.founding import APART, alike, kept, told
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
+from pluribus.sim.machinery.network import Link, Medium
 from tests.mutants import founding
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim import hosts
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
+from pluribus.sim.checkers import hosts
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import hosts as mutants
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

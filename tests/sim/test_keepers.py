@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim import logs
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.logs import Final, Ok
+from pluribus.sim.checkers import logs
+from pluribus.sim.checkers.logs import Final, Ok
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import keepers as mutants
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

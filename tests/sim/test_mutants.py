@@ -7,7 +7,7 @@ import pytest
 
 from pluribus.layers import CATALOGUE
 from pluribus.layers.window import Window
-from pluribus.sim.campaign import campaign, play_seed
+from pluribus.sim.machinery.campaign import campaign, play_seed
 
 
 class Forgetful(Window):

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from pluribus.sim.campaign import play_seed
+from pluribus.sim.machinery.campaign import play_seed
 from tests.mutants import spread
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

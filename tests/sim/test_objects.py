@@ -5,9 +5,7 @@ import warnings
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.objects import (
+from pluribus.sim.checkers.objects import (
     UNCERTAIN,
     all_handle_it,
     answers_are_the_askers,
@@ -16,6 +14,8 @@ from pluribus.sim.objects import (
     one_handles_it,
     queued_calls_are_done_once,
 )
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import objects
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

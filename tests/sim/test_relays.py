@@ -7,9 +7,9 @@ import pytest
 
 from pluribus.core.errors import Violation
 from pluribus.group.relay.words import RELAYED_FIRST
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.relays import relayed_everywhere, relayed_once, relayed_without_gaps
+from pluribus.sim.checkers.relays import relayed_everywhere, relayed_once, relayed_without_gaps
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import relays
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

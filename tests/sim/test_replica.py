@@ -5,9 +5,9 @@ import warnings
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.replicas import Fold, answered, digest, folded, once, one_sequence, same_in_the_end
+from pluribus.sim.checkers.replicas import Fold, answered, digest, folded, once, one_sequence, same_in_the_end
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants.hunt import SEEDS_MAX, hunt
 from tests.mutants.replicas import FOUND
 

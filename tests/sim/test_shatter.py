@@ -10,10 +10,10 @@ import pluribus
 from pluribus.core.errors import Violation
 from pluribus.layers.total import Total
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.network import Link
-from pluribus.sim.totals import survives
+from pluribus.sim.checkers.totals import survives
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
+from pluribus.sim.machinery.network import Link
 from tests.mutants import limbo
 from tests.mutants.hunt import SEEDS_MAX, hunt, released
 

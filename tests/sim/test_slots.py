@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from pluribus.sim.campaign import campaign, play_seed
+from pluribus.sim.machinery.campaign import campaign, play_seed
 from tests.mutants import slots
 from tests.mutants.hunt import hunt
 

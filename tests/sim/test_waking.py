@@ -5,9 +5,9 @@ import warnings
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.totals import as_those_who_went_on
+from pluribus.sim.checkers.totals import as_those_who_went_on
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants.hunt import SEEDS_MAX, hunt
 from tests.mutants.waking import FOUND
 

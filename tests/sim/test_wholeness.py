@@ -7,10 +7,10 @@ import pytest
 from pluribus import sim
 from pluribus.core.errors import Violation
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.chaos import restore_primary
-from pluribus.sim.history import Happening, History
-from pluribus.sim.orders import answers
-from pluribus.sim.wholeness import alike_in_the_end, all_is_read, without_gaps
+from pluribus.sim.checkers.orders import answers
+from pluribus.sim.checkers.wholeness import alike_in_the_end, all_is_read, without_gaps
+from pluribus.sim.machinery.chaos import restore_primary
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants import wholeness
 from tests.mutants.hunt import SEEDS_MAX, hunt
 

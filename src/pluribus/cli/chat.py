@@ -37,7 +37,7 @@ def command(
     """Talk in threads, without a server: --tui does it in this terminal; --json prints each message as a document."""
     if not tui:
         raise BadInput("this release talks in a terminal only: say `pluribus chat --tui`")
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     run(_chat(room, name or getpass.getuser(), url, stack, store, json=json))
 

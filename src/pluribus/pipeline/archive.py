@@ -27,7 +27,7 @@ import msgspec
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import pack
 from ..pubsub.topics import matches
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from .columns import kind_of_name
 from .source import register
 

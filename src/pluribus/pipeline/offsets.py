@@ -33,7 +33,7 @@ from ..core.errors import BadInput, LogChanged
 from ..pubsub.durable.batch import pack
 from ..pubsub.durable.commands import REFUSED, Retain
 from ..pubsub.durable.requests import Known
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from ..wire.bodies import BYTES
 from .options import HIDDEN
 

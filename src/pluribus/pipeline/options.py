@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from ..core.errors import BadInput, BadTopic
 from ..filters import parse
 from ..pubsub.topics import levels_of, matches
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from .columns import POISON, RESERVED, checked_schema, envelope_fields, import_type, named_fields, spark_fields
 from .tables import Shape
 from .trace_source import trace_fields

@@ -56,7 +56,7 @@ from pyspark.sql.types import StructType
 from ..core.errors import BadInput, LogChanged
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from .offsets import EVENTS, TOPICS, UNKNOWN, Offsets, Places, name_of, parted, place, resumed
 from .options import EARLIEST, LATEST, Settings
 from .pushdown import Bounds, condition

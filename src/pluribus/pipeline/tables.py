@@ -19,7 +19,7 @@ import msgspec
 
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of
-from ..runtime.reader import Range
+from ..runtime.clients.log_reader import Range
 from ..wire.bodies import BYTES, array_header
 from .columns import arrow_schema, name_of_kind
 from .heaps import Heap, Piece

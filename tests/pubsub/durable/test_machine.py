@@ -421,3 +421,17 @@ AgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=4
 
 class TestAgainstAList(AgainstAList.TestCase):
     pass
+
+
+def test_what_is_written_forward_at_the_end_of_a_topic_counts_once():
+    """The last span is moved after some of it was removed: sizes go on rising with what follows."""
+    state = AgainstAList()
+    try:
+        state.choose_spans(spans=SPANS[0], extent=1)
+        state.publish(topic="a", publisher=0, counts=[1, 1, 1])
+        state.forget(topic="a", share=0.75)
+        state.write_forward()
+        state.publish_together(topic="a", other="a", counts=(1, 1))
+        state.holds()
+    finally:
+        state.teardown()

@@ -21,7 +21,7 @@ MANY_BYTES = 4 << 20
 """What one answer holds, about."""
 
 
-class FetchMany(msgspec.Struct, array_like=True, frozen=True, tag=41):
+class FetchMany(msgspec.Struct, array_like=True, frozen=True, tag=8):
     """Events of many topics, each named once: topic, start, stop. The answer is ``FetchedMany``. ``where`` is a filter;
     without ``bodies`` only the envelope."""
 
@@ -31,13 +31,13 @@ class FetchMany(msgspec.Struct, array_like=True, frozen=True, tag=41):
     bodies: bool = True
 
 
-class DoMany(msgspec.Struct, array_like=True, frozen=True, tag=42):
+class DoMany(msgspec.Struct, array_like=True, frozen=True, tag=9):
     """Several of ``commands``, in this order; the answer is a list of their outcomes."""
 
     commands: Annotated[list[bytes], msgspec.Meta(max_length=COMMANDS_MAX)]
 
 
-class AtMany(msgspec.Struct, array_like=True, frozen=True, tag=43):
+class AtMany(msgspec.Struct, array_like=True, frozen=True, tag=10):
     """Of each topic the first offset of an event of this time or later; the answer is a list of offsets."""
 
     topics: Annotated[list[Text], msgspec.Meta(max_length=RANGES_MAX)]

@@ -18,7 +18,7 @@ import msgspec
 from ....conversations.words import encode
 from ....core.errors import Closed, PluribusError
 from ....core.ports import Clock
-from ...group import Group
+from ...group.group import Group
 
 log = logging.getLogger(__name__)
 

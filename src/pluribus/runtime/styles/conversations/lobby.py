@@ -69,7 +69,7 @@ class Conversations(Style):
             return
         if self._path is not None or self._carrier is not None:
             raise BadInput(f"conversations of this bus are kept in {self._path or 'memory'}: give store= first, or not")
-        from ...keeper import opened_store
+        from ...keepers.keeper import opened_store
 
         self._own_store = self._store = opened_store(path)
         self._path = path

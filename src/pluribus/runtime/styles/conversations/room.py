@@ -15,8 +15,8 @@ from ....conversations.words import Entry, Said, checked_body, decode_room, enco
 from ....core.errors import BadInput, Closed, Overflow, TooLarge
 from ....core.ids import MessageId
 from ....core.ports import Change, Store
-from ...futures import looked_at
-from ...group import Group
+from ...group.group import Group
+from ...loop.futures import looked_at
 from .carrier import Carrier
 
 if TYPE_CHECKING:
