@@ -177,6 +177,39 @@ def status(
             )
 
 
+@command.command()
+def scale(
+    events: Annotated[float, typer.Option(help="Events a day.", min=1)] = 1e9,
+    topics: Annotated[int, typer.Option(min=1)] = 10_000,
+    logs: Annotated[int, typer.Option(help="Logs, each with keepers of its own.", min=1, max=10_000)] = 16,
+    body: Annotated[int, typer.Option(help="Bytes of an event.", min=1)] = 200,
+    skew: Annotated[float, typer.Option(help="How unequal topics are: 0 not at all, 1 as words are.", min=0)] = 0.8,
+    peak: Annotated[float, typer.Option(help="The busiest hour over the mean.", min=1)] = 4.0,
+    days: Annotated[float, typer.Option(help="Days for which the logs keep events.", min=0.01)] = 3.0,
+    log_rate: Annotated[float, typer.Option(help="Events a second of one leader: `pluribus bench log`.", min=1)] = 60_000,
+    core_rate: Annotated[
+        float, typer.Option(help="Events a second of a core of Spark: `pluribus bench pipeline`.", min=1)
+    ] = 250_000,
+    seed: int = 1,
+    json: JsonFlag = False,
+) -> None:
+    """What a load needs: logs, keepers, disks, cores, files; computed, and the busiest log played. See docs/scale.md."""
+    from pluribus.pipeline.scale import Load, Means, estimate
+
+    load = Load(events, topics, body, skew, peak, days)
+    found = estimate(load, Means(logs, log_events_s=log_rate, core_events_s=core_rate), seed)
+    if json:
+        print_json(found)
+        return
+    for part, told in found.items():
+        rest = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in told.items()) if isinstance(told, dict) else _shown(told)
+        typer.echo(f"{part.replace('_', ' ')}: {rest}")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
 def _pair(text: str, option: str = "--set") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
