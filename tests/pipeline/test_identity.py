@@ -17,8 +17,8 @@ from pyspark.sql import types as T
 
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.columns import arrow_schema, envelope_fields, kind_of_name
-from pluribus.pipeline.sink import Staged, StreamWriter
 from pluribus.pipeline.options import Settings
+from pluribus.pipeline.sink import Staged, StreamWriter
 from pluribus.pipeline.tables import Shape
 from pluribus.pubsub.durable.batch import Batch, checked, pack
 

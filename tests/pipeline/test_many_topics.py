@@ -38,7 +38,15 @@ def bus():
         bus = kept("many-topics", stack)
         for turn in range(3):
             bus.durable.publish_many([(f"many/{n:04d}", {"n": n, "turn": turn}) for n in range(TOPICS)])
-        bus.durable.publish_many([("many/0000", b"raw", )] * 2)
+        bus.durable.publish_many(
+            [
+                (
+                    "many/0000",
+                    b"raw",
+                )
+            ]
+            * 2
+        )
         yield bus
 
 
@@ -66,11 +74,13 @@ def test_every_row_of_many_topics_is_read_once_and_in_its_order(bus):
 
 
 def test_fields_conditions_and_parts_of_many_topics(bus):
-    typed = reader(TopicReader, url_of(bus), topic="many/#", fields="n bigint, turn bigint", where="turn >= 1 AND n < 10")
+    typed = reader(
+        TopicReader, url_of(bus), topic="many/#", fields="n bigint, turn bigint", where="turn >= 1 AND n < 10"
+    )
     rows = rows_of(typed, typed.partitions())
     assert sorted((row["n"], row["turn"]) for row in rows) == [(n, turn) for n in range(10) for turn in (1, 2)]
+    poisoned = reader(TopicReader, url_of(bus), topic="many/#", fields="n bigint")
     with pytest.raises(BadInput, match="event 3 of 'many/0000' is poison"):
-        poisoned = reader(TopicReader, url_of(bus), topic="many/#", fields="n bigint")
         rows_of(poisoned, poisoned.partitions())
     starts = {"many/0001": 2, "many/#": "latest"}
     some = reader(TopicReader, url_of(bus), topic="many/#", start=json.dumps(starts), columns="topic,offset")
@@ -176,7 +186,9 @@ def test_several_logs_are_one_table_and_one_stream(logs):
     urls = " ".join(map(url_of, logs))
     both = reader(TopicReader, urls, topic="t/#", columns="topic,offset,body")
     rows = rows_of(both, both.partitions())
-    assert sorted((row["topic"], row["body"]) for row in rows) == [(f"t/{n}", body) for n in range(3) for body in (b"0", b"1")]
+    assert sorted((row["topic"], row["body"]) for row in rows) == [
+        (f"t/{n}", body) for n in range(3) for body in (b"0", b"1")
+    ]
     stream = reader(TopicStreamReader, urls, topic="t/#", start="latest", columns="topic,offset,body")
     place = stream.initialOffset()
     assert len(place) == 2 and all(len(topics) == 3 for topics in place.values())
@@ -185,7 +197,9 @@ def test_several_logs_are_one_table_and_one_stream(logs):
     assert rows_of(stream, stream.partitions(place, end)) == [{"topic": "t/9", "offset": 0, "body": b"new"}]
     with pytest.raises(LogChanged, match="another log"):
         reader(TopicStreamReader, url_of(logs[0]), topic="t/#").latestOffset(end, ReadAllAvailable())
-    grown = reader(TopicStreamReader, urls, topic="t/#").latestOffset({next(iter(end)): end[next(iter(end))]}, ReadAllAvailable())
+    grown = reader(TopicStreamReader, urls, topic="t/#").latestOffset(
+        {next(iter(end)): end[next(iter(end))]}, ReadAllAvailable()
+    )
     assert set(grown) == set(end), "a log that is added is read from its first event on"
     twice = reader(TopicReader, f"{url_of(logs[0])} {url_of(logs[0])}", topic="t/#")
     with pytest.raises(BadInput, match="have the same log"):

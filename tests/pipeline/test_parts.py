@@ -38,7 +38,7 @@ def test_bytes_are_packed_as_arrow_has_them(seed, monkeypatch):
     random = Random(seed)
     bodies = [random.randbytes(random.choice([0, 1, 9, 50])) for _ in range(60)]
     whole = pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], ["body"])
-    parts, said = staged(writer(body=T.BinaryType), [whole.slice(0, 13), whole.slice(13, 0), whole.slice(13)])
+    parts, _ = staged(writer(body=T.BinaryType), [whole.slice(0, 13), whole.slice(13, 0), whole.slice(13)])
     assert [body for part in parts for body in part.decoded()] == bodies
     assert [number for part in parts for number in part.sequences.tolist()] == list(range(1, 61))
     assert all(len(part) <= 7 and (len(part) == 1 or part.head.bodies_bytes <= 40) for part in parts)
@@ -73,7 +73,9 @@ def test_rows_of_many_topics_and_logs_keep_their_order_a_topic(kind):
     rows = [(f"t/{random.randrange(40)}", f"{number}") for number in range(400)]
     bodies = [body.encode() if kind is T.BinaryType else body for _, body in rows]
     batch = pa.RecordBatch.from_pydict({"topic": [topic for topic, _ in rows], "body": bodies})
-    several = writer("client://127.0.0.1:1/x client://127.0.0.1:2/y;client://127.0.0.1:3/z", topic=T.StringType, body=kind)
+    several = writer(
+        "client://127.0.0.1:1/x client://127.0.0.1:2/y;client://127.0.0.1:3/z", topic=T.StringType, body=kind
+    )
     found = {}
     for log in range(3):
         for part in staged(several, [batch.slice(0, 150), batch.slice(150)], log)[0]:

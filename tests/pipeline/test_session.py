@@ -16,7 +16,8 @@ def test_what_is_on_this_machine_stays_on_loopback(master):
 
 
 @pytest.mark.parametrize(
-    "master", ["spark://head.example.org:7077", "spark://127.0.0.1:7077,other:7077", "yarn", "k8s://https://10.0.0.1:443"]
+    "master",
+    ["spark://head.example.org:7077", "spark://127.0.0.1:7077,other:7077", "yarn", "k8s://https://10.0.0.1:443"],
 )
 def test_a_cluster_elsewhere_is_given_no_loopback_address(master):
     given = defaults(master)

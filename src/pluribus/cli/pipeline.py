@@ -186,14 +186,16 @@ def scale(
     skew: Annotated[float, typer.Option(help="How unequal topics are: 0 not at all, 1 as words are.", min=0)] = 0.8,
     peak: Annotated[float, typer.Option(help="The busiest hour over the mean.", min=1)] = 4.0,
     days: Annotated[float, typer.Option(help="Days for which the logs keep events.", min=0.01)] = 3.0,
-    log_rate: Annotated[float, typer.Option(help="Events a second of one leader: `pluribus bench log`.", min=1)] = 60_000,
+    log_rate: Annotated[
+        float, typer.Option(help="Events a second of one leader: `pluribus bench log`.", min=1)
+    ] = 60_000,
     core_rate: Annotated[
         float, typer.Option(help="Events a second of a core of Spark: `pluribus bench pipeline`.", min=1)
     ] = 250_000,
     seed: int = 1,
     json: JsonFlag = False,
 ) -> None:
-    """What a load needs: logs, keepers, disks, cores, files; computed, and the busiest log played. See docs/scale.md."""
+    """What a load needs: logs, keepers, disks, cores, files; computed, and the busiest log played."""
     from pluribus.pipeline.scale import Load, Means, estimate
 
     load = Load(events, topics, body, skew, peak, days)
@@ -202,7 +204,11 @@ def scale(
         print_json(found)
         return
     for part, told in found.items():
-        rest = ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in told.items()) if isinstance(told, dict) else _shown(told)
+        rest = (
+            ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in told.items())
+            if isinstance(told, dict)
+            else _shown(told)
+        )
         typer.echo(f"{part.replace('_', ' ')}: {rest}")
 
 

@@ -200,8 +200,9 @@ class Matcher:
             yield key, msgspec.msgpack.encode(place.state), place.due
 
     def take(self, key: Key, part: bytes) -> None:
-        """Go on with a partition that another matcher of the same pattern gave as one of its ``parts``. The watermark is
-        set after all are taken: a time-out that it has passed already is then found by ``advance``."""
+        """Go on with a partition that another matcher of the same pattern gave as one of its ``parts``.
+
+        Set the watermark after all are taken: ``advance`` then finds a time-out that it has passed already."""
         place = self._places[key] = _Place(msgspec.msgpack.decode(part, type=Partition))
         self._look_again(key, place)
 

@@ -56,7 +56,11 @@ class Heap:
         import numpy as np
 
         heads = np.frombuffer(b"".join([packed[:HEAD_BYTES] for _, _, packed in pieces]), _FIELDS)
-        if (heads["flags"] != ONE_TIME | EVEN).any() or heads["name"].any() or (heads["kind"] != heads["kind"][0]).any():
+        if (
+            (heads["flags"] != ONE_TIME | EVEN).any()
+            or heads["name"].any()
+            or (heads["kind"] != heads["kind"][0]).any()
+        ):
             return None
         low = np.array([offset for _, offset, _ in pieces], "i8")
         first = np.array([ranges[number][1] for number, _, _ in pieces], "i8")

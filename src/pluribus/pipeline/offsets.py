@@ -94,11 +94,9 @@ def events_of(place: Mapping[str, Any] | None) -> int | None:
     return total
 
 
-def resumed(
-    offsets: Offsets, ends: Offsets, wants: Callable[[str], bool], skip: bool, whole: bool = True
-) -> Offsets:
-    """The offsets from which to go on in the logs that are there, whose topics end at ``ends``. ``whole``: each of the logs has told its topics, so
-    that one that is missing is another one now, and not one of which nothing is seen.
+def resumed(offsets: Offsets, ends: Offsets, wants: Callable[[str], bool], skip: bool, whole: bool = True) -> Offsets:
+    """The offsets from which to go on in the logs that are there, whose topics end at ``ends``. ``whole``: each of the
+    logs has told its topics, so that one that is missing is another one now, and not one of which nothing is seen.
 
     ``LogChanged`` if a log is another one, or ends before what was read of it; with ``skip`` that is logged, and
     reading goes on with what is there.

@@ -77,7 +77,9 @@ class Settings:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.given = _translated(options)
-        self.urls = [one for one in re.split(r"[;\s]+", self.given.get("url") or os.environ.get("PLURIBUS_URL", "")) if one]
+        self.urls = [
+            one for one in re.split(r"[;\s]+", self.given.get("url") or os.environ.get("PLURIBUS_URL", "")) if one
+        ]
         """One for each log that is read or written."""
         self.topic = self.given.get("topic", "")
         self.trace = self.given.get("trace", "")
@@ -120,9 +122,7 @@ class Settings:
         if self._pattern is not None:
             return self._pattern.fullmatch(topic) is not None and not topic.startswith(HIDDEN)
         named = not topic.startswith(HIDDEN)
-        return any(
-            matches(pattern, topic) for pattern in self.patterns if named or pattern.startswith("pluribus/")
-        )
+        return any(matches(pattern, topic) for pattern in self.patterns if named or pattern.startswith("pluribus/"))
 
     # How much.
 
@@ -251,9 +251,9 @@ def _object(option: str, text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise BadInput(f"option {option} is no JSON ({error}): write {{\"stocks/ibm\": 100}}") from None
+        raise BadInput(f'option {option} is no JSON ({error}): write {{"stocks/ibm": 100}}') from None
     if not isinstance(found, dict) or not found:
-        raise BadInput(f"option {option}={text!r} names no topic: write {{\"stocks/ibm\": 100}}")
+        raise BadInput(f'option {option}={text!r} names no topic: write {{"stocks/ibm": 100}}')
     return found
 
 

@@ -226,7 +226,9 @@ class PatternProcessor(StatefulProcessor):
         self._saved(matcher, touched, timerValues.getCurrentWatermarkInMs())
         yield from crew.frame(found, problems, watermark)
 
-    def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo) -> Iterator[Any]:
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Any]:
         slot = expiredTimerInfo.getExpiryTimeInMs()
         entry = self._due.getValue((slot,))
         if entry is None:
@@ -236,7 +238,9 @@ class PatternProcessor(StatefulProcessor):
         matcher = self.crew.matcher(None, problems)
         partitions = [tuple(each) for each in msgspec.msgpack.decode(bytes(entry[0]))]
         touched = {
-            partition: old for partition, old in self._loaded(matcher, partitions).items() if old is not None and old >= slot
+            partition: old
+            for partition, old in self._loaded(matcher, partitions).items()
+            if old is not None and old >= slot
         }
         watermark_ms = timerValues.getCurrentWatermarkInMs()
         found = matcher.advance(watermark_ms / 1_000)
@@ -272,8 +276,8 @@ class PatternProcessor(StatefulProcessor):
                     slot = wanted
                     slots.setdefault(slot, []).append(partition)
             self._states.updateValue((_coded(partition),), (state, slot))
-        for partition, before in left.items():
-            if before is not None:
+        for partition, known in left.items():
+            if known is not None:
                 self._states.removeKey((_coded(partition),))
         for slot, partitions in slots.items():
             entry = self._due.getValue((slot,))

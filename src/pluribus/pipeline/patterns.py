@@ -55,7 +55,8 @@ def match_recognize(
     ``problem``, is null for matches; other rows tell of an event that was late or had no time, or of an attempt that
     was given up. In a stream, events may be late by ``lateness_s``, as with ``Matcher``; ``df`` needs no watermark of
     its own, and if it has one, that counts instead. ``event_time`` names one more column, a timestamp: when a match
-    became certain; windows and patterns may follow on it. Raises ``BadPattern``, and ``BadInput`` for columns that are not there or that conditions cannot read.
+    became certain; windows and patterns may follow on it. Raises ``BadPattern``, and ``BadInput`` for columns that are
+    not there or that conditions cannot read.
     """
     pattern = parse(pattern) if isinstance(pattern, str) else pattern
     plan = _Plan(df, pattern, event_time)

@@ -56,7 +56,7 @@ class Means(msgspec.Struct, frozen=True):
     """How busy a process or a core may be at the peak."""
 
 
-def estimate(load: Load = Load(), means: Means = Means(), seed: int = 1) -> dict[str, Any]:
+def estimate(load: Load, means: Means, seed: int = 1) -> dict[str, Any]:
     """On paper, and played. ``BadInput`` for what cannot be meant."""
     for name, value in (*msgspec.structs.asdict(load).items(), *msgspec.structs.asdict(means).items()):
         if not 0 < value < 1e15 and not (name == "skew" and value == 0):

@@ -1,4 +1,4 @@
-"""A Spark session on any engine: in this process, on a cluster (standalone, YARN, Kubernetes), through a Connect server.
+"""A Spark session on any engine: in this process, on a cluster (standalone, YARN, Kubernetes), by a Connect server.
 
 What is on this machine alone stays on the loopback interface. A cluster elsewhere must reach the driver: there Spark
 chooses the driver's address, by the host's name, unless a setting says otherwise.
@@ -34,9 +34,9 @@ def open_session(master: str = "local[*]", app: str = "pluribus", **settings: An
     """A session on ``local[N]``, ``spark://HOST:PORT``, ``yarn``, ``k8s://HOST:PORT`` or ``sc://HOST:PORT``; if one is
     open in this process, that one. ``format("pluribus")`` is registered in it.
 
-    Settings are Spark's own, with ``_`` for each dot if they have none, and over ours. On ``local`` and on a cluster at a loopback address
-    everything stays on the loopback interface; no port for browsers is opened unless a setting says so. Raises
-    ``MissingExtra`` without pyspark or Java, ``Unreachable`` if nobody answers there.
+    Settings are Spark's own, with ``_`` for each dot if they have none, and over ours. On ``local`` and on a cluster at
+    a loopback address everything stays on the loopback interface; no port for browsers is opened unless a setting says
+    so. Raises ``MissingExtra`` without pyspark or Java, ``Unreachable`` if nobody answers there.
     """
     try:
         from pyspark.errors import PySparkException

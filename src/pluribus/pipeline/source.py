@@ -11,7 +11,7 @@ Options:
     fields       the fields by name, as ``price double, symbol string``; without both, the body is bytes
     columns      only these columns, as ``time,price``; without any of the body, keepers send none
     where        a condition on bodies, which the keepers apply
-    start, stop  ``earliest``, ``latest``, an offset, or a time as ``2026-11-15T13:00:00``; ``stop`` for batches only; or
+    start, stop  ``earliest``, ``latest``, an offset, or a time as ``2026-11-15T13:00:00``; ``stop`` for batches; or
                  JSON with one of these for each topic, ``{"stocks/ibm": 100, "stocks/#": "earliest"}``
     rows, bytes  how much one micro-batch takes at most
     rows_min     a micro-batch waits for so many rows, but for ``wait`` at most
@@ -181,11 +181,13 @@ class _Reading:
             other = self._urls.setdefault(log, number)
             if other != number:
                 raise BadInput(
-                    f"{settings.urls[other]} and {settings.urls[number]} have the same log: name all its keepers in one "
-                    "URL, HOST:PORT,HOST:PORT"
+                    f"{settings.urls[other]} and {settings.urls[number]} have the same log: name all its keepers in "
+                    "one URL, HOST:PORT,HOST:PORT"
                 )
             found[log] = [
-                one for one in here.values() if settings.wants(one.topic) and (self._bounds.free or self._bounds.topic(one.topic))
+                one
+                for one in here.values()
+                if settings.wants(one.topic) and (self._bounds.free or self._bounds.topic(one.topic))
             ]
         self._told = len(self._urls) == max(len(settings.urls), 1)
         if not any(found.values()) and not settings.several and self._bounds.free:
@@ -226,7 +228,10 @@ class _Reading:
     def _tasks(self, starts: Offsets, stops: Offsets, weights: Mapping[str, float]) -> list[Ranges]:
         """Ranges of each log, so divided that tasks have about the same to do. ``weights``: bytes a row, by log."""
         tasks: list[Ranges] = []
-        rows = {log: sum(max(end - starts.get(log, {}).get(topic, 0), 0) for topic, end in ends.items()) for log, ends in stops.items()}
+        rows = {
+            log: sum(max(end - starts.get(log, {}).get(topic, 0), 0) for topic, end in ends.items())
+            for log, ends in stops.items()
+        }
         size = self._rows_a_task(sum(rows.values()), sum(count * weights.get(log, 0.0) for log, count in rows.items()))
         for log, ends in stops.items():
             number, url, before = int(log, 16), self._urls.get(log, 0), starts.get(log, {})
@@ -321,8 +326,8 @@ class _Reading:
         """Where to go on, if retention removed what was to be read."""
         if self._settings.gaps == "fail":
             raise BadInput(
-                f"offset {start} of {topic!r} was removed by retention: the first that is kept is {first}; start there, "
-                "or with \"earliest\"; or go on behind the gap with option gaps='skip'"
+                f"offset {start} of {topic!r} was removed by retention: the first that is kept is {first}; start "
+                "there, or with \"earliest\"; or go on behind the gap with option gaps='skip'"
             )
         return first
 
@@ -496,14 +501,16 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 def register(spark: Any) -> None:
     """Make ``format("pluribus")`` known to a session, on any engine, and how many tasks run at a time there: reads are
     divided accordingly."""
-    source = PluribusSource
     try:
         cores = int(spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - a session through Connect has no context, and says so in its own ways
         cores = 0
-    if cores:
-        source = type("PluribusSource", (PluribusSource,), {"cores": cores, "__module__": "__main__"})
-    spark.dataSource.register(source)
+
+    class Source(PluribusSource):
+        """Made here, so that it travels whole, with its number, and not by its name."""
+
+    Source.cores = cores
+    spark.dataSource.register(Source if cores else PluribusSource)
 
 
 def _unread(starts: Offsets, known: Look) -> Iterator[tuple[str, Known, int]]:

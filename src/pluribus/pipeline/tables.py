@@ -2,8 +2,9 @@
 
 Batches come as publishers packed them, a few events each or thousands. As many as make a good table are put together,
 of one topic or of many, column by column: times, offsets and identities with numpy, bodies without a copy where there
-is only one batch. Where batches are many and small, what costs a call of numpy for each is done for all at once. Where fields of bodies are wanted, all bodies are decoded in one call, into objects that have just these fields;
-only if that fails are they looked at one by one, to tell the poison from the others.
+is only one batch. Where batches are many and small, what costs a call of numpy for each is done for all at once.
+Where fields of bodies are wanted, all bodies are decoded in one call, into objects that have just these fields; only if
+that fails are they looked at one by one, to tell the poison from the others.
 """
 
 from __future__ import annotations

@@ -172,7 +172,9 @@ class Sweep:
             size += len(command)
             if not is_batch(command):
                 continue
-            named = command[HEAD_BYTES : HEAD_BYTES + int.from_bytes(command[_TOPIC_BYTES : _TOPIC_BYTES + 2], "little")]
+            named = command[
+                HEAD_BYTES : HEAD_BYTES + int.from_bytes(command[_TOPIC_BYTES : _TOPIC_BYTES + 2], "little")
+            ]
             one = active.get(named)
             if one is None or (position, place) < one.where or position << PLACE_BITS | place in passed:
                 continue

@@ -15,7 +15,18 @@ from time import monotonic, sleep, time
 from types import TracebackType
 from typing import Any
 
-from ...core.errors import BadInput, BadUrl, Closed, Damaged, LogChanged, NotPrimary, Overflow, Refused, Uncertain, Unreachable
+from ...core.errors import (
+    BadInput,
+    BadUrl,
+    Closed,
+    Damaged,
+    LogChanged,
+    NotPrimary,
+    Overflow,
+    Refused,
+    Uncertain,
+    Unreachable,
+)
 from ...core.url import parse_url
 from ...engines.tls import tls_option
 from ...pubsub.durable import commands
@@ -160,8 +171,8 @@ class LogReader:
         log: int = 0,
         over: Callable[[str, int, int], int] | None = None,
     ) -> Iterator[tuple[Sequence[Range], list[tuple[int, int, bytes]]]]:
-        """Every event of these ranges, of different topics: of each topic in order, topics as they stand in the log. One
-        request for all of them, and one more for each ``max_bytes``.
+        """Every event of these ranges, of different topics: of each topic in order, topics as they stand in the log.
+        One request for all of them, and one more for each ``max_bytes``.
 
         Yields the ranges that were asked for, and pieces: the number of a range, the offset of a packed batch's first
         event, the batch, which may reach beyond the range: ``Batch(packed, offset).cut(start, stop)``.

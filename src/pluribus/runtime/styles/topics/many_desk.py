@@ -88,4 +88,3 @@ class ManyDesk:
             if chosen is not None:
                 kept.append((number, offset, chosen.data))
         return kept
-
