@@ -122,6 +122,10 @@ class Bus(Joining, Faces):
             self._trace.begin(msgspec.structs.replace(beginning, listen_s=listen_s))
         self._stack.start()
 
+    def style(self, kind: type[S]) -> S:
+        """What a style has open on this bus, for styles of your own (``docs/design/styles.md``)."""
+        return self._style(kind)
+
     def _style(self, kind: type[S]) -> S:
         """What a style has open on this bus; it is made when it is first asked for."""
         self._check_open()

@@ -65,6 +65,10 @@ class ClientBus(Faces):
             f"multicast://{self.url.bus}"
         )
 
+    def style(self, kind: type[S]) -> S:
+        """What a style has open on this bus, for styles of your own (``docs/design/styles.md``)."""
+        return self._style(kind)
+
     def _style(self, kind: type[S]) -> S:
         """The part of a style that clients have, typed as the member's: both have the same calls."""
         self._check_open()

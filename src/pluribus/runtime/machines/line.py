@@ -14,7 +14,7 @@ import msgspec
 
 from ...core.errors import Closed, Damaged, NotPrimary, Overflow, Uncertain
 from ...group.host.bodies import Handle
-from ...group.host.requests import GIVEN_BYTES, WAIT_S_MAX, Await, Examine, MachineRequest, Make, Order, Resolve, Told
+from ...group.host.requests import GIVEN_BYTES, Await, Examine, MachineRequest, Make, Order, Resolve, Told
 from ...wire.asking import WAIT_S_MAX
 from .group_host import GroupHost
 

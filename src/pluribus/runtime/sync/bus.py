@@ -44,6 +44,7 @@ from ..group.asking import ANSWER_S
 from ..group.secret import Given
 from ..loop.background import Background, background
 from ..styles.slots.face import ENROL_S
+from ..styles.style import Style
 from .face import Face, one_by_one
 from .topics import TopicsSync
 
@@ -95,6 +96,10 @@ class Bus(TopicsSync):
         if face is None or face._real is not real:
             face = self._groups[name] = Group(real, self._thread)
         return face
+
+    def style(self, kind: type[Style]) -> Face:
+        """What a style has open on this bus. See ``pluribus.Bus.style``."""
+        return Face(self._thread.ask(self._real.style, kind), self._thread)
 
     def events(self) -> Iterator[Event]:
         """What happens to the bus from now on; it ends when the bus is closed. See ``pluribus.Bus.events``."""

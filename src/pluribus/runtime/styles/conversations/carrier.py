@@ -110,6 +110,7 @@ class Carrier:
                 self._part.newcomer(self._clock.now())
                 self._woken.set()
             known = members
+            self._done()
 
     async def close(self) -> None:
         self.abandon()
