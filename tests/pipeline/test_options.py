@@ -64,6 +64,15 @@ def test_tables_of_a_catalog_bring_their_options_twice():
     assert given.urls == ["client://127.0.0.1:1/x"] and given.patterns == ["a"]
 
 
+def test_columns_of_a_table_carry_its_options():
+    """Spark keeps the columns of a table, and forgets its options."""
+    made = Settings({"url": "client://127.0.0.1:1/x", "topic": "a", "fields": "n bigint", "provider": "pluribus"})
+    found = Settings({"start": "5"}).of(made.schema())
+    assert found.urls == made.urls and found.given["start"] == "5" and found.given["fields"] == "n bigint"
+    plain = settings(topic="a")
+    assert plain.of(plain.schema()) is plain and not plain.schema().fields[0].metadata
+
+
 def test_several_logs_are_named_one_after_another():
     urls = ["client://127.0.0.1:1,127.0.0.1:2/x", "client://127.0.0.1:3/y"]
     assert Settings({"url": " ".join(urls)}).urls == Settings({"url": ";".join(urls)}).urls == urls

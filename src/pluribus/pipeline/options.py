@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from ..core.errors import BadInput, BadTopic
 from ..filters import parse
@@ -36,6 +36,8 @@ OF_SPARK = (
     *("is_managed_location", "serialization.format"),
 )
 """Options that Spark adds by itself, to queries and to tables of its catalog."""
+METADATA = "pluribus"
+"""Of a column: the options of its table."""
 TWICE = "option."
 """How tables of the catalog name their options, in some places a second time."""
 ALIASES = {
@@ -77,6 +79,8 @@ class Settings:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.given = _translated(options)
+        self._of_table = any(name.lower() == "provider" for name in options)
+        """Whether a table of the catalog is made."""
         self.urls = [
             one for one in re.split(r"[;\s]+", self.given.get("url") or os.environ.get("PLURIBUS_URL", "")) if one
         ]
@@ -169,7 +173,18 @@ class Settings:
         return named_fields(self.given["fields"]) if "fields" in self.given else StructType()
 
     def schema(self) -> StructType:
-        return self._chosen(trace_fields() if self.trace else self._of_events())
+        """Of a table of the catalog every column carries the options, because Spark 4.3 keeps the columns of such a
+        table and not its options."""
+        found = self._chosen(trace_fields() if self.trace else self._of_events())
+        if self._of_table:
+            told = {METADATA: json.dumps(self.given)}
+            found = StructType([StructField(one.name, one.dataType, one.nullable, told) for one in found.fields])
+        return found
+
+    def of(self, schema: StructType) -> Settings:
+        """With the options that the columns of a table carry; those of the query go before them."""
+        told = next((one.metadata[METADATA] for one in schema.fields if METADATA in (one.metadata or {})), None)
+        return self if told is None else Settings({**json.loads(told), **self.given})
 
     def _of_events(self) -> StructType:
         fields = self.body_fields()

@@ -102,12 +102,13 @@ class PluribusSource(DataSource):
         return self._settings.schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        if self._settings.trace:
-            return TraceReader(self._settings.trace, schema.names)
-        return (PushingReader if _asked_for_conditions() else TopicReader)(self._settings, schema, self.cores)
+        settings = self._settings.of(schema)
+        if settings.trace:
+            return TraceReader(settings.trace, schema.names)
+        return (PushingReader if _asked_for_conditions() else TopicReader)(settings, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        settings = self._settings
+        settings = self._settings.of(schema)
         if settings.trace:
             if "bytes" in settings.given:
                 raise BadInput("option bytes is for topics: limit the micro-batches of a trace with rows")
@@ -118,12 +119,12 @@ class PluribusSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise BadInput("a durable topic only grows, so nothing is overwritten: write with mode('append')")
-        return BatchWriter(self._settings, schema)
+        return BatchWriter(self._settings.of(schema), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         if overwrite:
             raise BadInput("a durable topic only grows, so no answer replaces the last: use outputMode('update')")
-        return StreamWriter(self._settings, schema)
+        return StreamWriter(self._settings.of(schema), schema)
 
 
 Look = dict[str, list[Known]]
