@@ -6,7 +6,7 @@ pytest.importorskip("pyspark.sql")
 
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.jobs import below
-from pluribus.pipeline.session import ROCKSDB, defaults, is_here, open_session
+from pluribus.pipeline.session import defaults, is_here, open_session
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local[2, 3]", "spark://127.0.0.1:7077", "spark://localhost:7077"])
@@ -23,7 +23,6 @@ def test_a_cluster_elsewhere_is_given_no_loopback_address(master):
     given = defaults(master)
     assert not is_here(master) and "127.0.0.1" not in given.values()
     assert not {"spark.driver.host", "spark.driver.bindAddress", "spark.sql.shuffle.partitions"} & set(given)
-    assert given["spark.sql.streaming.stateStore.providerClass"] == ROCKSDB
 
 
 def test_an_engine_that_is_none_is_said():

@@ -27,7 +27,8 @@ def test_a_table_of_the_catalog_is_a_topic(tmp_path):
             "fields": "symbol string, price double",
         }
         told = ", ".join(f"{name} '{value}'" for name, value in options.items())
-        script = f"CREATE TABLE ticks USING pluribus OPTIONS ({told}); SELECT count(*), sum(price) FROM ticks WHERE price > 50"
+        made, asked = f"CREATE TABLE ticks USING pluribus OPTIONS ({told})", "count(*), sum(price) FROM ticks"
+        script = f"{made}; SELECT {asked} WHERE price > 50"
         command = [f"{home}/bin/spark-sql", "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
         command += ["--conf", "spark.sql.catalogImplementation=in-memory", "-e", script]
         environment = {

@@ -42,6 +42,15 @@ BUCKETS = 32
 """How a stream is divided. It is part of what a checkpoint means: keep it over restarts."""
 BUCKETS_MAX = 65_536
 PROBLEM = "problem"
+STATE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A micro-batch writes down what it changed, not whole files.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Settings that ``transformWithState`` needs. They are set in the session of the stream, for the queries that are
+started there from then on; a query that goes on keeps the store of its checkpoint."""
 _DELAY_KEY = "spark.watermarkDelayMs"
 """How Spark marks the column that carries a watermark."""
 
@@ -123,6 +132,8 @@ class _Plan:
             raise BadInput(f"buckets={buckets}: divide the stream into 1 to {BUCKETS_MAX}")
         if not 0 <= lateness_s < math.inf:
             raise BadInput(f"lateness_s={lateness_s}: give the seconds by which events may be late, 0 or more")
+        for name, value in STATE.items():
+            self.df.sparkSession.conf.set(name, value)
         own_ms = [field.metadata[_DELAY_KEY] for field in self.df.schema.fields if _DELAY_KEY in field.metadata]
         delay_ms = max(own_ms) if own_ms else round(lateness_s * 1_000)
         keys = [each.read() for each in self.keys]

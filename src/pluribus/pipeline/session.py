@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 LOCAL_MEMORY = "4g"
 LOOPBACK = "127.0.0.1"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 MASTERS = "local[N], spark://HOST:PORT, yarn, k8s://HOST:PORT or sc://HOST:PORT"
@@ -185,8 +184,6 @@ def defaults(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # State of a key costs what is touched of it, not all of it.
-        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     }
     if is_here(master):
         found["spark.driver.host"] = found["spark.driver.bindAddress"] = LOOPBACK

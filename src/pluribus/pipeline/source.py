@@ -71,6 +71,8 @@ ROWS_A_TASK_MIN = 20_000
 """A range is not split into smaller ones: a task costs more than it saves."""
 TASK_BYTES = 32 << 20
 """What a task reads, about, where nothing else says into how many tasks a read is split."""
+TASK_BYTES_MAX = 256 << 20
+"""What a task reads, about, at most, where the cluster is small for what is read."""
 PARTS_MAX = 10_000
 ROWS_A_BATCH = 10_000
 """Packed batches are put together to about this before they go to Spark."""
@@ -254,7 +256,7 @@ class _Reading:
     def _rows_a_task(self, rows: int, size: float) -> int:
         """From what the options say, else from the cluster, if its size is known, and from bytes."""
         settings = self._settings
-        by_size = int(-(-size // TASK_BYTES))
+        by_size = int(-(-size // (TASK_BYTES_MAX if self._cores else TASK_BYTES)))
         parts = settings.number("parts") or max(2 * self._cores if self._cores else 2, by_size)
         found = max(-(-rows // min(parts, PARTS_MAX)), ROWS_A_TASK_MIN)
         least, most = settings.number("parts_min"), settings.number("part_rows")
