@@ -40,7 +40,6 @@
     ├── Undelivered               the bus was closed before everybody had what was sent
     │   └── Expired               a message of a software bus outlived its time before all had acknowledged it
     ├── Refused                   another member, or this one, said no, and why
-    ├── LeaseEnded                a message was settled too late: it is, or will be, another consumer's
     ├── LogChanged                the durable log is another one than was read before, or lacks what was in it
     ├── JobFailed                 a standing query on Spark ended with an error
     ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
@@ -287,10 +286,6 @@ class Expired(Undelivered):
 
 
 class Refused(PluribusError):
-    pass
-
-
-class LeaseEnded(PluribusError):
     pass
 
 

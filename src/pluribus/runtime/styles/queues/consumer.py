@@ -123,7 +123,7 @@ class Consumer:
             if self._slice is None:
                 self._refuse(given, "its body is damaged")
                 return
-            message = QueueMessage.of(
+            message: QueueMessage[Any] = QueueMessage.of(
                 self, given.thing, given.delivery, self._slice, int.from_bytes(given.note, "little")
             )
             if isinstance(message.body, PluribusError):
