@@ -194,12 +194,12 @@ class MachineDesk:
         chosen: list[tuple[int, Held]] = []
         size = 0
         for thing, held in given:
-            if chosen and size + held.size > asked.bytes_max:
-                break
+            if chosen and size + held.size > asked.bytes_max and held.number != chosen[-1][1].number:
+                break  # what was given together is told together
             chosen.append((thing, held))
             size += held.size
         machine = hosted.machine
-        told = [machine.told(thing) for thing, _ in chosen]
+        told = machine.told_many([thing for thing, _ in chosen])
         bodies = await read_bodies(self.host, hosted.number, [one for handles, _ in told for one in handles])
         if None in bodies and not fresh:
             return None
@@ -207,6 +207,9 @@ class MachineDesk:
             return None  # the state was replaced
         demands = machine.demands
         still = dict(demands.given(asked.consumer, asked.epoch, asked.after) or ()) if demands is not None else {}
+        left = [(thing, held) for thing, held in chosen if still.get(thing) == held]
+        if left and len(left) < len(chosen):  # some of it was settled meanwhile, and others may refer to that
+            return await self._with_bodies(hosted, asked, left, fresh)
         answer: list[Given] = []
         at = 0
         for (thing, held), (handles, note) in zip(chosen, told, strict=True):

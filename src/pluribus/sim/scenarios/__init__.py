@@ -58,10 +58,12 @@ def scenario(name: str) -> Scenario:
         hosts,
         keepers,
         objects,
+        queues,
         relays,
         replica,
         shatter,
         slots,
+        spaces,
         spread,
         spread_views,
         states,
@@ -73,7 +75,14 @@ def scenario(name: str) -> Scenario:
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
     machines = (hosts.HOSTS, group_hosts.GROUP_HOSTS)
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, durable_topics.DURABLE_TOPICS, adhoc.ADHOC_GROUPS)
-    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS)
+    styles = (
+        queues.QUEUES,
+        slots.SLOTS,
+        slots.SLOTS_REPLICA,
+        objects.OBJECTS,
+        conversations.CONVERSATIONS,
+        spaces.SPACES,
+    )
     shipped = (
         *plain,
         *machines,
