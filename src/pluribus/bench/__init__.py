@@ -24,6 +24,7 @@ BENCHES = {
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",
     "pipeline": "Spark on durable topics: reading, writing, standing queries, alerts; traces checked",
     "adhoc": "multicast among moving nodes on a shared radio medium: floodings, trees, a mesh, gossip, conversations",
+    "topics-many": "the same rows in one topic and in ten thousand, as Spark reads and writes them",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "conversations": "a joiner gets a long history; the delay of orders on a network that loses",
@@ -37,5 +38,5 @@ def bench(name: str) -> Callable[..., dict[str, Any]]:
     if name not in BENCHES:
         listed = "; ".join(f"{known} ({about})" for known, about in BENCHES.items())
         raise BadInput(f"there is no bench {name!r}: use {listed}")
-    run: Callable[..., dict[str, Any]] = import_module(f"{__name__}.{name}").run
+    run: Callable[..., dict[str, Any]] = import_module(f"{__name__}.{name.replace('-', '_')}").run
     return run

@@ -22,6 +22,7 @@ VERBS = {
     "topics": "List what is advertised, retained and published.",
     "queue": "Send to message queues, receive, browse, and look after them.",
     "slots": "Software buses: slots, ports, routes.",
+    "space": "Tuple spaces: write, read, take, watch, count.",
     "console": "Show software buses in a browser.",
     "objects": "List, write to, ask and watch objects that talk.",
     "chat": "Talk in threads, without a server.",

@@ -35,10 +35,11 @@
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
     ├── Uncertain                 it may have happened or not: ask again with the same id
+    ├── LeaseEnded                a lease is over: what it held is, or will be, another's
+    ├── TransactionEnded          a transaction was committed, aborted, or outlived its lease
     ├── Undelivered               the bus was closed before everybody had what was sent
     │   └── Expired               a message of a software bus outlived its time before all had acknowledged it
     ├── Refused                   another member, or this one, said no, and why
-    ├── LeaseEnded                a message was settled too late: it is, or will be, another consumer's
     ├── LogChanged                the durable log is another one than was read before, or lacks what was in it
     ├── JobFailed                 a standing query on Spark ended with an error
     ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
@@ -264,6 +265,14 @@ class Uncertain(PluribusError):
         self.id = id
 
 
+class LeaseEnded(PluribusError):
+    pass
+
+
+class TransactionEnded(PluribusError):
+    pass
+
+
 class Undelivered(PluribusError):
     pass
 
@@ -277,10 +286,6 @@ class Expired(Undelivered):
 
 
 class Refused(PluribusError):
-    pass
-
-
-class LeaseEnded(PluribusError):
     pass
 
 

@@ -15,8 +15,8 @@ from ...core.errors import BadInput, Closed, Overflow, PluribusError, Refused
 from ...group.host import Host
 from ...group.host.demand import Held
 from ...group.host.host import HOST, Hosted
-from ...group.host.requests import Await, Examine, Given, MachineRequest, Make, Order, Resolve, Told
-from ...group.host.words import REFUSED, Create, Outcome, encode
+from ...group.host.requests import Await, Examine, Given, MachineRequest, Make, Order, Resolve, Told, Transact
+from ...group.host.words import REFUSED, Create, Outcome, Together, encode
 from ...group.log import Done
 from .reading import read_bodies
 
@@ -74,6 +74,8 @@ class MachineDesk:
             return await read_bodies(self.host, (await self._hosted(request.name)).number, request.handles)
         if isinstance(request, Examine):
             return await self._examined(request)
+        if isinstance(request, Transact):
+            return await self._transacted(request)
         return await self._made(request)
 
     # Commands.
@@ -106,6 +108,12 @@ class MachineDesk:
         if outcome.status == REFUSED:
             raise Refused(outcome.reason)
         return outcome.number
+
+    async def _transacted(self, asked: Transact) -> Outcome:
+        parts = [((await self._hosted(name)).number, commands) for name, commands in asked.parts]
+        (outcome,) = await self.ordered(HOST, [encode(Together(asked.session, asked.sequence, asked.settled, parts))])
+        assert isinstance(outcome, Outcome)
+        return outcome
 
     async def _hosted(self, name: str) -> Hosted:
         found = self.host.named(name)

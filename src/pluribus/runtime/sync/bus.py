@@ -44,6 +44,7 @@ from ..group.asking import ANSWER_S
 from ..group.secret import Given
 from ..loop.background import Background, background
 from ..styles.slots.face import ENROL_S
+from ..styles.spaces.face import OPEN_S
 from ..styles.style import Style
 from .face import Face, one_by_one
 from .topics import TopicsSync
@@ -53,6 +54,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:  # loaded when first used
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
     from ..styles.queues.sync import SyncMessageQueue
+    from ..styles.spaces.sync import SyncSpace
 
 
 class Bus(TopicsSync):
@@ -212,6 +214,24 @@ class Bus(TopicsSync):
         from ..styles.objects.sync import SyncQueue
 
         return SyncQueue(self._thread.ask(lambda: self._real.queued_calls), self._thread)
+
+    def space(
+        self,
+        name: str,
+        *,
+        kind: str = "replicated",
+        durable: bool = False,
+        replica: bool = True,
+        copies: int = 1,
+        key: int = 0,
+        timeout: float | None = OPEN_S,
+    ) -> SyncSpace:
+        """Open a tuple space. See ``pluribus.Bus.space``."""
+        from ..styles.spaces.sync import SyncSpace
+
+        options: dict[str, Any] = {"kind": kind, "durable": durable, "replica": replica}
+        options |= {"copies": copies, "key": key, "timeout": timeout}
+        return SyncSpace(self._thread.call(self._real.space, name, **options), self._thread)
 
     def virtual_network(self, name: str, *, mode: str = "unicast") -> SyncNetwork:
         """A group of objects that this program makes of shadows. See ``pluribus.Bus.virtual_network``."""

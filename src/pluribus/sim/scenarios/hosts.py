@@ -125,9 +125,6 @@ class Life(KeeperLife):
             self.play.add(self.number, "led", (self.keeper.ledger.epoch, self.keeper.id), b"")
         head = self.keeper.ledger.head_at(self.keeper.row)
         self.play.add(self.number, "time", (0 if head is None else head.time_us, self.life), b"")
-        for one in self.hosting.machines.values():
-            if isinstance(one.machine, Jobs):
-                one.machine.row_of_commit = self.keeper.row
         self._apply(first, held)
         if not self.keeper.row % self._validates:
             self.hosting.validate()

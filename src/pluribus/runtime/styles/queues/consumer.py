@@ -40,13 +40,16 @@ class Consumer:
         self,
         line: MachineLine[Outcome],
         number: int,
-        owner: int,
+        owner: Callable[[], int],
         lease_s: float,
         selector: bytes,
         exclusive: bool,
     ) -> None:
         self._line = line
-        self._attach = words.Attach(number, owner, int(lease_s * 1e6), selector, exclusive)
+        self._owner = owner
+        self._lease_us = int(lease_s * 1e6)
+        self._selector = selector
+        self._exclusive = exclusive
         self.number = number
         self.epoch = 0
         self._after = 0
@@ -82,7 +85,8 @@ class Consumer:
         self._settle_soon()
 
     async def _attach_again(self) -> None:
-        outcome = await self._line.call(words.encode(self._attach), None)
+        attach = words.Attach(self.number, self._owner(), self._lease_us, self._selector, self._exclusive)
+        outcome = await self._line.call(words.encode(attach), None)
         if outcome.status == REFUSED:
             raise Refused(outcome.reason)
         self.epoch, self._after, self._serial = outcome.number, 0, 0
