@@ -100,6 +100,7 @@ class Player:
                 return
             await asyncio.sleep(random.random() * 0.6)
             if random.random() < 0.03 and kind != "replicated":
+                await space.flush()
                 await space.close()
                 space = await self._open(kind)
             await self._one(space, kind)
