@@ -50,11 +50,7 @@ def demo(*arguments: str, **environment: str) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("spark")
-def test_spark_alerts_the_dealers_of_every_turn():
-    pytest.importorskip("pyspark.sql")
-    if not programs.find_java():
-        pytest.skip(f"Java is missing. {programs.REMEDIES['java']}")
+def test_spark_alerts_the_dealers_of_every_turn(java):
     summary = demo("--seconds", "10", "--rate", "300", "--patience", "200")
     assert summary["spark"] == "Spark found every turn"
     assert summary["alerts"] == summary["turns"] > 0

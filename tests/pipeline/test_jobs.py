@@ -16,10 +16,11 @@ import pluribus
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput, JobFailed
 from pluribus.pipeline.jobs import Job
+from pluribus.pipeline.status import Status, fetched
 from tests.pipeline import engines
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 JOB = """
     import os
@@ -101,7 +102,11 @@ def options(tmp_path):
 
 def test_a_job_tells_of_every_batch_and_resumes_where_it_ended(spark, job, tmp_path):
     told = []
-    first = Job(spark, job, tmp_path / "checkpoint", options(tmp_path)).run(once=True, progress=told.append)
+    status = Status()
+    running = Job(spark, job, tmp_path / "checkpoint", options(tmp_path), status=status)
+    first = running.run(once=True, progress=told.append)
+    reported = status.report()["queries"]["sums"]
+    assert (reported["rows"], reported["state"]) == (len(FIRST), "ended") and reported["state_rows"] > 0
     assert first["queries"]["sums"]["rows"] == len(FIRST) == sum(batch["rows"] for batch in told)
     write(tmp_path / "in", "2.json", SECOND)
     second = Job(spark, job, tmp_path / "checkpoint", options(tmp_path)).run(once=True)
@@ -150,7 +155,7 @@ def test_what_is_no_job_is_said(spark, tmp_path, capsys):
         Job(spark, tmp_path / "empty.py", tmp_path, {}).run()
     assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--set", "x"]) == 2
     assert "has no value" in capsys.readouterr().err
-    assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--master", "yarn"]) == 2
+    assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--master", "mesos://x"]) == 2
 
 
 def test_options_that_do_not_fit_are_said_in_one_sentence(spark, tmp_path, capsys):
@@ -180,7 +185,7 @@ def descendants(pid):
     return [one for child in children for one in (child, *descendants(child))]
 
 
-def test_a_polite_kill_of_all_processes_ends_a_job_between_batches(tmp_path):
+def test_a_polite_kill_of_all_processes_ends_a_job_between_batches(java, tmp_path):
     """As systemd stops a service: Python, Java and Spark's workers get the signal, and the first of them sees to it."""
     job = tmp_path / "ticking.py"
     job.write_text(
@@ -228,11 +233,12 @@ def copies_of(bus):
 ALL = (COUNT, sum(range(COUNT)), COUNT)
 
 
-def command_for(master, job, tmp_path, **more):
+def command_for(master, job, tmp_path, uri=False, **more):
     write(tmp_path / "in", "2.json", SECOND)
     write(tmp_path / "in", "3.json", THIRD)
     command = [sys.executable, "-m", "pluribus", "pipeline", "run", str(job), "--master", master, "--once", "--json"]
-    command += ["--checkpoint", str(tmp_path / "checkpoint")]
+    command += ["--checkpoint", (tmp_path / "checkpoint").as_uri() if uri else str(tmp_path / "checkpoint")]
+    command += ["--conf", "spark.sql.streaming.minBatchesToRetain=7"]
     for name, value in {**options(tmp_path), **more}.items():
         command += ["--set", f"{name}={value}"]
     return command
@@ -259,11 +265,11 @@ def killed_when(mark, command):
         process.stderr.close()
 
 
-def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_mid_batch(spark, job, tmp_path):
+def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_mid_batch(java, job, tmp_path):
     faults = tmp_path / "faults"
     faults.mkdir()
     with engines.cluster(tmp_path / "cluster") as master, bus_of_numbers(tmp_path) as (bus, url):
-        command = command_for(master, job, tmp_path, url=url, faults=faults)
+        command = command_for(master, job, tmp_path, uri=True, url=url, faults=faults)
         killed_when(faults / "driver", command)
         assert (faults / "executor").exists()
         assert 0 < copies_of(bus)[0] < COUNT
@@ -272,9 +278,11 @@ def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_m
     assert sums(tmp_path / "out")[:3] == [("00:00", "a", 3), ("00:00", "b", 5), ("00:10", "a", 4)]
 
 
-def test_the_same_job_through_a_connect_server(spark, job, tmp_path):
+def test_the_same_job_through_a_connect_server(java, job, tmp_path):
     with engines.connect_server(tmp_path / "server") as master, bus_of_numbers(tmp_path) as (bus, url):
         found = run_to_the_end(command_for(master, job, tmp_path, url=url))
         assert copies_of(bus) == ALL
     assert (found["queries"]["sums"]["rows"], found["queries"]["copies"]["rows"]) == (7, COUNT)
+    reported = fetched(str(tmp_path / "checkpoint"))["queries"]["copies"]
+    assert (reported["rows"], reported["lag"], reported["state"]) == (COUNT, 0, "ended")
     assert sums(tmp_path / "out")[:3] == [("00:00", "a", 3), ("00:00", "b", 5), ("00:10", "a", 4)]

@@ -23,7 +23,7 @@ from tests.features import ROOT
 from tests.pipeline.prices import Price
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 COUNT = 2_000
 
 

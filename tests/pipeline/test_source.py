@@ -13,7 +13,7 @@ import pluribus
 from pluribus.pipeline.source import register
 from tests.pipeline.prices import Price
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 TYPE = "tests.pipeline.prices:Price"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 COUNT = 1_000

@@ -14,7 +14,7 @@ from pluribus.pipeline.trace_stream import TraceStreamReader
 from pluribus.pipeline.traces import gather, write_history
 from pluribus.sim.machinery.history import Happening
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.timeout(200)]
 COLUMNS = ["run", "place", "number"]
 ALL = ReadAllAvailable()
 

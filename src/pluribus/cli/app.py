@@ -20,6 +20,7 @@ VERBS = {
     "pub": "Publish events.",
     "sub": "Watch events as they come.",
     "topics": "List what is advertised, retained and published.",
+    "queue": "Send to message queues, receive, browse, and look after them.",
     "slots": "Software buses: slots, ports, routes.",
     "space": "Tuple spaces: write, read, take, watch, count.",
     "console": "Show software buses in a browser.",

@@ -45,6 +45,7 @@ from ..group.secret import Given
 from ..loop.background import Background, background
 from ..styles.slots.face import ENROL_S
 from ..styles.spaces.face import OPEN_S
+from ..styles.style import Style
 from .face import Face, one_by_one
 from .topics import TopicsSync
 
@@ -52,6 +53,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:  # loaded when first used
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
+    from ..styles.queues.sync import SyncMessageQueue
     from ..styles.spaces.sync import SyncSpace
 
 
@@ -98,6 +100,10 @@ class Bus(TopicsSync):
             face = self._groups[name] = Group(real, self._thread)
         return face
 
+    def style(self, kind: type[Style]) -> Face:
+        """What a style has open on this bus. See ``pluribus.Bus.style``."""
+        return Face(self._thread.ask(self._real.style, kind), self._thread)
+
     def events(self) -> Iterator[Event]:
         """What happens to the bus from now on; it ends when the bus is closed. See ``pluribus.Bus.events``."""
         return one_by_one(self._thread, self._thread.ask(self._real.events))
@@ -135,6 +141,12 @@ class Bus(TopicsSync):
     def conversations(self, **options: Any) -> Conversations:
         """All conversations that this member knows of."""
         return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
+
+    def queue(self, name: str, **options: Any) -> SyncMessageQueue:
+        """Open a message queue; ``options`` are those of ``pluribus.Bus.queue``."""
+        from ..styles.queues.sync import SyncMessageQueue
+
+        return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
 
     def replica(
         self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0

@@ -139,3 +139,39 @@ async def test_who_opens_a_room_again_numbers_its_messages_and_requests_on():
         assert room._sync.number >= asked
         await until(lambda: [entry.body for entry in room.history()] == ["one", "two"])
         assert (await room.send("three"))[1] == 1
+
+
+@pytest.mark.parametrize("stack", ["adhoc", "views"])
+@on_a_loop
+async def test_who_is_writing_and_who_watches(stack):
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack=stack) as ann,
+        pluribus.connect(url, name="bob", stack=stack) as bob,
+    ):
+        here, there = [await bus.conversation("x") for bus in (ann, bob)]
+        seen = []
+        stop = here.on_change(lambda: seen.append((dict(here.members), here.writing)))
+        await until(lambda: here.members == there.members == {"ann": True, "bob": True})
+        there.write()
+        await until(lambda: here.writing == ["bob"] and ({"ann": True, "bob": True}, ["bob"]) in seen)
+        there.write(going=False)
+        await until(lambda: here.writing == [])
+        there.write()
+        await until(lambda: here.writing == ["bob"])
+        await there.send("done")
+        await until(lambda: here.writing == [] and len(here.history()) == 1)
+        stop()
+        count = len(seen)
+        there.write()
+        await until(lambda: here.writing == ["bob"])
+        assert len(seen) == count
+        lobby, changes = await ann.conversations(), []
+        lobby.on_change(lambda: changes.append(sorted(info.gid for info in lobby)))
+        await bob.conversation("y")
+        await until(lambda: ["x", "y"] in changes)
+        assert [info.gid for info in lobby.invited] == ["y"]
+        await there.close()
+        with pytest.raises(Closed):
+            there.write()
+        await until(lambda: here.members == {"ann": True, "bob": False} and here.writing == [])

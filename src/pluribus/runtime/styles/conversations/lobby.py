@@ -29,6 +29,8 @@ INVITATIONS_MAX = 4_096
 class Conversations(Style):
     """Made by ``await bus.conversations()``. Iterate ``invitations()`` for conversations that others are in."""
 
+    on_clients = "pluribus.runtime.styles.conversations.lobby:Conversations"
+
     def __init__(self, bus: Any) -> None:
         super().__init__(bus)
         self._joining = Joining(bus.name, bus._random)
@@ -41,8 +43,9 @@ class Conversations(Style):
         """By conversation that was closed: the number of this member's last request there."""
         self._readers: list[deque[GroupInfo]] = []
         self._listeners: list[Callable[[list[GroupInfo]], None]] = []
+        self._watchers: list[Callable[[], None]] = []
         self._arrived = asyncio.Event()
-        self._store: Store | None = bus._stack.ports.store
+        self._store: Store | None = bus.store
         self._own_store: Any = None
         self._path: str | None = None
         self._ended = False
@@ -58,8 +61,8 @@ class Conversations(Style):
                 group = await self.bus.group(LOBBY, order="semantic", own=False)
                 if self._store is not None:
                     self._joining.restore(load_table(self._store))
-                self._joining.piece_bytes = max(group._channel.out.longest - WORD_SPARE_BYTES, 256)
-                self._carrier = Carrier(group, self._joining, decode_lobby, self.bus._stack.ports.clock, self._settled)
+                self._joining.piece_bytes = max(group.longest_bytes - WORD_SPARE_BYTES, 256)
+                self._carrier = Carrier(group, self._joining, decode_lobby, self.bus.clock, self._settled)
                 self._joining.enter(self.bus._now())
                 self._settled()
         return self
@@ -90,6 +93,12 @@ class Conversations(Style):
     def joined(self) -> list[str]:
         """The conversations that this person is in, opened here or not."""
         return sorted(group.gid for group in self._joining.groups.values() if group.standing == JOINED)
+
+    @property
+    def invited(self) -> list[GroupInfo]:
+        """The conversations that this person has neither joined nor refused, nor left."""
+        groups = self._joining.groups.values()
+        return [group.info() for group in groups if group.standing not in (JOINED, REFUSED)]
 
     @property
     def rooms(self) -> dict[str, Room]:
@@ -164,9 +173,7 @@ class Conversations(Style):
 
     async def invitations(self) -> AsyncIterator[GroupInfo]:
         """Conversations that this member hears of and is not in: those it knows now, then new ones."""
-        unread = deque(
-            group.info() for group in self._joining.groups.values() if group.standing not in (JOINED, REFUSED)
-        )
+        unread = deque(self.invited)
         self._readers.append(unread)
         try:
             while True:
@@ -183,6 +190,12 @@ class Conversations(Style):
         """Call ``listener`` with new invitations; the returned function ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` when conversations, their descriptions or members may be different; the returned function
+        ends that."""
+        self._watchers.append(listener)
+        return lambda: self._watchers.remove(listener)
 
     def issued(self, name: str) -> int:
         """How many messages of this member have a number there."""
@@ -216,7 +229,12 @@ class Conversations(Style):
         if self._joining.changed and self._store is not None and not self._ended:
             table = [group.info() for group in self._joining.groups.values()]
             self._store.put(TABLE, encode(table), lambda error: None)
-        self._joining.changed.clear()
+        changed, self._joining.changed = self._joining.changed, set()
+        if changed:
+            for name in changed & self._rooms.keys():
+                self._rooms[name].changed()
+            for watcher in list(self._watchers):
+                watcher()
 
     # The style
 

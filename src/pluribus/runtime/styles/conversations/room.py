@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....conversations.history import Delivered, History, Node
 from ....conversations.kept import Kept
@@ -51,15 +51,17 @@ class Room:
         self._writes: set[asyncio.Future[None]] = set()
         self._readers: list[Unread] = []
         self._listeners: list[Callable[[list[Delivered]], None]] = []
+        self._watchers: list[Callable[[], None]] = []
+        self._view: Any = None
         self._arrived = asyncio.Event()
         self.closed = False
         if self._kept is not None:
             self._kept.load(history)
-        piece_bytes = max(group._channel.out.longest - WORD_SPARE_BYTES, 256)
+        piece_bytes = max(group.longest_bytes - WORD_SPARE_BYTES, 256)
         self._sync = Synchronising(int(bus.me), history, bus._random, piece_bytes=piece_bytes)
         self._sync.issued = lobby.issued(name)
         self._sync.number = lobby.requests.get(name, 0)
-        self._carrier = Carrier(group, self._sync, decode_room, bus._stack.ports.clock, self._settled)
+        self._carrier = Carrier(group, self._sync, decode_room, bus.clock, self._settled)
         self._sync.begin(bus._now())
 
     @property
@@ -72,6 +74,18 @@ class Room:
         here = set(self._carrier.group.view.names.values())
         return {person: person in here for person in self._lobby.info(self.name).members}
 
+    @property
+    def writing(self) -> list[str]:
+        """Who is writing a message just now."""
+        names = self._carrier.group.view.names
+        return list(dict.fromkeys(names[member] for member in self._sync.typing.members if member in names))
+
+    def write(self, going: bool = True) -> None:
+        """Tell the others that this person is writing, or has stopped. Call it with every key: few of them are said."""
+        self._check_open()
+        self._sync.write(going, self._lobby.bus._now())
+        self._carrier.wake()
+
     async def send(self, text: str, parent: MessageId | None = None) -> MessageId:
         """Say something, or answer the message ``parent``. Returns the message's identity once it is in this member's
         store, if it has one, and on its way. ``BadInput`` for a parent that this member does not know."""
@@ -82,8 +96,8 @@ class Room:
         number = self._lobby.number(self.name)
         answered = None if parent is None else (int(parent[0]), int(parent[1]))
         entry = Entry((int(bus.me), number), answered, bus.name, bus._wall(), checked_body(text))
-        size, most = len(encode(Said([entry]))), self._carrier.group._channel.out.longest
-        if size > most and not self._carrier.group._dispatch.cuts:
+        size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
+        if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
         if self._kept is not None:
             await self._written(self._kept.changes([entry], self._history))
@@ -135,6 +149,16 @@ class Room:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` when ``members`` or ``writing`` may be different; the returned function ends that."""
+        self._watchers.append(listener)
+        return lambda: self._watchers.remove(listener)
+
+    def changed(self) -> None:
+        """Tell those who watch; the lobby calls it when somebody joins or leaves."""
+        for watcher in list(self._watchers):
+            watcher()
+
     def synchronise(self) -> None:
         """Ask for what is missing now. Joining does it, and so does everybody once in a while."""
         self._sync.begin(self._lobby.bus._now())
@@ -180,6 +204,10 @@ class Room:
             self._arrived.set()
             for listener in list(self._listeners):
                 listener(delivered)
+        view = self._carrier.group.view
+        if self._sync.typing.changed or view is not self._view:
+            self._view, self._sync.typing.changed = view, False
+            self.changed()
         fresh, self._sync.fresh = self._sync.fresh, []
         if self._kept is not None and fresh:
             self._unsaved += fresh
