@@ -62,9 +62,9 @@ def run(*, quick: bool = False, peers: str = "", progress: Progress = lambda tex
         ours[at_once] = [run_loop(between(rounds, at_once)) for _ in range(runs)]
         rows.append(result(f"write and take, two processes, {at_once} at a time", "tuples/s", ours[at_once]))
     if peers:
-        rows_of_redis, found = beside_redis(ours, singles, batches, runs, progress)
+        rows_of_redis, goals_of_redis = beside_redis(ours, singles, batches, runs, progress)
         rows += rows_of_redis
-        goals += found
+        goals += goals_of_redis
     for servers, twice in pairwise(SERVERS):
         before, after = counted(servers), counted(twice)
         rows.append(result(f"partitioned, {servers} servers", "requests for each of the busiest", [before]))
