@@ -19,6 +19,7 @@ BENCHES = {
     "pubsub": "topics beside the group that carries them, and beside other systems",
     "objects": "KQML and object messages on every engine, calls beside Pyro5, one multicast against n unicasts",
     "slots": "messages per send of a software bus: with a router, without one, centralised",
+    "space": "tuple spaces beside a list of Redis; how a partitioned one spreads",
     "match": "events against the filters of very many subscriptions, beside a linear scan",
     "patterns": "complex events, in a process and on Spark",
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",

@@ -305,11 +305,15 @@ class Crew:
                     await self._hand_over()
                 except PluribusError as error:
                     log.debug("the space %r was left in a hurry: %s", self.name, error)
-            self.abandon()
-            if self._group is not None:
-                await self._group.close()
-            if self._roster is not None:
-                await self._roster.close()
+            await self.leave()
+
+    async def leave(self) -> None:
+        """At once, with nothing handed over."""
+        self.abandon()
+        if self._group is not None:
+            await self._group.close()
+        if self._roster is not None:
+            await self._roster.close()
 
     async def _hand_over(self) -> None:
         """Let others have what only this member keeps, before it goes."""
