@@ -12,6 +12,7 @@ Options:
     start, stop  ``earliest``, ``latest``, an offset, or a time as ``2026-11-15T13:00:00``; ``stop`` for batches only
     rows, bytes  how much one micro-batch takes at most
     parts        into how many tasks a read is split, at most
+    archive      the folder or URI of an archive: what topics have forgotten is read from there
     gaps         ``fail`` or ``skip``, when retention removed what was to be read
     poison       ``fail``, ``skip`` or ``aside``, for events whose body does not fit
 
@@ -50,6 +51,7 @@ from ..filters import parse
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
 from ..runtime.reader import LogReader
+from .archived import Archived, reaching_back
 from .columns import (
     POISON,
     RESERVED,
@@ -77,7 +79,7 @@ EVERYTHING = 1 << 62
 PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 OPTIONS = (
     *("url", "trace", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
-    *("poison", "writer", "batch", "foreign", "lease"),
+    *("poison", "writer", "batch", "foreign", "lease", "archive"),
 )
 OF_SPARK = ("path", "checkpointlocation", "queryname")
 """Options that Spark adds by itself."""
@@ -134,6 +136,7 @@ class Settings:
         self.topic = self.given.get("topic", "")
         self.trace = self.given.get("trace", "")
         self.where = self.given.get("where", "")
+        self.archive = self.given.get("archive", "")
         self.gaps = self._choice("gaps", ("fail", "skip"))
         self.poison = self._choice("poison", POISON)
         if self.where:
@@ -217,6 +220,8 @@ class _Reading:
     def _known(self) -> list[Known]:
         with self._settings.keepers() as keepers:
             found = keepers.topics(_needed(self._settings.topic, "topic"))
+        if self._settings.archive:
+            found = reaching_back(found, self._settings.archive)
         if not found and not set("+#") & set(self._settings.topic):
             raise BadInput(
                 f"there is no durable topic {self._settings.topic!r}: publish to it first, or look at its name"
@@ -284,6 +289,12 @@ class _Reading:
 
     def _batches(self, keepers: LogReader, wanted: Range, log: int) -> Iterator[Batch]:
         at, bodies = wanted.start, self._shape.needs_bodies
+        if self._settings.archive:
+            kept = min(keepers.offsets(wanted.topic)[0], wanted.stop)
+            if at < kept:
+                archive, skip = Archived(self._settings.archive), self._settings.gaps == "skip"
+                yield from archive.batches(wanted.topic, at, kept, self._where, bodies, skip=skip)
+                at = kept
         while at < wanted.stop:
             found = keepers.read(
                 wanted.topic,
