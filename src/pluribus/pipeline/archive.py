@@ -27,7 +27,7 @@ from ..pubsub.topics import matches
 from ..runtime.reader import LogReader
 from .columns import kind_of_name
 from .files import files_of, is_local, local_path
-from .landing import Landing
+from .landing import COMPACTOR, Landing
 from .retention import Retention
 from .source import register
 
@@ -75,7 +75,7 @@ class _Archiving:
         self._spark = spark
         self._table = table
         self._retention = retention
-        table.clean()
+        table.clean(WRITER, COMPACTOR)
 
     def __call__(self, events: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F

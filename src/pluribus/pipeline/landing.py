@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COMMITS, STAGING, FENCES = "_commits", "_staging", "_commits/fences"
+WHOLE = "_SUCCESS"
+"""What Spark writes behind the last file."""
 PENDING, DONE = ".pending", ".json"
 KEPT_COMMITS = 4
 """Commits of each writer that stay written down; the last would do."""
@@ -115,6 +117,8 @@ class Landing:
         if rows is not None:
             self._fenced(rows, fences).write.partitionBy(*self.keys).parquet(self.files.under(staging))
         with self._held():
+            if rows is not None and not self.files.exists(f"{staging}/{WHOLE}"):
+                raise OSError(f"{self.files.under(staging)} was removed before it landed: run it again")
             there = [found.path for found in self.files.list(staging) if found.path.endswith(".parquet")]
             moves = []
             for count, path in enumerate(there):
@@ -149,11 +153,14 @@ class Landing:
             for name, commit in self._pending():
                 self._do(name, commit)
 
-    def clean(self) -> None:
-        """Remove what a killed driver left. Only for the one process that writes, before it does."""
+    def clean(self, *writers: str) -> None:
+        """Remove what a killed driver left of these writers. Only for the process that is these writers, before it
+        writes: others may be at work."""
         with self._held():
             self.finish()
-            self.files.remove(STAGING)
+            for name in {found.path.split("/")[1] for found in self.files.list(STAGING)}:
+                if name.partition("-")[0] in writers:
+                    self.files.remove(f"{STAGING}/{name}")
 
     def _do(self, name: str, commit: Commit) -> None:
         for source, target in commit.moves:

@@ -132,7 +132,7 @@ def test_the_dealing_room_from_raw_prices_to_answers_and_back(spark, tmp_path, c
         assert counts(found) == {
             "read": 2, "good": 1, "dead": 1, "dropped": 0, "late": 0, "duplicate": 0, "lost": 0, "adds_up": True
         }  # fmt: skip
-        (back,) = [event for event in bus.log("dealing/silver/stocks/ny/calm").read(start=40).events()]
+        (back,) = bus.log("dealing/silver/stocks/ny/calm").read(start=40).events()
         assert back.body["price"] == -1.0 and back.headers["resent"] == "1"
 
         # The report, without Spark.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ...pubsub.topics import is_channel
 from ..columns import envelope_fields
 from ..decoding import body_fields, decode
-from ..landing import Landing
+from ..landing import COMPACTOR, Landing
 from ..retention import Retention
 from ..source import register
 from .answers import GOLD_HEADER, answer_fields, answer_patterns, shaped
@@ -72,7 +72,7 @@ class Tiers:
     def clean(self) -> None:
         """Before the first batch: what a killed driver left goes."""
         for table in self.all().values():
-            table.clean()
+            table.clean(WRITER, COMPACTOR)
 
     # The standing query.
 

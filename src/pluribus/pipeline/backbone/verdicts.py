@@ -86,7 +86,8 @@ class Bench:
         kinds = kinds_of(silver)
         conditions = [condition(rule.where, kinds) for rule in silver.rules]
         self._rules = [one.predicate(now=time.time) for one in conditions]
-        wanted = {path[0] for one in conditions for path in one.fields}
+        self._asked = [list(dict.fromkeys(path[0] for path in one.fields)) for one in conditions]
+        wanted = {name for names in self._asked for name in names}
         self._wanted = [name for name in kinds if name in wanted]
         self._levels = {name: level for name, level in silver.levels.items() if name in wanted | {*silver.unique}}
 
@@ -143,19 +144,19 @@ class Bench:
             return
         values = [known[name].to_pylist() for name in self._wanted]
         events = [dict(zip(self._wanted, row, strict=True)) for row in zip(*values, strict=True)] or [{}] * rows
-        for rule, holds in zip(self._silver.rules, self._rules, strict=True):
+        for rule, holds, asked in zip(self._silver.rules, self._rules, self._asked, strict=True):
             broken = [place for place, event in enumerate(events) if not holds(event) and verdicts[place] == GOOD]
             for place in broken:
                 if rule.otherwise == "fail":
-                    self._fail(rule.name, rule.where, known, place, events[place])
+                    self._fail(rule.name, rule.where, known, place, _said(events[place], asked))
                 verdicts[place] = DROPPED if rule.otherwise == "drop" else DEAD
                 rules[place] = rule.name
-                why[place] = f"{rule.where} is not true of {_said(events[place])}"
+                why[place] = f"{rule.where} is not true of {_said(events[place], asked)}"
 
-    def _fail(self, rule: str, where: str, known: Mapping[str, Any], place: int, event: Mapping[str, Any]) -> None:
+    def _fail(self, rule: str, where: str, known: Mapping[str, Any], place: int, said: str) -> None:
         topic, offset = known["topic"][place].as_py(), known["offset"][place].as_py()
         raise BadInput(
-            f"event {offset} of {topic!r} breaks the rule {rule!r} ({where}): {_said(event)}; correct its producer, or "
+            f"event {offset} of {topic!r} breaks the rule {rule!r} ({where}): {said}; correct its producer, or "
             "say otherwise = 'aside' in the rule"
         )
 
@@ -179,5 +180,5 @@ def _level(levels: Sequence[str], number: int) -> str | None:
     return levels[number - 1] if number <= len(levels) else None
 
 
-def _said(event: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value!r}" for name, value in event.items())[:300]
+def _said(event: Mapping[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name} = {event[name]!r}" for name in names)[:300]
