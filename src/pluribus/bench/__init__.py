@@ -22,6 +22,7 @@ BENCHES = {
     "patterns": "complex events, in a process and on Spark",
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",
     "pipeline": "Spark on durable topics: reading, writing, standing queries, alerts; traces checked",
+    "backbone": "a backbone on Spark end to end: published events to answers",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "conversations": "a joiner gets a long history; the delay of orders on a network that loses",

@@ -49,12 +49,16 @@ def ticks(seconds):
     }
 
 
+def sector(symbol, second):
+    return "food" if symbol == "calm" else "tech" if second < 20 else "space"
+
+
 def averages(events, width_s=10, every_s=5):
-    """The oracle: by window and symbol, how many and their mean."""
+    """The oracle: by window, symbol and sector, how many and their mean."""
     found = defaultdict(list)
     for second, body in events:
         start = second // every_s * every_s
         while start > second - width_s:
-            found[(NOON_S + start, body["symbol"])].append(body["price"])
+            found[(NOON_S + start, body["symbol"], sector(body["symbol"], second))].append(body["price"])
             start -= every_s
     return {key: (len(prices), round(sum(prices) / len(prices), 9)) for key, prices in found.items()}

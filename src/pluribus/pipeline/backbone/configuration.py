@@ -457,6 +457,9 @@ class _Checks:
                     self._refuse(keys, told, "kind = 'last' has no keys: write by = ['symbol']")
                 return kinds
             case "pattern":
+                if self._found.joined(gold.of):
+                    said = "a pattern on joined streams has two clocks: let it be of silver tables, or of their list"
+                    self._refuse([*keys, "of"], told, said)
                 return self._pattern(keys, told, gold, kinds)
         return kinds
 
