@@ -175,7 +175,7 @@ def test_history_and_live_events_are_one_table(spark, tmp_path):
         assert read().count() == 40
         with pytest.raises(BadInput, match="give fields="):
             decode(table)
-        bad = decode(table, fields="symbol bigint", poison="aside").where("reason IS NOT NULL")
+        bad = decode(spark.read.parquet(folder), fields="symbol bigint", poison="aside").where("reason IS NOT NULL")
         assert bad.count() == 30 and bad.first()["body"]
 
         # Nothing is removed that the archive lacks; a gap in it is told, or skipped.

@@ -108,9 +108,7 @@ def checked(bus, spark, configuration, wanted):
     assert sorted(body["n"] for body in bodies("hundreds")) == [n for n in good if n % 100 == 0]
     sums = [(body["sum"], body["count"]) for body in bodies("sums")]
     oracle = [[n for n in good if at <= n < at + 100] for at in range(0, max(wanted), 100)]
-    assert sorted(sums) == sorted((sum(some), len(some)) for some in oracle)[: len(sums)] or set(sums) <= {
-        (sum(some), len(some)) for some in oracle
-    }
+    assert set(sums) <= {(sum(some), len(some)) for some in oracle}
     assert len(sums) == len(set(sums)) >= len(oracle) - 5
     tiers = Backbone(spark, configuration).tiers
 
@@ -150,7 +148,7 @@ def test_killed_at_every_step_of_a_batch(spark, tmp_path, monkeypatch):
         put(configuration.url, "numbers/a", 2, 1, numbers(1, 4))  # will be there twice
         for number, (owner, name, how) in enumerate(steps):
             put(configuration.url, "numbers/a", 1, number * 150 + 1, numbers(number * 150, number * 150 + 150))
-            with dying(monkeypatch, owner, name, **how), pytest.raises(JobFailed, match=r"Killed|Proxy"):
+            with dying(monkeypatch, owner, name, **how), pytest.raises(JobFailed):
                 Backbone(spark, configuration).run(once=True)
         checked(bus, spark, configuration, range(150 * len(steps)))
 

@@ -54,8 +54,8 @@ def backfill(spark: SparkSession, configuration: Configuration, start: datetime,
     margin_us = int(max((_margin_s(configuration, gold) for gold in configuration.gold), default=0.0) * 1e6)
     _check_complete(spark, configuration, tiers, high + margin_us, margin_us)
     raw = _raw(spark, configuration, tiers, low - margin_us, high + margin_us).persist()
+    judged = _judged(configuration, raw).persist()
     try:
-        judged = _judged(configuration, raw).persist()
         inside = judged.where(_within("time", low, high))
         counted = {row["verdict"]: row["count"] for row in inside.groupBy("verdict").count().collect()}
         _replace(spark, tiers.dead, _dead(inside.where(F.col("verdict") == DEAD)), low, high)
@@ -73,6 +73,7 @@ def backfill(spark: SparkSession, configuration: Configuration, start: datetime,
             _replace(spark, tiers.gold[gold.name], rows, low, high)
             rows.unpersist()
     finally:
+        judged.unpersist()
         raw.unpersist()
     verdicts = {name: counted.get(name, 0) for name in (GOOD, DEAD, DROPPED, "duplicate")}
     read = sum(counted.values())

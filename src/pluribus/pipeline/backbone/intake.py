@@ -28,7 +28,7 @@ from ...pubsub.topics import is_channel
 from ...runtime.reader import LogReader
 from ..files import Files
 from ..source import register
-from .configuration import Configuration
+from .configuration import BODY, Configuration
 from .report import Entry, Report, rows_of
 from .verdicts import DEAD, DUPLICATE, GOOD, NEVER_US, Judge, judged_fields
 
@@ -213,7 +213,7 @@ class Intake:
             "parent",
             headers.otherwise(F.col("headers")).alias("headers"),
             # A body that does not decode cannot be written as anything but bytes.
-            F.when(dead, F.lit("bytes")).otherwise(F.col("kind")).alias("kind"),
+            F.when(dead & (F.col("rule") == BODY), F.lit("bytes")).otherwise(F.col("kind")).alias("kind"),
             "body",
         )
         sink = written.write.format("pluribus").options(url=self._configuration.url, writer=self.writer)
