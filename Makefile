@@ -4,13 +4,17 @@
 
 VENV := .venv
 READY := $(VENV)/.ready
-# Two workers, because two cores are the smallest machine we care for. Tests that share a server share a worker.
-WORKERS ?= 2
+# Four workers for two cores, the smallest machine we care for: every other test mostly waits, for members to join or for
+# one to be missed. Tests that share a server share a worker; the longest come first (tests/durations.txt).
+WORKERS ?= 4
 TESTS ?=
 ARGS ?=
+PYTEST := $(VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# Four workers and some hundred short-lived programs read the same sources: compile them once, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check screenshots format clean
+.PHONY: help setup run test quick check style types imports house screenshots format clean
 
 help: ## say what can be made
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,13 +28,27 @@ run: setup ## show the bus at work
 	@$(VENV)/bin/pluribus demo $(ARGS)
 
 test: check ## check the code, then run all tests
-	$(VENV)/bin/pytest -q -n $(WORKERS) --dist loadgroup $(or $(TESTS),--promises)
+	$(PYTEST) $(or $(TESTS),--promises)
+
+quick: setup style ## style, and the short tests that need no server: for every few minutes
+	$(PYTEST) --quick $(TESTS)
 
 check: setup ## style, types, import directions and house rules
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types style imports house
+
+style types imports house: setup
+
+style:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+types:
 	$(VENV)/bin/mypy --strict
+
+imports:
 	$(VENV)/bin/lint-imports --no-logo
+
+house:
 	$(VENV)/bin/pytest -q tests/test_house.py
 
 screenshots: setup ## take the pictures of the console in docs/

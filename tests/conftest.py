@@ -1,22 +1,32 @@
-"""For every test: real servers, or a skip that says how to get them; and the check that promises are shown.
+"""For every test: real servers and Spark, or a skip that says how to get them; the order of tests; and the check that
+promises are shown.
 
 A test that asks for a server runs in the same worker as the others that ask for one (``--dist loadgroup``), so that
-each server starts once in a test run.
+each server starts once in a test run. Spark, which takes seconds to start, has two sessions, in two workers, and a line
+of tests for each.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from pluribus.cli import programs
-from tests import features, servers
+from tests import durations, features, servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # How long an example takes depends on what else the machine does: no test fails by the clock.
 hypothesis.settings.register_profile("pluribus", deadline=None)
 hypothesis.settings.load_profile("pluribus")
 
+TESTS = Path(__file__).parent
 SERVER_FIXTURES = ("nats_server", "postgres_server")
+SECOND_SPARK = {"filters/test_spark.py", "pipeline/test_conformance.py", "pipeline/test_functions.py"}
+"""Files of the second line of tests with Spark; it should take as long as the first."""
 
 
 @pytest.fixture(scope="session")
@@ -39,11 +49,57 @@ def postgres_server() -> Iterator[str]:
         yield dsn
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.fixture(scope="session")
+def java() -> None:
+    """For tests that start a program with Spark in it."""
+    pytest.importorskip("pyspark.sql")
+    if not programs.find_java():
+        pytest.skip(f"Java is missing. {programs.REMEDIES['java']}")
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator["SparkSession"]:
+    """A Spark session that lives as long as the worker."""
+    from pluribus.pipeline.session import open_session
+
+    # Small tables and many queries: what replans, compiles and optimises while they run costs more than it saves. Room
+    # for what Spark compiles is there from the beginning; growing it would collect all garbage each time.
+    settings = {
+        "spark.sql.shuffle.partitions": 2,
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=512m",
+        "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR",
+    }
+    session = open_session("local[2, 3]", "tests", **settings)  # a task that fails is tried three times
+    yield session
+    session.stop()
+
+
+# --- order ----------------------------------------------------------------------------------------------------------
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_left_out = collection_path.name in durations.NOT_QUICK and collection_path.parent == TESTS
+    return True if config.getoption("--quick") and is_left_out else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        needed = [name for name in SERVER_FIXTURES if name in getattr(item, "fixturenames", ())]
-        if needed and item.get_closest_marker("xdist_group") is None:
+        needed = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("xdist_group") is not None:
+            continue
+        if "spark" in needed:
+            second = item.path.relative_to(TESTS).as_posix() in SECOND_SPARK
+            item.add_marker(pytest.mark.xdist_group("spark-2" if second else "spark-1"))
+        elif set(needed) & set(SERVER_FIXTURES):
             item.add_marker(pytest.mark.xdist_group("servers"))
+    seconds = durations.table()
+    if config.getoption("--quick"):
+        config.hook.pytest_deselected(items=[item for item in items if not durations.is_quick(item, seconds)])
+        items[:] = [item for item in items if durations.is_quick(item, seconds)]
+    if hasattr(config, "workerinput"):
+        items[:] = durations.longest_first(items, seconds)
 
 
 # --- promises -------------------------------------------------------------------------------------------------------
@@ -58,7 +114,7 @@ class PromisesShown:
         self.complaints: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.partition("@")[0]  # xdist appends the group
+        name = durations.name_of(report.nodeid)
         if report.skipped:
             self.skipped.add(name)
         elif report.when == "call" and report.passed:
@@ -78,9 +134,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--promises", action="store_true", help="fail unless every test of docs/features.md ran and passed"
     )
+    parser.addoption("--quick", action="store_true", help="short tests only, and none that starts servers or Spark")
+    parser.addoption("--write-durations", action="store_true", help="write tests/durations.txt; for whole runs only")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if config.getoption("--promises") and not is_worker:
         config.pluginmanager.register(PromisesShown(), "promises-shown")
+    if config.getoption("--write-durations") and not is_worker:
+        config.pluginmanager.register(durations.Stopwatch(), "stopwatch")

@@ -19,13 +19,19 @@ from .core.view import View
 from .group.asking import Answer, Answers
 from .group.calls import exposed
 from .runtime.bus import Bus, connect
-from .runtime.group import Group
-from .runtime.replica import Replica
-from .runtime.running import run
+from .runtime.group.group import Group
+from .runtime.group.replica import Replica
+from .runtime.loop.running import run
 from .wire.bodies import Opaque, register
 
 if TYPE_CHECKING:
+    from .pubsub.concepts import Vocabulary
+    from .pubsub.event import Event
+    from .pubsub.places import Near
+    from .runtime.styles.conversations.application import GroupManager
     from .runtime.styles.objects.shadows import Shadow
+    from .runtime.styles.topics.follower import DurableSubscription
+    from .runtime.styles.topics.subscription import Subscription
 
 __version__ = "0.1.0"
 
@@ -33,15 +39,20 @@ __all__ = [
     "Answer",
     "Answers",
     "Bus",
+    "DurableSubscription",
+    "Event",
     "Group",
     "GroupManager",
     "MemberId",
     "Message",
+    "Near",
     "Opaque",
     "PluribusError",
     "Replica",
     "Shadow",
+    "Subscription",
     "View",
+    "Vocabulary",
     "__version__",
     "connect",
     "errors",
@@ -58,11 +69,21 @@ _LATE = ("objects", "sim", "sync")
 """Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
 
 
+_LATE_NAMES = {
+    "DurableSubscription": "runtime.styles.topics.follower",
+    "Event": "pubsub.event",
+    "GroupManager": "runtime.styles.conversations.application",
+    "Near": "pubsub.places",
+    "Shadow": "runtime.styles.objects.shadows",
+    "Subscription": "runtime.styles.topics.subscription",
+    "Vocabulary": "pubsub.concepts",
+}
+"""The same for single names, by the module that has them."""
+
+
 def __getattr__(name: str) -> Any:
-    if name == "GroupManager":
-        return import_module(f"{__name__}.runtime.styles.conversations.application").GroupManager
     if name in _LATE:
         return import_module(f"{__name__}.{name}")
-    if name == "Shadow":
-        return import_module(f"{__name__}.runtime.styles.objects.shadows").Shadow
+    if name in _LATE_NAMES:
+        return getattr(import_module(f"{__name__}.{_LATE_NAMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

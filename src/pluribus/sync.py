@@ -1,5 +1,5 @@
-"""Pluribus without ``await``, for scripts, notebooks and Spark executors; ``runtime/sync.py`` says how it works."""
+"""Pluribus without ``await``, for scripts, notebooks and Spark executors; ``runtime/sync/bus.py`` says how it works."""
 
-from .runtime.sync import Bus, Group, connect
+from .runtime.sync.bus import Bus, Group, connect
 
 __all__ = ["Bus", "Group", "connect"]

@@ -16,7 +16,7 @@ from pluribus.group.dispatch import Dispatch
 from pluribus.layers.presence import Presence
 from pluribus.layers.window import Probe, Window
 from pluribus.runtime.bus import BEST_EFFORT
-from pluribus.runtime.calls import Service
+from pluribus.runtime.group.calls import Service
 from pluribus.wire.codec import Codec
 from pluribus.wire.questions import MARKED
 

@@ -4,9 +4,9 @@ import pyarrow.parquet as parquet
 
 from pluribus.bench import traces
 from pluribus.bench.traces import EACH, GROUPS, MEMBERS, ROUND, write_trace
-from pluribus.sim.history import Happening, History
+from pluribus.sim.checkers.wholeness import all_is_read
+from pluribus.sim.machinery.history import Happening, History
 from pluribus.sim.scenarios.groups import GROUPS as SCENARIO
-from pluribus.sim.wholeness import all_is_read
 
 
 def history_of(path) -> History:

@@ -9,7 +9,9 @@ import sys
 import pytest
 
 import pluribus
-from pluribus.cli import app, dealing, dealing_spark, programs
+from pluribus.cli import app, programs
+from pluribus.cli.dealing import players as dealing
+from pluribus.cli.dealing import spark as dealing_spark
 from pluribus.pubsub.table import Table
 
 SUMMARY = {
@@ -48,11 +50,7 @@ def demo(*arguments: str, **environment: str) -> dict:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.xdist_group("spark")
-def test_spark_alerts_the_dealers_of_every_turn():
-    pytest.importorskip("pyspark.sql")
-    if not programs.find_java():
-        pytest.skip(f"Java is missing. {programs.REMEDIES['java']}")
+def test_spark_alerts_the_dealers_of_every_turn(java):
     summary = demo("--seconds", "10", "--rate", "300", "--patience", "200")
     assert summary["spark"] == "Spark found every turn"
     assert summary["alerts"] == summary["turns"] > 0

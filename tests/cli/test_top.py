@@ -10,7 +10,7 @@ from pluribus.bench.ports import free_port
 from pluribus.cli.app import EXIT_BAD_INPUT, run
 from pluribus.cli.top import _table, members, summary
 from pluribus.core.ids import MemberId
-from pluribus.runtime.survey import Answer
+from pluribus.runtime.group.survey import Answer
 
 TALKER = """
 import asyncio, sys, pluribus

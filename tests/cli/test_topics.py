@@ -191,7 +191,7 @@ def test_nobody_there_is_an_answer_of_no(capsys):
 def test_what_keepers_keep_is_printed_from_where_one_says(tmp_path, capsys):
     with pluribus.sync.connect("inproc://kept-for-sub", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
         bus.publish_many([("alerts/x", {"n": n}) for n in range(5)], durable=True)
-        host, port = bus._real._doors[0].address
+        host, port = bus._real.doors[0].address
         url = f"client://{host}:{port}/kept-for-sub"
         assert app.run(["sub", "alerts/#", "--url", url, "--start", "3", "--count", "2", "--format", "body"]) == 0
         assert [json.loads(line)["n"] for line in capsys.readouterr().out.splitlines()] == [3, 4]
@@ -201,7 +201,7 @@ def test_what_keepers_keep_is_printed_from_where_one_says(tmp_path, capsys):
 async def test_a_client_publishes_and_lists_topics_too():
     url = new_url()
     async with pluribus.connect(url, name="server", serve="127.0.0.1:0") as bus, bus.subscribe("a/#") as events:
-        host, port = bus._doors[0].address
+        host, port = bus.doors[0].address
         client = f"client://{host}:{port}/{bus.url.bus}"
         answer = json.loads(await command("pub", "a/b", '{"price": 7}', "--retain", "--url", client, "--json"))
         assert answer == {"topic": "a/b", "published": 1, "members": None}

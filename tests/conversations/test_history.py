@@ -139,3 +139,11 @@ def _circular(parents, message) -> bool:
         seen.add(message)
         message = parents.get(message)
     return message is not None
+
+
+def test_a_circle_is_cut_at_its_least_message_and_what_hangs_below_it_stays():
+    found = History()
+    added(found, entry(5, 0, (6, 0)), entry(6, 0, (7, 0)), entry(7, 0, (5, 0)), entry(1, 0, (6, 0)))
+    for seconds in range(1, 20):
+        found.tick(seconds * PATIENCE_S)
+    assert shown(found) == [(0, (5, 0)), (1, (7, 0)), (2, (6, 0)), (3, (1, 0))]

@@ -1,7 +1,5 @@
-"""The Spark column against the oracle. One session for the module; queries over local rows, which start no job."""
+"""The Spark column against the oracle. Queries over local rows, which start no job."""
 
-import os
-import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -15,32 +13,17 @@ from tests.filters.oracle import NOW, evaluate
 from tests.filters.pages import BESIDE_COMPUTED, UNKNOWN
 from tests.filters.strategies import moments, number_values, text_values, trees
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def spark():
-    sql = pytest.importorskip("pyspark.sql")
-    from pluribus.cli import programs
-
-    if not programs.find_java():
-        pytest.skip(f"Java is missing. {programs.REMEDIES['java']}")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = sql.SparkSession.builder.master("local[1]").appName("filters")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.maxMetadataStringLength": "1000",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+def spark(spark):
+    """Settings of this module alone, in the session of all tests."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.maxMetadataStringLength", "1000")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
 
 
 SCHEMA = (
@@ -159,11 +142,13 @@ def test_a_comparison_reaches_the_files(spark, tmp_path):
 @pytest.mark.parametrize("schema", ["n long, m long, b boolean", "n long, m double, b boolean"])
 def test_what_the_page_says_is_so_in_spark(spark, schema):
     cases = [case for case in (*BESIDE_COMPUTED, *UNKNOWN) if all(_fits(case[1], name) for name in "nmb")]
-    for text, event, truth in cases:
-        row = {name: event.get(name) for name in "nmb"}
+    rows = [{name: event.get(name) for name in "nmb"} for _, event, _ in cases]
+    for row in rows:
         if "double" in schema and row["m"] is not None:
             row["m"] = float(row["m"])
-        assert answers(spark, [parse(text).tree], [row], schema, three_valued=True) == [[truth]], (text, event)
+    found = answers(spark, [parse(text).tree for text, _, _ in cases], rows, schema, three_valued=True)
+    for at, (text, event, truth) in enumerate(cases):
+        assert found[at][at] is truth, (text, event)
 
 
 def _fits(event, name):

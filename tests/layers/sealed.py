@@ -9,7 +9,7 @@ from pluribus.group.dispatch import Dispatch
 from pluribus.layers.secure import Secure
 from pluribus.layers.secure.headers import Sealed
 from pluribus.layers.transport import Transport
-from pluribus.runtime.secret import catalogue
+from pluribus.runtime.group.secret import catalogue
 from pluribus.stack.layer import Layer
 from pluribus.stack.specification import build
 from pluribus.wire.bodies import BYTES

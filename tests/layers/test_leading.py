@@ -11,7 +11,7 @@ from pluribus.layers.membership import Membership, attempt, leading
 from pluribus.layers.membership.attempt import INVITING
 from pluribus.layers.membership.words import Word
 from pluribus.runtime.bus import VIEWS, Bus
-from pluribus.sim.world import World
+from pluribus.sim.machinery.world import World
 from pluribus.stack.events import Found, Gone, Told
 
 GHOST = 99

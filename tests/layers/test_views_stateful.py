@@ -14,12 +14,12 @@ from pluribus.core.errors import Excluded
 from pluribus.core.ports import Address
 from pluribus.group.channel import Channel
 from pluribus.group.dispatch import Dispatch
-from pluribus.sim.checkers import fifo, integrity
-from pluribus.sim.history import Happening, History
-from pluribus.sim.observer import Observer
-from pluribus.sim.orders import causal
-from pluribus.sim.totals import excluded, reported, safe, total
-from pluribus.sim.views import converged, one_primary, sent_by_members, view_agreement, view_synchrony
+from pluribus.sim.checkers.delivery import fifo, integrity
+from pluribus.sim.checkers.orders import causal
+from pluribus.sim.checkers.totals import excluded, reported, safe, total
+from pluribus.sim.checkers.views import converged, one_primary, sent_by_members, view_agreement, view_synchrony
+from pluribus.sim.machinery.history import Happening, History
+from pluribus.sim.machinery.observer import Observer
 from pluribus.wire.bodies import BYTES
 from tests.harness import Medium, Member
 

@@ -100,7 +100,7 @@ class Rash:
 
 
 FOUND = {
-    Rash: (24, "has not delivered"),
+    Rash: (47, "has not delivered"),
     Loyal: (1, "waited in vain"),
     Welcoming: (1, "waited in vain"),
     Prompt: (7, "could still answer"),

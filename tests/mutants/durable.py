@@ -1,16 +1,16 @@
 """Durable topics with one mistake each, such as a programmer makes. Campaigns must find them."""
 
 import pluribus.pubsub.durable.machine as machine
-import pluribus.runtime.desk as desk
-import pluribus.runtime.durable as durable
+import pluribus.runtime.keepers.desk as desk
+import pluribus.runtime.styles.topics.durable as durable
 from pluribus.group.host.tending import Tending
 from pluribus.pubsub.durable.batch import outline_of
 from pluribus.pubsub.durable.commands import DONE, Outcome
 from pluribus.pubsub.durable.machine import Topics
 from pluribus.pubsub.durable.reading import Reading
 from pluribus.pubsub.durable.stages import Stages
-from pluribus.runtime.follower import DurableSubscription
-from pluribus.runtime.publisher import Publisher
+from pluribus.runtime.styles.topics.follower import DurableSubscription
+from pluribus.runtime.styles.topics.publisher import Publisher
 
 
 class Doubling(Topics):

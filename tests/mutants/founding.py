@@ -2,7 +2,7 @@
 
 from pluribus.group.acknowledged import Acknowledged
 from pluribus.layers.membership import Membership
-from pluribus.runtime.replica import Replica
+from pluribus.runtime.group.replica import Replica
 
 
 class Unlocked(Membership):

@@ -3,7 +3,7 @@
 import pluribus.group.host.host as host
 import pluribus.group.host.tending as tending
 import pluribus.group.keepers.leader as leader
-import pluribus.sim.jobs as jobs
+import pluribus.sim.machinery.jobs as jobs
 import pluribus.sim.scenarios.hosts as scenario
 from pluribus.group.host.demand import Demands
 from pluribus.group.host.host import Host
@@ -64,6 +64,19 @@ class Generous(Demands):
         }
 
 
+class Repeating(Demands):
+    """Gives a consumer that was forgotten the epoch that it had before."""
+
+    replaces = (jobs, "Demands")
+
+    def attach(self, number, owner, lease_us, tag=0):
+        before = self.consumers.get(number)
+        epoch = 1 if before is None else before.epoch + 1
+        found = super().attach(number, owner, lease_us, tag)
+        found.epoch = epoch
+        return found
+
+
 class Forgetful(Parts):
     """Forgets that a part changed while a snapshot was being taken."""
 
@@ -79,7 +92,8 @@ FOUND = {
     # The seed that finds the mutant, and what it finds.
     Halfway: (0, "clients still wait"),
     Generous: (0, "AssertionError"),
-    Hollowing: (0, "has the body b''"),
-    Jumping: (20, "the time fell"),
-    Forgetful: (2, "has another part"),
+    Hollowing: (0, "is not in row"),
+    Jumping: (0, "the time fell"),
+    Repeating: (24, "for a former life"),
+    Forgetful: (1, "has another part"),
 }

@@ -76,7 +76,7 @@ FOUND = {
     OneOfAll: (0, "handled the broadcast"),
     WrongAsker: (1, "was answered"),
     TargetFirst: (0, "before its preemptive object"),
-    DoneAgain: (2, "was done 2 times"),
+    DoneAgain: (4, "was done 2 times"),
     BegunAgain: (0, "was done 2 times"),
 }
 """By mutant: the seed in which it is found, and words of the sentence that says so."""

@@ -52,7 +52,7 @@ class Ahead(Total):
 
 FOUND = {
     Abrupt: (18, "left view"),
-    Unblocked: (5, "only one delivered"),
+    Unblocked: (25, "only one delivered"),
     Stampless: (4, "left view"),
     Ahead: (26, "where"),
 }

@@ -173,12 +173,12 @@ FOUND = {
     Twice: (5, "another command than others"),
     Unaware: (72, "another command than others"),
     Sure: (15, "nothing explains"),
-    Hasty: (12, "nothing explains"),
+    Hasty: (21, "nothing explains"),
     Mistaken: (0, "nothing explains"),
     Lazy: (15, "nothing explains"),
     Forgetful: (3, "and again at"),
     Discreet: (1, "was next"),
     Confident: (10, "nothing explains"),
-    Everlasting: (36, "nothing explains"),
+    Everlasting: (9_100_755, "nothing explains"),
 }
 """By mutant: the seed of the scenario ``replica`` in which it is found, and words of the sentence that says so."""

@@ -1,12 +1,12 @@
-"""Topics with one mistake each, such as a programmer makes. Campaigns of the scenario ``live`` must find them."""
+"""Topics with one mistake each, such as a programmer makes. Campaigns of the scenario ``topics`` must find them."""
 
 from pluribus.pubsub.backlog import Backlog
 from pluribus.pubsub.shares import Share
 from pluribus.pubsub.table import Table
 from pluribus.pubsub.words import Finished
-from pluribus.runtime.neighbours import Neighbours
-from pluribus.runtime.sharing import Sharing
-from pluribus.runtime.subscription import Subscription
+from pluribus.runtime.styles.topics.neighbours import Neighbours
+from pluribus.runtime.styles.topics.sharing import Sharing
+from pluribus.runtime.styles.topics.subscription import Subscription
 
 
 class Remembering:

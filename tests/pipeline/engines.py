@@ -25,6 +25,8 @@ def environment() -> dict[str, str]:
         "SPARK_LOCAL_IP": LOOPBACK,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "512m",
+        # A dozen Java machines start and end soon: what compiles well and collects on all cores would not pay.
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
 

@@ -12,7 +12,7 @@ async def main(bus_name: str, store: str, name: str, voters: str) -> None:
     async with pluribus.connect(url, name=name, store=store, votes=True, serve="127.0.0.1:0") as bus:
         while len(bus.keeping.keeper.keeper.voters) < int(voters):  # noqa: ASYNC110 - between two looks
             await asyncio.sleep(0.02)
-        host, port = bus._doors[0].address
+        host, port = bus.doors[0].address
         print(f"{host}:{port}", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 

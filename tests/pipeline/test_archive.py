@@ -14,11 +14,11 @@ from pluribus.pipeline.archive import KEYS, archive, compact, replay
 from pluribus.pipeline.landing import Landing
 from pluribus.pipeline.retention import Retention
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.reader import LogReader
+from pluribus.runtime.clients.log_reader import LogReader
 from tests.pipeline.prices import Price
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 NOON_US = 1_789_473_600_000_000  # 2026-09-15 12:00 UTC
 DAY_US = 86_400_000_000
 

@@ -1,4 +1,4 @@
-"""Conformance on Spark finds what the checkers in a process find: in every mutant, in what is shipped, in a real run.
+"""Conformance on Spark finds what the checkers in a process find: in mutants, in what is shipped, in a real run.
 
 All runs go into one trace, which is checked once.
 """
@@ -18,20 +18,32 @@ from pluribus.core.errors import BadInput, Violation
 from pluribus.pipeline import conformance as room
 from pluribus.pipeline.conformance import checks, conformance
 from pluribus.pipeline.traces import gather, write_history, written_by_members
-from pluribus.sim.campaign import play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.observer import Observer
+from pluribus.sim.machinery.campaign import play_seed
+from pluribus.sim.machinery.history import Happening, History
+from pluribus.sim.machinery.observer import Observer
 from pluribus.sim.scenarios import scenario
 from tests.mutants import limbo, orders, regrouping, spread, views
 from tests.mutants.hunt import released
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
+LONG = {
+    *(orders.Careless, orders.Mumbling, orders.Remembering, orders.Stubborn),
+    *(views.Absent, regrouping.Stampless, limbo.Amnesiac),
+}
+"""Their runs have 17,000 events and more, and break one promise each, which others break in shorter runs: causal order,
+view synchrony, survival."""
 MUTANTS = [
-    *(("groups", mutant, seed) for module in (orders, views, regrouping) for mutant, (seed, _) in module.FOUND.items()),
-    *(("shatter", mutant, seed) for mutant, (seed, _) in limbo.FOUND.items()),
-    *(("spread", mutant, seed) for mutant, (seed, _) in spread.FOUND.items()),
-    *(("crowd", mutant, seed) for mutant, (seed, _) in spread.CROWD_FOUND.items()),
+    (scenario, mutant, seed)
+    for scenario, tables in {
+        "groups": [orders.FOUND, views.FOUND, regrouping.FOUND],
+        "shatter": [limbo.FOUND],
+        "spread": [spread.FOUND],
+        "crowd": [spread.CROWD_FOUND],
+    }.items()
+    for table in tables
+    for mutant, (seed, _) in table.items()
+    if mutant not in LONG
 ]
 SHIPPED = [("groups", 1), ("groups", 4), ("spread", 5), ("flood", 0)]
 FOUND_MIN = 25
@@ -98,6 +110,15 @@ async def real_run(happenings: list[Happening], traces: Path) -> None:
             while sum(h.what == "deliver" for h in seen) < 3 * sent:  # noqa: ASYNC110 - between two looks
                 await asyncio.sleep(0.01)
         happenings += seen  # before they leave: who leaves last has no majority
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_partitions(spark):
+    """Some hundred thousand rows in dozens of tables: a task takes longer to start than to end."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import pluribus
 from pluribus.cli.app import run
 from pluribus.pipeline.jobs import Job
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.reader import LogReader
+from pluribus.runtime.clients.log_reader import LogReader
 from pluribus.wire.bodies import DATA
 from tests.features import ROOT
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 NOON_S = 1_789_473_600
 
 

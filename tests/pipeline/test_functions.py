@@ -9,8 +9,6 @@ from pyspark.sql import functions as F
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.functions import anomalies, join, last, top, windows
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 

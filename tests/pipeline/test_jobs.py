@@ -19,7 +19,7 @@ from pluribus.pipeline.jobs import Job
 from tests.pipeline import engines
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 JOB = """
     import os
@@ -180,7 +180,7 @@ def descendants(pid):
     return [one for child in children for one in (child, *descendants(child))]
 
 
-def test_a_polite_kill_of_all_processes_ends_a_job_between_batches(tmp_path):
+def test_a_polite_kill_of_all_processes_ends_a_job_between_batches(java, tmp_path):
     """As systemd stops a service: Python, Java and Spark's workers get the signal, and the first of them sees to it."""
     job = tmp_path / "ticking.py"
     job.write_text(
@@ -259,7 +259,7 @@ def killed_when(mark, command):
         process.stderr.close()
 
 
-def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_mid_batch(spark, job, tmp_path):
+def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_mid_batch(java, job, tmp_path):
     faults = tmp_path / "faults"
     faults.mkdir()
     with engines.cluster(tmp_path / "cluster") as master, bus_of_numbers(tmp_path) as (bus, url):
@@ -272,7 +272,7 @@ def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_m
     assert sums(tmp_path / "out")[:3] == [("00:00", "a", 3), ("00:00", "b", 5), ("00:10", "a", 4)]
 
 
-def test_the_same_job_through_a_connect_server(spark, job, tmp_path):
+def test_the_same_job_through_a_connect_server(java, job, tmp_path):
     with engines.connect_server(tmp_path / "server") as master, bus_of_numbers(tmp_path) as (bus, url):
         found = run_to_the_end(command_for(master, job, tmp_path, url=url))
         assert copies_of(bus) == ALL

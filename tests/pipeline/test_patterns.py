@@ -13,7 +13,7 @@ from pluribus.patterns import Matcher, Pattern
 from tests.patterns.strategies import streams, texts
 from tests.patterns.test_matcher import pattern_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = [pytest.mark.slow]
 
 SCHEMA = "i long, t double, k string, x long, s string"
 END = {"i": 0, "t": 1e6, "k": "end", "x": None, "s": None}

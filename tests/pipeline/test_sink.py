@@ -18,12 +18,12 @@ from pyspark.sql import functions as F
 
 import pluribus
 from pluribus.pipeline.source import register
-from pluribus.runtime.reader import LogReader
+from pluribus.runtime.clients.log_reader import LogReader
 from tests.features import ROOT
 from tests.pipeline.prices import Price
 from tests.pipeline.test_source import url_of
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 COUNT = 2_000
 
 

@@ -13,14 +13,14 @@ import pluribus
 from pluribus.pipeline.source import register
 from tests.pipeline.prices import Price
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 TYPE = "tests.pipeline.prices:Price"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 COUNT = 1_000
 
 
 def url_of(bus) -> str:
-    host, port = bus._real._doors[0].address
+    host, port = bus._real.doors[0].address
     return f"client://{host}:{port}/{bus._real.url.bus}"
 
 

@@ -12,9 +12,9 @@ from pluribus.pipeline import trace_stream, traces
 from pluribus.pipeline.source import register
 from pluribus.pipeline.trace_stream import TraceStreamReader
 from pluribus.pipeline.traces import gather, write_history
-from pluribus.sim.history import Happening
+from pluribus.sim.machinery.history import Happening
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.timeout(200)]
 COLUMNS = ["run", "place", "number"]
 ALL = ReadAllAvailable()
 

@@ -18,9 +18,9 @@ from pluribus.pipeline.traces import (
     write_history,
     written_by_members,
 )
-from pluribus.sim.campaign import campaign
-from pluribus.sim.checkers import fifo, integrity
-from pluribus.sim.history import Happening, History
+from pluribus.sim.checkers.delivery import fifo, integrity
+from pluribus.sim.machinery.campaign import campaign
+from pluribus.sim.machinery.history import Happening, History
 from pluribus.sim.scenarios import scenario
 
 SENT = Happening(0.5, 7, "send", "red", (7, 0), b"fire", parent=(8, 3))

@@ -16,11 +16,18 @@ import msgspec
 import pytest
 
 from pluribus.cli import programs
-from pluribus.sim.checkers import Checker, fifo, integrity
-from pluribus.sim.history import Happening, History
-from pluribus.sim.orders import among, causal
-from pluribus.sim.totals import excluded, reported, safe, total
-from pluribus.sim.views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
+from pluribus.sim.checkers.delivery import Checker, fifo, integrity
+from pluribus.sim.checkers.orders import among, causal
+from pluribus.sim.checkers.totals import excluded, reported, safe, total
+from pluribus.sim.checkers.views import (
+    converged,
+    one_primary,
+    sent_by_members,
+    validity,
+    view_agreement,
+    view_synchrony,
+)
+from pluribus.sim.machinery.history import Happening, History
 from tests.features import ROOT
 from tests.real.member import GROUPS
 

@@ -16,8 +16,8 @@ import msgspec
 import pluribus
 from pluribus.core.errors import Excluded
 from pluribus.events import Event, Suspected, Unsuspected
-from pluribus.sim.history import Happening
-from pluribus.sim.observer import Observer
+from pluribus.sim.machinery.history import Happening
+from pluribus.sim.machinery.observer import Observer
 
 GROUPS = {
     "talk": {"order": "fifo"},

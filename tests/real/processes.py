@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from pluribus.runtime.reader import LogReader
+from pluribus.runtime.clients.log_reader import LogReader
 from tests.features import ROOT
 from tests.real.cluster import WITHIN_S, eventually
 from tests.real.kept import TOPIC

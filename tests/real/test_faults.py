@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pluribus.sim.totals import as_those_who_went_on
+from pluribus.sim.checkers.totals import as_those_who_went_on
 from tests.real.cluster import Sites, cluster, eventually, sites
 
 pytestmark = [

@@ -7,9 +7,9 @@ from collections import Counter
 
 from pluribus.core.frame import Frame
 from pluribus.group.pieces import piece_of
-from pluribus.sim.history import History
+from pluribus.sim.machinery.history import History
+from pluribus.sim.machinery.world import World
 from pluribus.sim.scenarios import Scenario, groups
-from pluribus.sim.world import World
 from pluribus.stack.events import Event
 
 ABOVE = groups.VIEWS.partition("detector")[2]

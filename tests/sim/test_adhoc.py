@@ -7,9 +7,9 @@ import pytest
 import pluribus
 from pluribus.core.errors import BadInput, Violation
 from pluribus.layers.window import Window
-from pluribus.sim.campaign import campaign
-from pluribus.sim.history import Happening, History
-from pluribus.sim.orders import unmarked
+from pluribus.sim.checkers.orders import unmarked
+from pluribus.sim.machinery.campaign import campaign
+from pluribus.sim.machinery.history import Happening, History
 from pluribus.sim.scenarios.adhoc import answers, hears_itself
 from tests.harness import new_bus, on_a_loop
 from tests.mutants.hunt import hunt

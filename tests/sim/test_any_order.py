@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from pluribus.sim import world
-from pluribus.sim.network import Link
-from pluribus.sim.world import run
+from pluribus.sim.machinery.network import Link
+from pluribus.sim.machinery.world import run
 
 
 async def told(stack: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:

@@ -4,8 +4,8 @@ history mended."""
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.checkers import fifo, integrity, reached
-from pluribus.sim.history import Happening, History
+from pluribus.sim.checkers.delivery import fifo, integrity, reached
+from pluribus.sim.machinery.history import Happening, History
 from pluribus.sim.scenarios.disk import LOG, appended, durable
 
 A, B, C = 11, 22, 33

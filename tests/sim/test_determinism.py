@@ -11,7 +11,7 @@ import pytest
 from pluribus import sim
 from pluribus.group.calls import exposed
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.campaign import play_seed
+from pluribus.sim.machinery.campaign import play_seed
 
 
 def pluribus_sim(*arguments: str, hash_seed: int = 0) -> str:

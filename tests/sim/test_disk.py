@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pluribus.core.errors import BadInput, Damaged, Unavailable
 from pluribus.core.ports import Append, Bounds, Cut, Put, Trim
-from pluribus.sim.disk import SimStore
-from pluribus.sim.kernel import Kernel
+from pluribus.sim.machinery.disk import SimStore
+from pluribus.sim.machinery.kernel import Kernel
 
 LOGS = ("x", "y")
 KEYS = ("k", "m")

@@ -6,7 +6,7 @@ import pytest
 
 import pluribus
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.campaign import campaign, play_seed
+from pluribus.sim.machinery.campaign import campaign, play_seed
 
 ONCE_FAILED = (5, 10, 12, 15, 31, 32, 36, 48, 87, 139, 146, 155, 185, 274)
 """Each found a mistake: a stale stream in a digest, an entry that shrank before it was repaired, a status of another

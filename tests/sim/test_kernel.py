@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.core.errors import SimulationError
-from pluribus.sim import kernel as kernel_module
-from pluribus.sim.kernel import Kernel
+from pluribus.sim.machinery import kernel as kernel_module
+from pluribus.sim.machinery.kernel import Kernel
 
 
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.25, 1.0, 7.5])))

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pluribus.core.errors import SimulationError, Violation
-from pluribus.sim import linearizability
-from pluribus.sim.history import Happening, History
-from pluribus.sim.linearizability import Operation, Register, explain, linearizable
+from pluribus.sim.checkers import linearizability
+from pluribus.sim.checkers.linearizability import Operation, Register, explain, linearizable
+from pluribus.sim.machinery.history import Happening, History
 
 values = st.integers(0, 2)
 kinds = st.one_of(

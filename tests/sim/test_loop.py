@@ -13,7 +13,7 @@ import pytest
 import pluribus
 from pluribus import sim
 from pluribus.core.errors import SimulationError
-from pluribus.sim import loop
+from pluribus.sim.machinery import loop
 from tests.sim.inside import in_a_world
 
 

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from pluribus.core.errors import BadInput
-from pluribus.sim.disk import at_once
-from pluribus.sim.kernel import Kernel
-from pluribus.sim.network import LATE_S, Link, Medium, Network, faulty_link
+from pluribus.sim.machinery.disk import at_once
+from pluribus.sim.machinery.kernel import Kernel
+from pluribus.sim.machinery.network import LATE_S, Link, Medium, Network, faulty_link
 
 A, B, C = ("a", 0), ("b", 0), ("c", 0)
 MANY = 4_000

@@ -3,9 +3,9 @@
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.checkers import fifo
-from pluribus.sim.history import Happening, History
-from pluribus.sim.orders import among, causal, groups_of, semantic
+from pluribus.sim.checkers.delivery import fifo
+from pluribus.sim.checkers.orders import among, causal, groups_of, semantic
+from pluribus.sim.machinery.history import Happening, History
 
 A, B, C = 11, 22, 33
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pluribus.sim.campaign import play_seed
+from pluribus.sim.machinery.campaign import play_seed
 
 ONCE = [
-    ("live", 226, "one of a set died before it was known to be in it, and kept its share of the events"),
-    ("live", 303, "one of a set died before it was known to be in it, and kept its share of the events"),
+    ("topics", 226, "one of a set died before it was known to be in it, and kept its share of the events"),
+    ("topics", 303, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("groups", 30, "who was cut off was shown a group's view that it had not come to"),
     ("groups", 103, "a message was delivered out of limbo, and said to be uncertain at the same moment"),
     ("groups", 105, "an order came before the view of the group that it was for"),
@@ -34,8 +34,8 @@ ONCE = [
     ("relays", 29, "who relayed in the moment in which a view ended did not hear that itself, and all others did"),
     ("relays", 173, "the same"),
     ("relays", 320, "a forced primary left members with what the last one had delivered to others, and not to them"),
-    ("live", 32, "a reader that was slow was looked after again in a moment too short for any clock"),
-    ("live", 3_224, "who shared a subscription was told that it was uncertain, when members were cut off meanwhile"),
+    ("topics", 32, "a reader that was slow was looked after again in a moment too short for any clock"),
+    ("topics", 3_224, "who shared a subscription was told that it was uncertain, when members were cut off meanwhile"),
     ("asks", 9_100_018, "who left a group passed over a view of it, and a sender in that waited for its word for ever"),
     ("states", 777_247, "a group went on with an older state after a primary was forced, and did not say so"),
     ("states", 9_100_338, "who had waited long for a state was followed, and had less than another who was back"),

@@ -6,7 +6,7 @@ import pytest
 
 import pluribus
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.campaign import campaign, play_seed
+from pluribus.sim.machinery.campaign import campaign, play_seed
 from pluribus.sim.scenarios.boundaries import SEEDS, deaths
 
 ONCE_FAILED = (735, 1_008)

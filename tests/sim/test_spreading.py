@@ -9,7 +9,7 @@ import pluribus
 from pluribus.core.tree import FLAT, balanced, median, steps
 from pluribus.layers.spread.gossip import reach
 from pluribus.sim import Link
-from pluribus.sim.spreading import Line, by_gossip, by_multicast, by_tree
+from pluribus.sim.machinery.spreading import Line, by_gossip, by_multicast, by_tree
 from tests.sim.test_spread import with_spread
 
 LINE = Line()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pluribus.sim.campaign import play_seed
+from pluribus.sim.machinery.campaign import play_seed
 from tests.sim import large
 
 SEEDS = 20

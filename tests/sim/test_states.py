@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.campaign import campaign, play_seed
-from pluribus.sim.history import Happening, History
-from pluribus.sim.states import applied_once, heard, nothing_left_out, same_state
+from pluribus.sim.checkers.states import applied_once, heard, nothing_left_out, same_state
+from pluribus.sim.machinery.campaign import campaign, play_seed
+from pluribus.sim.machinery.history import Happening, History
 from tests.mutants.hunt import SEEDS_MAX, hunt
 from tests.mutants.replicas import Humble, Late, Sure, Twice
 

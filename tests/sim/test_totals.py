@@ -3,9 +3,9 @@
 import pytest
 
 from pluribus.core.errors import Violation
-from pluribus.sim.history import Happening, History
-from pluribus.sim.totals import excluded, reported
-from pluribus.sim.views import changed_in_flight
+from pluribus.sim.checkers.totals import excluded, reported
+from pluribus.sim.checkers.views import changed_in_flight
+from pluribus.sim.machinery.history import Happening, History
 
 A, B, C = 1, 2, 3
 

@@ -7,9 +7,9 @@ import pytest
 
 from pluribus import sim
 from pluribus.core.errors import BadInput, BadStack
-from pluribus.sim.kernel import Kernel
-from pluribus.sim.network import Link, Network
-from pluribus.sim.world import SIMULATED, Host, split
+from pluribus.sim.machinery.kernel import Kernel
+from pluribus.sim.machinery.network import Link, Network
+from pluribus.sim.machinery.world import SIMULATED, Host, split
 from tests.sim.inside import in_a_world
 
 

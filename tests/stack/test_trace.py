@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import pluribus
 from pluribus.core.errors import BadInput, Overflow
-from pluribus.runtime.tracing import Beginning, replay
+from pluribus.runtime.loop.tracing import Beginning, replay
 from pluribus.stack import trace
 from pluribus.stack.trace import DATAGRAMS, DOWN, EVENT, NOW, RANDOM, SENT, SENT_ALL, TIMER, Record, Trace, read_records
 from tests.harness import Medium, Member, eventually, on_a_loop

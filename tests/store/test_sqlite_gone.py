@@ -10,7 +10,7 @@ import pluribus
 from pluribus.cli import app
 from pluribus.core.errors import BadInput, Damaged, Unavailable
 from pluribus.core.ports import Append, Bounds, Put, Repair
-from pluribus.runtime.writer import StoreWriter
+from pluribus.runtime.keepers.store_writer import StoreWriter
 from pluribus.store import aside
 from pluribus.store.mark import Mark
 from pluribus.store.sqlite import SqliteBackend

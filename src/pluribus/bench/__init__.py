@@ -23,9 +23,11 @@ BENCHES = {
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",
     "pipeline": "Spark on durable topics: reading, writing, standing queries, alerts; traces checked",
     "backbone": "a backbone on Spark end to end: published events to answers",
+    "adhoc": "multicast among moving nodes on a shared radio medium: floodings, trees, a mesh, gossip, conversations",
     "sim": "events and frames a second in the simulator",
     "semantic": "what a message costs in the semantic order, up to a million messages",
     "conversations": "a joiner gets a long history; the delay of orders on a network that loses",
+    "chat": "the page in a real browser: a long room opens, a message comes to another browser",
     "fuzz": "mutated frames against a live node",
 }
 

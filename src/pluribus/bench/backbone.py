@@ -22,7 +22,7 @@ from ..pipeline.backbone.configuration import load
 from ..pipeline.backbone.running import Backbone
 from ..pipeline.session import session
 from ..pubsub.durable.batch import pack
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from ..wire.bodies import DATA
 from .pipeline import Progress, keeper
 from .report import at_least, at_most, report, result

@@ -15,11 +15,11 @@ from typing import Any
 
 from ..conversations.words import Entry
 from ..runtime.bus import Bus, connect
-from ..runtime.running import run as run_on_a_loop
+from ..runtime.loop.running import run as run_on_a_loop
 from ..runtime.styles.conversations.room import Room
-from ..sim.network import Link
-from ..sim.world import run as run_a_world
-from ..sim.world import world
+from ..sim.machinery.network import Link
+from ..sim.machinery.world import run as run_a_world
+from ..sim.machinery.world import world
 from .report import Goal, Result, at_most, report, result
 
 MESSAGES = 100_000

@@ -21,7 +21,7 @@ from ..core.errors import Overflow
 from ..core.limits import DATAGRAMS_PER_WAKE_MAX, SILENCE_S
 from ..core.ports import Address, Datagram
 from ..runtime.bus import BEST_EFFORT, Bus
-from ..runtime.group import Group
+from ..runtime.group.group import Group
 from .mutants import Mutants
 from .report import at_least, at_most, report, result
 from .wire import GROUPS, Wire, recorded

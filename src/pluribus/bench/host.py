@@ -18,8 +18,8 @@ from typing import Any
 from ..group.keepers.seat import Seat
 from ..group.sessions import FIRST_TIME, Command
 from ..runtime.bus import Bus, connect
-from ..runtime.durablereplica import DurableReplica
-from ..runtime.running import run as run_on_loop
+from ..runtime.keepers.durable_replica import DurableReplica
+from ..runtime.loop.running import run as run_on_loop
 from .ports import free_port
 from .report import Goal, Result, at_most, report, result
 

@@ -21,9 +21,9 @@ from typing import Any
 
 from ..core.errors import Unavailable
 from ..runtime.bus import connect
-from ..runtime.durable import Durable
-from ..runtime.reader import LogReader
-from ..runtime.running import run as run_on_loop
+from ..runtime.clients.log_reader import LogReader
+from ..runtime.loop.running import run as run_on_loop
+from ..runtime.styles.topics.durable import Durable
 from .peers.kept import KEPT, SETTINGS, folder, kept_names
 from .ports import free_port
 from .report import Goal, Result, at_least, at_most, report, result
@@ -206,7 +206,7 @@ async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
             batches = await log.read(start, start + READ_EVENTS)
             assert sum(map(len, batches)) == min(READ_EVENTS, end - start)
         found["read"] = READS / (perf_counter() - since)
-        url = "client://{}:{}/{}".format(*bus._doors[0].address, bus.url.bus)
+        url = "client://{}:{}/{}".format(*bus.doors[0].address, bus.url.bus)
         some = min(end, 1_000_000)
         since = perf_counter()
         assert await asyncio.to_thread(_scan, url, some) == some

@@ -28,7 +28,7 @@ from ..pipeline.conformance import conformance
 from ..pipeline.session import session
 from ..pipeline.source import register
 from ..pubsub.durable.batch import pack
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from .processes import context, quiet
 from .report import Goal, Result, at_least, at_most, report, result
 from .traces import write_trace
@@ -58,7 +58,7 @@ def keep(pipe: Any, store: str, events: int) -> None:
                 some = range(first, min(first + PUBLISH_MANY, events))
                 await bus.durable.publish_many([("raw", BODY)] * len(some))
                 await bus.durable.publish_many([("typed", _tick(n)) for n in some if n < events // TYPED_PART])
-            host, port = bus._doors[0].address
+            host, port = bus.doors[0].address
             pipe.send(f"client://{host}:{port}/bench-pipeline")
             await asyncio.get_running_loop().run_in_executor(None, pipe.recv)
 

@@ -1,7 +1,9 @@
 """Curves as a picture: one SVG file, drawn by hand so that no plotting library is needed.
 
 An axis is logarithmic when its values span more than a factor of ``LOG_FROM``, else linear from zero. Points are
-marked, because that is what was measured; the lines between them only lead the eye.
+marked, because that is what was measured; the lines between them only lead the eye. Curves over different sizes, or in
+different units, get a picture each, in one file: a row for each size, a column for each unit; below each other if there
+is one size only.
 """
 
 from __future__ import annotations
@@ -19,20 +21,38 @@ LOG_FROM = 20.0
 TICKS = 6
 TINY = 1e-9
 """Nothing that is measured; only rounding is that small."""
-COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#00798c", "#7f5539", "#5c5c5c")
+COLOURS = ("#1f6fb4", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#00798c", "#7f5539", "#5c5c5c", "#e377c2")
 
 Scale = tuple[Callable[[float], float], list[float]]
 """From a value to a share of the axis, and the values that are marked on it."""
 
 
 def draw(title: str, curves: Sequence[dict[str, Any]]) -> str:
-    """The SVG text of curves as a report has them (``report.Curve``), which share their axes."""
+    """The SVG text of curves as a report has them (``report.Curve``)."""
     if not any(curve["points"] for curve in curves):
         raise BadInput("there is no curve to draw: use --sweep, or a bench that measures several sizes")
+    sizes = list(dict.fromkeys(curve["x"] for curve in curves))
+    units = list(dict.fromkeys(curve["unit"] for curve in curves))
+    grid = [[[curve for curve in curves if (curve["x"], curve["unit"]) == (x, unit)] for unit in units] for x in sizes]
+    if len(sizes) == 1:
+        grid = [[panel] for panel in grid[0]]
+    if len(grid) == len(grid[0]) == 1:
+        return _panel(title, curves)
+    width, height = WIDTH * len(grid[0]), HEIGHT * len(grid)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}">']
+    for row, panels in enumerate(grid):
+        for column, some in enumerate(panels):
+            if some:
+                inner = _panel(title, some)
+                parts.append(inner.replace("<svg ", f'<svg x="{WIDTH * column}" y="{HEIGHT * row}" ', 1).rstrip())
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(title: str, curves: Sequence[dict[str, Any]]) -> str:
+    """One picture, of curves that share their axes."""
     xs = [x for curve in curves for x, _ in curve["points"]]
     ys = [y for curve in curves for _, y in curve["points"]]
     x_scale, y_scale = _scale(xs), _scale(ys)
-    units = list(dict.fromkeys(curve["unit"] for curve in curves))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
         ' font-family="sans-serif" font-size="12">',
@@ -40,7 +60,7 @@ def draw(title: str, curves: Sequence[dict[str, Any]]) -> str:
         _text(LEFT, TOP - 16, title, size=15),
         *_axes(x_scale, y_scale),
         _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 16, curves[0]["x"], anchor="middle"),
-        f'<g transform="rotate(-90 20 {HEIGHT / 2})">{_text(20, HEIGHT / 2, ", ".join(units), anchor="middle")}</g>',
+        f'<g transform="rotate(-90 20 {HEIGHT / 2})">{_text(20, HEIGHT / 2, curves[0]["unit"], anchor="middle")}</g>',
     ]
     for at, curve in enumerate(curves):
         parts += _line(curve, _colour(at), x_scale, y_scale)

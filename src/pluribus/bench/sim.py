@@ -8,8 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from ..sim import world
-from ..sim.kernel import Kernel
-from ..sim.world import run as run_world
+from ..sim.machinery.kernel import Kernel
+from ..sim.machinery.world import run as run_world
 from .report import at_least, report, result
 
 

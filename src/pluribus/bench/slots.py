@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from ..runtime.bus import BEST_EFFORT, VIEWS, Bus, connect
-from ..runtime.running import run as run_loop
+from ..runtime.loop.running import run as run_loop
 from ..runtime.styles.slots.buses import Slots
 from ..runtime.styles.slots.hosts import CENTRAL, REPLICA, ROUTER, RouterHost
 from ..runtime.styles.slots.slot import EnrolledSlot

@@ -21,7 +21,7 @@ from typing import Any
 from ..core.errors import BadInput
 from ..core.tree import FLAT, balanced, median
 from ..layers.spread.gossip import fanout_for
-from ..sim.spreading import Spreading, by_gossip, by_multicast, by_tree
+from ..sim.machinery.spreading import Spreading, by_gossip, by_multicast, by_tree
 from .exchange import Case, Measured, exchange
 from .report import Curve, Goal, Result, at_least, at_most, report, result
 from .tree import stack_with

@@ -17,7 +17,7 @@ import msgspec
 
 import pluribus
 
-from ..runtime.subscription import Subscription
+from ..runtime.styles.topics.subscription import Subscription
 from .exchange import BLOCK, SECONDS, WARM_S, Answer, Case, Measured, Tick, Warm, body_of
 from .processes import Together, measure, quiet
 
@@ -123,7 +123,7 @@ async def _subscribe(together: Together, flow: Flow, url: str) -> None:
         await asyncio.to_thread(together.wait)
 
 
-async def _read(events: Subscription, count: int) -> None:
+async def _read(events: Subscription[Any], count: int) -> None:
     got = 0
     async for event in events:
         event.body  # noqa: B018 - reading them is part of what is measured

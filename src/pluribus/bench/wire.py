@@ -19,8 +19,8 @@ from ..core.limits import PATH_BYTES_LOOPBACK, SILENCE_S
 from ..core.ports import Address, Datagram, EngineStats, Ports, Timer
 from ..core.url import BusUrl
 from ..runtime.bus import Bus, opened
-from ..runtime.group import Group
-from ..sim.kernel import Kernel
+from ..runtime.group.group import Group
+from ..sim.machinery.kernel import Kernel
 from ..stack.stack import header_types
 from ..wire.bodies import register
 from ..wire.questions import FAILED, GOOD, Answered, Asked, Called, wrapped

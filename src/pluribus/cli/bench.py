@@ -20,7 +20,7 @@ def command(
     name: Annotated[str, typer.Argument(help="; ".join(f"{known}: {about}" for known, about in BENCHES.items()))],
     quick: Annotated[bool, typer.Option("--quick", help="One short run: does it work, roughly how fast.")] = False,
     frames: Annotated[int, typer.Option(help="fuzz: how many frames.", min=1)] = 1_000_000,
-    seed: Annotated[int, typer.Option(help="fuzz: the seed.")] = 0,
+    seed: Annotated[int, typer.Option(help="fuzz: the seed; adhoc: the first one.")] = 0,
     order: Annotated[str, typer.Option(help="group: fifo, causal, total, safe, semantic; all compares them.")] = "fifo",
     size: Annotated[
         int | None, typer.Option(help="group, tree, spread: bytes of a message.", min=1, max=1 << 20)
@@ -41,8 +41,12 @@ def command(
     events: Annotated[int, typer.Option(help="log: events of the long log.", min=1_000)] = 10_000_000,
     sweep: Annotated[
         str,
-        typer.Option(help="The same for more: group: members or size; views: members; spread: seconds, steps, bytes."),
+        typer.Option(
+            help="The same for more: group: members or size; views: members; spread: seconds, steps, bytes; "
+            "adhoc: one axis alone, speed, density or members."
+        ),
     ] = "",
+    full: Annotated[bool, typer.Option("--full", help="adhoc: more points, seeds and axes, overnight.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curves of a sweep into this SVG file.")] = None,
     json: JsonFlag = False,
 ) -> None:
@@ -59,6 +63,7 @@ def command(
         "peers": peers,
         "events": events,
         "sweep": sweep,
+        "full": full,
     }
     for option, choices in CHOICES.items():
         if wanted[option] not in choices:

@@ -1,4 +1,4 @@
-"""``pluribus chat``: threaded talk in a terminal. Messages have short numbers, by which they are answered."""
+"""``pluribus chat``: threaded talk in a browser, or in a terminal, where messages are answered by short numbers."""
 
 import asyncio
 import getpass
@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from pluribus.cli.conversations import plain
-from pluribus.cli.output import JsonFlag
+from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import BadInput, PluribusError
 
 HELP = """\
@@ -32,14 +32,29 @@ def command(
     stack: Annotated[str, typer.Option(help="adhoc or views, as the others have it.")] = "adhoc",
     store: Annotated[str | None, typer.Option(help="A file that keeps what was said.")] = None,
     tui: Annotated[bool, typer.Option("--tui", help="In this terminal.")] = False,
+    port: Annotated[
+        int | None, typer.Option(help="The page's port on 127.0.0.1; a free one by default.", min=1, max=65_535)
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser.")] = True,
     json: JsonFlag = False,
 ) -> None:
-    """Talk in threads, without a server: --tui does it in this terminal; --json prints each message as a document."""
-    if not tui:
-        raise BadInput("this release talks in a terminal only: say `pluribus chat --tui`")
-    from pluribus.runtime.running import run
+    """Talk in threads, without a server, on a page in the browser or with --tui in this terminal. --json prints the
+    page's address, or each message, as a document."""
+    person = name or getpass.getuser()
+    if tui:
+        from pluribus.runtime.loop.running import run
 
-    run(_chat(room, name or getpass.getuser(), url, stack, store, json=json))
+        run(_chat(room, person, url, stack, store, json=json))
+        return
+    from pluribus.console.chat.server import HOST, free_port, serve
+
+    found = free_port(port)
+    address = f"http://{HOST}:{found}"
+    if json:
+        print_json({"address": address, "name": person})
+    else:
+        typer.echo(f"{address} is the page of {plain(person)}; Ctrl-C goes away")
+    serve(room, person, url, stack, store, found, show=browser and not json)
 
 
 async def _chat(room: str, name: str, url: str | None, stack: str, store: str | None, *, json: bool) -> None:

@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(help="The conversation.")]
 @command.command("ls")
 def ls(url: Url = None, stack: Stack = "adhoc", seconds: Seconds = 2.0, json: JsonFlag = False) -> None:
     """List conversations with their members."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     found = run(_listed(url, stack, seconds))
     if json:
@@ -37,7 +37,7 @@ def ls(url: Url = None, stack: Stack = "adhoc", seconds: Seconds = 2.0, json: Js
 @command.command("show")
 def show(name: Name, url: Url = None, stack: Stack = "adhoc", seconds: Seconds = 2.0, json: JsonFlag = False) -> None:
     """Print the tree of a conversation."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     rows = run(_read(url, stack, seconds, name))
     if json:
@@ -50,7 +50,7 @@ def show(name: Name, url: Url = None, stack: Stack = "adhoc", seconds: Seconds =
 @command.command("export")
 def export(name: Name, url: Url = None, stack: Stack = "adhoc", seconds: Seconds = 2.0, json: JsonFlag = False) -> None:
     """Print every message as one JSON document a line, each before its answers; with --json all in one document."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     rows = run(_read(url, stack, seconds, name))
     if json:

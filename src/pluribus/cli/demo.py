@@ -11,7 +11,7 @@ from pluribus.cli.output import JsonFlag, print_json
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from pluribus.cli.dealing_room import Scene
+    from pluribus.cli.dealing.room import Scene
 
 
 def command(
@@ -57,7 +57,7 @@ def _talk(url: str | None, seconds: float, stack: str | None, json: bool) -> dic
 
 
 def _deal(url: str | None, seconds: float, rate: int, spark: bool, patience: float, json: bool) -> dict[str, Any]:
-    from pluribus.cli.dealing_room import Scene, room
+    from pluribus.cli.dealing.room import Scene, room
 
     if json:
         return room(url, seconds, lambda scene: None, rate, spark, patience)
@@ -80,7 +80,7 @@ def _drawn(scene: Scene) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    from pluribus.cli.dealing import dealers
+    from pluribus.cli.dealing.players import dealers
 
     shown = Table(
         "dealer", "topics", "condition", "got", "last", title=f"dealing room, {scene.seconds:.1f} s", show_edge=False

@@ -15,7 +15,7 @@ from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import BadInput
 from pluribus.group.log import StateMachine
 from pluribus.runtime.bus import Bus, connect
-from pluribus.runtime.running import run
+from pluribus.runtime.loop.running import run
 
 READY_S = 15.0
 """A keeper whose others are not there yet is told of after so long, and waits for them."""
@@ -88,7 +88,7 @@ async def _keep(url: str | None, options: dict[str, Any], seconds: float, json: 
 
 
 def _say(bus: Bus, stats: dict[str, Any], json: bool) -> None:
-    doors = [f"{host}:{port}" for host, port in (door.address for door in bus._doors)]
+    doors = [f"{host}:{port}" for host, port in (door.address for door in bus.doors)]
     if json:
         print_json({"bus": bus.url.bus, "keeper": stats["keeper"], "role": stats["role"], "serves": doors})
     else:

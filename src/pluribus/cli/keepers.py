@@ -86,7 +86,7 @@ def backup(
     json: JsonFlag = False,
 ) -> None:
     """Copy a keeper's store while it runs, on the machine where it is."""
-    from pluribus.runtime.backups import back_up
+    from pluribus.runtime.keepers.backups import back_up
 
     made = back_up(store, path)
     _told(
@@ -107,7 +107,7 @@ def restore(
     json: JsonFlag = False,
 ) -> None:
     """Make a store of a backup, for a NEW keeper without a vote: start it with `pluribus keep --store`."""
-    from pluribus.runtime.backups import restore as restored
+    from pluribus.runtime.keepers.backups import restore as restored
 
     made = restored(backup, store)
     lost = f"; {made.missing:,} rows are missing, {made.given_up:,} were given up" * bool(made.missing or made.given_up)
@@ -125,7 +125,7 @@ def restore(
 
 def _asked(url: str | None, ask: Callable[[Any], Awaitable[Any]]) -> Any:
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     async def asked() -> Any:
         async with connect(url, name="keepers") as bus:

@@ -28,7 +28,7 @@ def ls(
     json: JsonFlag = False,
 ) -> None:
     """List the objects of a bus."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     listed = run(_list(url, alias, seconds))
     if json:
@@ -48,7 +48,7 @@ def ls(
 @command.command()
 def send(message: Text, url: Url = None, to: To = None, seconds: Found = 2.0, json: JsonFlag = False) -> None:
     """Send a message to an object, to the next in turn of an alias, or, if it is a broadcast, to all of them."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     said, receiver = _addressed(message, to)
     run(_send(url, receiver, said, seconds))
@@ -67,7 +67,7 @@ def ask(
 ) -> None:
     """Ask an object, and print its answer; a broadcast asks all of the alias. Exits with 1 if the answer is sorry or an
     error."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     said, receiver = _addressed(message, to)
     answers = run(_ask(url, receiver, said, seconds, timeout))
@@ -89,7 +89,7 @@ def watch(
     json: JsonFlag = False,
 ) -> None:
     """Be an object with this alias, and print the messages that reach it. Exits with 1 if none came in time."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     got = run(_watch(url, alias, count, seconds, json))
     if seconds is not None and not got:

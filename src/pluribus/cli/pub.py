@@ -28,7 +28,7 @@ def command(
 ) -> None:
     """Publish events under a topic. Exits with 1 if nobody else is on the bus; a client (client://) cannot tell."""
     from pluribus.pubsub.topics import checked_topic
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     checked_topic(topic)
     bodies = list(map(_value, body or _lines()))

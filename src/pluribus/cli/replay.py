@@ -11,7 +11,7 @@ def command(
     trace: Annotated[str, typer.Argument(help="A file that connect(url, trace=FILE) wrote.")], json: JsonFlag = False
 ) -> None:
     """Feed a trace to a new stack of the same layers and compare everything that it sends."""
-    from pluribus.runtime.tracing import replay
+    from pluribus.runtime.loop.tracing import replay
 
     found = replay(trace)
     if json:

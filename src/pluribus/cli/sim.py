@@ -43,7 +43,7 @@ def _keep_in(folder: Path) -> Any:
 
 
 def _replay(scenario: str, seed: int, trace: bool, keep: Any, json: bool) -> None:
-    from pluribus.sim.campaign import play_seed
+    from pluribus.sim.machinery.campaign import play_seed
 
     outcome = play_seed(scenario, seed, typer.echo if trace else None, keep)
     found: dict[str, Any] = {
@@ -68,7 +68,7 @@ def _campaign(scenario: str, seeds: range, jobs: int, keep: Any, json: bool) -> 
     from rich.console import Console
     from rich.progress import Progress
 
-    from pluribus.sim.campaign import Outcome, campaign
+    from pluribus.sim.machinery.campaign import Outcome, campaign
     from pluribus.sim.scenarios import scenario as find
 
     find(scenario)  # a name that is none is said before a bar is drawn

@@ -104,7 +104,7 @@ def key(json: JsonFlag = False) -> None:
 def ls(url: Url = None, stack: Stack = "views", json: JsonFlag = False) -> None:
     """List the software buses that are advertised. Exits with 1 if there is none."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     async def look() -> list[Any]:
         async with connect(url, name="slots", stack=stack) as bus:
@@ -136,7 +136,7 @@ def show(
 ) -> None:
     """Show slots, occupants and routes of a bus as they are now."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
     from pluribus.slots.drawing import draw as drawn
     from pluribus.slots.language import printed
 
@@ -201,7 +201,7 @@ def up(
 ) -> None:
     """Start a software bus from its file, and hold it until Ctrl-C."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     source = read_plan(file)
 
@@ -226,7 +226,7 @@ def move(
 ) -> None:
     """Move the router of a bus into this process, and hold it until Ctrl-C. Messages flow meanwhile."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     async def hold() -> None:
         async with connect(url, name=f"{bus}-router", stack=stack) as member:
@@ -271,7 +271,7 @@ def enroll(
 ) -> None:
     """Occupy a slot, and print each message that comes to its ports."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     async def occupy() -> None:
         async with connect(url, name=f"{slot}-cli", stack=stack) as bus:
@@ -326,7 +326,7 @@ def send(
     from pluribus.cli.pub import _value
     from pluribus.core.errors import Expired, Uncertain
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
     from pluribus.slots.language import end_of
 
     if wait not in ("all", "first", "none"):
@@ -378,7 +378,7 @@ def route(
 ) -> None:
     """Add a route to a running bus, or delete one."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     async def changed() -> None:
         async with connect(url, name=f"{slot}-cli", stack=stack) as bus:
@@ -404,7 +404,7 @@ def watch(
 ) -> None:
     """Print a line whenever a bus comes, goes, waits or runs, or somebody enrols or leaves."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     async def look() -> None:
         before: dict[str, str] = {}
@@ -440,7 +440,7 @@ def dump(
     """Print the messages of a bus as people read them. What goes from one member to another alone is heard only by
     those two: `pluribus slots up --dump` shows what the router says and hears."""
     from pluribus.runtime.bus import connect
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
     from pluribus.runtime.styles.slots.buses import Slots
 
     async def listen() -> None:

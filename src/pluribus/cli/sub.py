@@ -31,7 +31,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """Print events that match, as they come; --json prints one document a line. Exits with 1 if none came in time."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     if format not in FORMATS:
         raise BadInput(f"--format {format} is none of {', '.join(FORMATS)}: choose one of them")

@@ -14,8 +14,8 @@ from typing import Any
 
 from pluribus.core.errors import PluribusError, Unreachable
 from pluribus.runtime.bus import BEST_EFFORT, Bus, connect
-from pluribus.runtime.group import Group
-from pluribus.runtime.running import run
+from pluribus.runtime.group.group import Group
+from pluribus.runtime.loop.running import run
 
 QUESTIONS = 200
 UNANSWERED_MAX = 3

@@ -12,8 +12,8 @@ import typer
 from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import Unreachable
 from pluribus.core.url import DEFAULT_URL
-from pluribus.runtime.running import run
-from pluribus.runtime.survey import Answer, survey
+from pluribus.runtime.group.survey import Answer, survey
+from pluribus.runtime.loop.running import run
 
 DROPS = {
     "transport": ("dropped",),

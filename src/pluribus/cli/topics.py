@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """List the topics of a bus: advertised, retained, and those under which something was published meanwhile. What is
     advertised, only members are told: a client (client://) lists the rest."""
-    from pluribus.runtime.running import run
+    from pluribus.runtime.loop.running import run
 
     found = run(_look(url, pattern, seconds))
     if json:

@@ -286,8 +286,10 @@ class History:
             (above if above is not None and parent != identity else root).answers.append(node)
         seen: set[MessageId] = set()
         _reach(root.answers, seen)
-        while len(seen) < len(nodes):  # circles
-            least = min(identity for identity in nodes if identity not in seen)
+        for identity in nodes:
+            if identity in seen:
+                continue
+            least = min(_circle(identity, nodes))
             entry = nodes[least].entry
             assert entry is not None and entry.parent is not None
             nodes[entry.parent].answers.remove(nodes[least])
@@ -331,6 +333,19 @@ def _reach(nodes: list[Node], seen: set[MessageId]) -> None:
         if node.entry is not None and node.entry.id not in seen:
             seen.add(node.entry.id)
             stack += node.answers
+
+
+def _circle(start: MessageId, nodes: dict[MessageId, Node]) -> list[MessageId]:
+    """The messages that answer each other in a circle, above one that hangs below no root."""
+    passed: dict[MessageId, None] = {}
+    at = start
+    while at not in passed:
+        passed[at] = None
+        entry = nodes[at].entry
+        assert entry is not None and entry.parent is not None
+        at = entry.parent
+    path = list(passed)
+    return path[path.index(at) :]
 
 
 def _place(node: Node) -> tuple[float, MessageId]:

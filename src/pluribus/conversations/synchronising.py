@@ -38,7 +38,8 @@ from ..core.ids import MessageId
 from ..core.intervals import Intervals
 from ..core.ports import Random
 from .history import Delivered, History
-from .words import Answer, Entry, Request, RoomWord, Said, add_identity, encode, minus, packed, unpacked
+from .typing import Typing
+from .words import Answer, Entry, Request, RoomWord, Said, Writing, add_identity, encode, minus, packed, unpacked
 
 BACK_OFF_S = 0.3
 """Counting begins at a random part of this."""
@@ -126,6 +127,7 @@ class Synchronising:
         """Numbers of this member's messages that were used: one above them in its name is forged."""
         self.fresh: list[Entry] = []
         """What came and was not known, for the store."""
+        self.typing = Typing()
         self._random = random
         self.number = 0
         """Of the last request. One who opens the room again goes on from it, or others would take its requests for old
@@ -165,7 +167,14 @@ class Synchronising:
         self.issued = max(self.issued, entry.id[1] + 1)
         self._take([entry], now)
         self.out.append(Said([entry]))
+        self.typing.said()
         self._summary_by(now)
+
+    def write(self, going: bool, now: float) -> None:
+        """This member is writing, or has stopped."""
+        word = self.typing.write(going, now)
+        if word is not None:
+            self.out.append(word)
 
     def newcomer(self, now: float) -> None:
         """Somebody is there who was not: it may have what this member lacks, or the other way round."""
@@ -190,7 +199,11 @@ class Synchronising:
             self.forged += len(word.entries) - len(own)
             self._take(own, now)
             if own:
+                self.typing.ended(sender)
                 self._summary_by(now)
+        elif isinstance(word, Writing):
+            self.typing.heard(sender, word.going, now)
+            return
         elif isinstance(word, Request):
             self._requested(sender, word, now)
         else:
@@ -277,6 +290,7 @@ class Synchronising:
 
     def tick(self, now: float) -> None:
         self.delivered += self.history.tick(now)
+        self.typing.tick(now)
         for asked, repository in list(self._repositories.items()):
             if now >= repository.due_at:
                 self._answer(asked, repository, now)
@@ -294,8 +308,9 @@ class Synchronising:
         times = [self._summary_at, *(repository.due_at for repository in self._repositories.values())]
         if self._ask_at is not None:
             times.append(self._ask_at)
-        if (patience := self.history.due_at) is not None:
-            times.append(patience)
+        for due_at in (self.history.due_at, self.typing.due_at):
+            if due_at is not None:
+                times.append(due_at)
         return min(times)
 
     def _ask_by(self, at: float, *, put_off: bool = False) -> None:
@@ -409,6 +424,7 @@ class Synchronising:
             assert repository.left and repository.state == State.COUNTING, "who counts has something to give"
             assert repository.number == self._latest[asked]
         self.history.validate()
+        self.typing.validate()
 
 
 def _numbers(writer: int, numbers: Intervals) -> Iterator[MessageId]:

@@ -1,6 +1,7 @@
 """The words of conversations on the wire, and what a message is. Everything from outside is decoded here, and bounded.
 
-``Said``, ``Request`` and ``Answer`` travel in the group of one conversation; the others in the lobby, to everybody.
+``Said``, ``Request``, ``Answer`` and ``Writing`` travel in the group of one conversation; the others in the lobby, to
+everybody.
 """
 
 from __future__ import annotations
@@ -84,6 +85,12 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag=3):
     entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_WORD_MAX)]
 
 
+class Writing(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The sender is writing a message, or has stopped without sending it."""
+
+    going: bool
+
+
 class Row(msgspec.Struct, frozen=True, array_like=True):
     """One person in a conversation: the greater counter is the later news."""
 
@@ -133,7 +140,7 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag=14):
     counter: Counter
 
 
-RoomWord = Said | Request | Answer
+RoomWord = Said | Request | Answer | Writing
 LobbyWord = Advertise | Groups | Join | Leave
 
 encode = msgspec.msgpack.encode

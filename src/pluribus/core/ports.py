@@ -219,6 +219,17 @@ class Store(Protocol):
         """Rows from ``start`` up to ``stop``, as far as they are within the bounds, durable or not; None where one is
         damaged or missing. What is durable is read at once; what is not, only after it was written."""
 
+    def fetch(
+        self,
+        log: str,
+        positions: Sequence[int],
+        work: Callable[[Sequence[bytes | None]], Any],
+        done: Callable[[Any, Exception | None], None],
+    ) -> None:
+        """Read rows that are durable where nobody waits for them: in a thread, on a real disk. ``work`` is done with
+        them there, None for each that is damaged or missing, so it must be a pure function; ``done`` hears later what
+        came of it, or the reason why the store cannot be read."""
+
     def get(self, key: str) -> bytes | None:
         """The value that was put last; None if none was. ``Damaged`` if it is not what was put."""
 

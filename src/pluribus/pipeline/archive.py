@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import pack
 from ..pubsub.topics import matches
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from .columns import kind_of_name
 from .files import files_of, is_local, local_path
 from .landing import COMPACTOR, Landing

@@ -36,7 +36,7 @@ OURS = "pluribus.core.errors."
 TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
 
-Progress = Callable[[dict[str, Any]], None]
+Progress = Callable[[dict[str, Any]], object]
 
 
 class Job:

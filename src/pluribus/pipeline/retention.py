@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
 
 from ..pubsub.durable import commands
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 
 EVERY_S = 30.0
 """Between two looks at all topics."""

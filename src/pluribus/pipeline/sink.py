@@ -44,7 +44,7 @@ from ..core.ids import MessageId
 from ..pubsub.durable.batch import pack, pack_columns
 from ..pubsub.durable.commands import Stage
 from ..pubsub.durable.stages import KEEP_WRITER_S
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
 from .columns import kind_of_name, told_fields
 

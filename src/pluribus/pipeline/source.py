@@ -50,7 +50,7 @@ from ..core.errors import BadInput, LogChanged
 from ..filters import parse
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
-from ..runtime.reader import LogReader
+from ..runtime.clients.log_reader import LogReader
 from .archived import Archived, reaching_back
 from .columns import (
     POISON,

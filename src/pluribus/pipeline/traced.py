@@ -19,9 +19,9 @@ import msgspec
 from ..core.frame import Frame, Parents, Relayed, Standing
 from ..core.ids import ALL
 from ..group.pieces import Pieces, piece_of
-from ..runtime.tracing import run_again
-from ..sim.history import Happening
-from ..sim.observer import Watch
+from ..runtime.loop.tracing import run_again
+from ..sim.machinery.history import Happening
+from ..sim.machinery.observer import Watch
 from ..stack.events import Event
 from ..stack.layer import Layer
 from ..stack.trace import Replay, ReplayTop

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ..core.errors import BadInput, MissingExtra
-from ..sim.history import Happening, History
+from ..sim.machinery.history import Happening, History
 
 ROWS_A_GROUP = 250_000
 HISTORY_SUFFIX, TRACE_SUFFIX = ".history", ".trace"

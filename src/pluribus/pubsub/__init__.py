@@ -2,5 +2,6 @@
 
 ``topics.py`` is the grammar, ``trie.py`` finds the patterns that a topic matches, ``event.py`` is what a reader gets,
 ``batch.py`` how events travel, ``interest.py`` what a subscription asks for, ``table.py`` all of a member's
-subscriptions, ``backlog.py`` what waits for one of them. None of it does I/O; ``runtime/pubsub.py`` puts it on groups.
+subscriptions, ``backlog.py`` what waits for one of them. None of it does I/O;
+``runtime/styles/topics/pubsub.py`` puts it on groups.
 """

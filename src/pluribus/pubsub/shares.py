@@ -20,7 +20,7 @@ Promise: while nobody leaves, each event is delivered by exactly one subscriber 
 second time only if its first taker left or was taken for dead, and it is never lost while somebody stays who was in the
 set when it came.
 If a subscriber crashes, at most one of the events that it had begun is done again, unless its member left the group no
-room for its words (``runtime/sharing.py``), or its reader took several at once.
+room for its words (``runtime/styles/topics/sharing.py``), or its reader took several at once.
 Limit: ``SHARED_PENDING_MAX`` unfinished events a subscriber; the oldest beyond it are not given to another.
 """
 

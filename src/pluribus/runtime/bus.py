@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from time import time
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ..core.errors import BadInput, BadStack, Closed, Uncertain, Undelivered
+from ..core.errors import BadInput, BadStack, Closed, Refused, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
 from ..core.ports import Engine, Ports
@@ -24,37 +25,33 @@ from ..group.log import StateMachine
 from ..group.notices import Notices
 from ..layers.reliable import Reliable
 from ..layers.transport import Transport
-from ..stack.events import Event, ForcePrimary, Inform, Inquired
+from ..stack.events import Event, ForcePrimary, Inform, Inquired, Members
 from ..stack.layer import Layer, Node
 from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
-from .clock import LoopClock, real_random
-from .draining import Drain, each_drained
-from .events import Events, Listener, Watchers
-from .founding import MachineLock, founded_by, founders_from
-from .group import Group
-from .joining import Joining
-from .lateness import late_after_s, loaded, watch_loop
-from .replica import Replica
-from .secret import Given, catalogue, secret_from, secured
-from .spreads import spreading
-from .stability import drain
-from .straight import go_straight
-from .styles import Faces
-from .styles.style import S, StylesInUse
-from .survey import report
-from .topical import Topical
-from .tracing import FORMAT, Beginning, TraceFile
-from .waiting import Line
+from ..wire.asking import style_of
+from .group.founding import MachineLock, founded_by, founders_from
+from .group.group import Group
+from .group.joining import Joining
+from .group.replica import Replica
+from .group.secret import Given, catalogue, secret_from, secured
+from .group.spreads import spreading
+from .group.stability import drain
+from .group.straight import go_straight
+from .group.survey import report
+from .loop.clock import LoopClock, real_random
+from .loop.draining import Drain, each_drained
+from .loop.events import Events, Listener, Watchers
+from .loop.lateness import late_after_s, loaded, watch_loop
+from .loop.tracing import FORMAT, Beginning, TraceFile
+from .loop.waiting import Line
+from .styles import ANSWERED, Faces, style_at
+from .styles.style import Asker, S, StylesInUse
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
-    from .doorman import Doorman
-    from .durable import Durable, Log
-    from .follower import Mailbox
-    from .keepers import Keepers
-    from .keeping import Keeping
-    from .pubsub import Topics
+    from .clients.doorman import Doorman
+    from .keepers.keeping import Keeping
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
@@ -67,7 +64,7 @@ STACKS = {"best-effort": BEST_EFFORT, "adhoc": ADHOC, "views": VIEWS, "crowd": C
 """Stacks by name, for ``connect(stack=)``."""
 
 
-class Bus(Joining, Topical, Faces):
+class Bus(Joining, Faces):
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
     def __init__(
@@ -105,10 +102,8 @@ class Bus(Joining, Topical, Faces):
         self._line = Line()
         self._receive = partial(self._line.feed, self._stack.run, self._transport.receive)
         self._replicas: dict[str, Replica[Any]] = {}
-        self._topics: Topics | None = None
-        self._keeping: Keeping | None = None
-        self._doors: list[Doorman] = []
         self._styles = StylesInUse()
+        self._publish_later()
         self._opened_at = 0.0
         self._closed = self._closing = False
         self._watchers = Watchers()
@@ -127,6 +122,10 @@ class Bus(Joining, Topical, Faces):
             self._trace.begin(msgspec.structs.replace(beginning, listen_s=listen_s))
         self._stack.start()
 
+    def style(self, kind: type[S]) -> S:
+        """What a style has open on this bus, for styles of your own (``docs/design/styles.md``)."""
+        return self._style(kind)
+
     def _style(self, kind: type[S]) -> S:
         """What a style has open on this bus; it is made when it is first asked for."""
         self._check_open()
@@ -137,46 +136,31 @@ class Bus(Joining, Topical, Faces):
         return {what for layer in self._stack.layers for what in layer.provides}
 
     @property
-    def keeping(self) -> Keeping:
-        """This member's keeper and its way to the others', for those who extend it."""
-        if self._keeping is None:
-            from .keeping import Keeping
+    def kept(self) -> Keeping | None:
+        """``keeping``, if anything was asked of keepers on this bus."""
+        keeping = sys.modules.get("pluribus.runtime.keepers.keeping")
+        return None if keeping is None else self._styles.found(keeping.Keeping)
 
-            self._check_open()
-            self._keeping = Keeping(self)
-        return self._keeping
-
-    @property
-    def durable(self) -> Durable:
-        """Durable topics: what ``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` use."""
-        return self.keeping.durable
-
-    @property
-    def keepers(self) -> Keepers:
-        """The keepers of this bus, for who looks after them: ``ls``, ``add``, ``remove``, ``replace``, ``force``,
-        ``backup``."""
-        from .keepers import Keepers
-
-        return Keepers(self.durable, self.keeping)
-
-    def log(self, topic: str) -> Log:
-        """The log of a durable topic: ``await log.read(start, stop)``, ``await log.offsets()``."""
-        return self.durable.log(topic)
-
-    def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
-        """What is kept for a subscriber that may be away: events of these topics, and what is posted to it. Use it with
-        ``async with``; acknowledge each event when it is dealt with."""
-        return self.durable.mailbox(name, topics)
+    async def answer(self, request: Any, asker: Asker) -> Any:
+        """Answer a question of another program, or of this one: the one door to all styles."""
+        self._check_open()
+        place = ANSWERED.get(style_of(request))
+        if place is None:
+            raise Refused(f"nobody here answers {type(request).__name__}: load its style first, with answering()")
+        return await self._style(style_at(place)).handle(request, asker)
 
     async def serve(self, address: str, secret: Secret | None = None) -> Doorman:
         """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
-        from .doorman import Doorman
+        from .clients.doorman import Doors
 
-        self._check_open()
-        doorman = Doorman(self, address, secret)
-        await doorman.start()
-        self._doors.append(doorman)
-        return doorman
+        return await self._style(Doors).open(address, secret)
+
+    @property
+    def doors(self) -> list[Doorman]:
+        """Where clients are served; each has its ``address``."""
+        from .clients.doorman import Doors
+
+        return list(self._style(Doors).doors)
 
     @property
     def members(self) -> dict[MemberId, str]:
@@ -218,8 +202,6 @@ class Bus(Joining, Topical, Faces):
     def validate(self) -> None:
         """Assert the invariants of every layer; for tests and the simulator."""
         self._stack.validate()
-        if self._topics is not None:
-            self._topics.validate()
         for replica in self._replicas.values():
             replica.validate()
         for style in self._styles.all():
@@ -246,10 +228,6 @@ class Bus(Joining, Topical, Faces):
         to be drained may come while another is."""
         for style in self._styles.all():
             yield style.drain
-        if self._topics is not None:
-            yield self._topics.drain
-        if self._keeping is not None:
-            yield self._keeping.durable.drain
         reliable = self._stack.find(Reliable)
         if isinstance(reliable, Reliable):
             for relay in list(self._relays.values()):
@@ -259,14 +237,8 @@ class Bus(Joining, Topical, Faces):
     async def _leave(self) -> None:
         """Whatever fails on the way, or is cancelled: nobody waits for this bus any more, and its address is free."""
         try:
-            for doorman in self._doors:
-                await doorman.close()
             for style in self._styles.all():
                 await style.close()
-            if self._keeping is not None:
-                await self._keeping.close()
-            if self._topics is not None:
-                await self._topics.close()
         finally:
             await self._part()
 
@@ -293,20 +265,14 @@ class Bus(Joining, Topical, Faces):
     def abandon(self) -> None:
         """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
         self._closed = self._closing = True
-        for doorman in self._doors:
-            doorman.abandon()
         for style in self._styles.all():
             style.abandon()
-        if self._keeping is not None:
-            self._keeping.abandon()
         self._stack.abandon()
         if self._founding is not None:
             self._founding.release()
         self._watchers.end()
         for group in self._groups.values():
             group.abandon()
-        if self._topics is not None:
-            self._topics.abandon()
         for replica in self._replicas.values():
             replica.abandon()
 
@@ -315,6 +281,8 @@ class Bus(Joining, Topical, Faces):
             told = report(self.name, self._now(), self._stack.stats())
             self._dispatch.tell_down(Inform(event.member, event.question, told))
         else:
+            if isinstance(event, Members):
+                self._shown_beside(event)
             self._notices.take(event)
 
     def _room(self) -> None:
@@ -324,6 +292,10 @@ class Bus(Joining, Topical, Faces):
     def _check_open(self) -> None:
         if self._closed:
             raise Closed("the bus is closed: connect again")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self.members)} members"
+        return f"<{type(self).__name__} {self.url.text!r}, {self.name!r}, {state}>"
 
     async def __aenter__(self) -> Bus:
         return self
@@ -434,12 +406,12 @@ class connect:
         bus._stop_watch = watch_loop(loop, late_s)
         try:
             if self._store is not None:
-                await loaded("pluribus.runtime.keeping")
+                await loaded("pluribus.runtime.keepers.keeping")
                 await bus.keeping.keep(
                     self._store, votes=self._votes, voters=self._voters, fresh=self._fresh, machines=self._machines
                 )
             if self._serve is not None:
-                await loaded("pluribus.runtime.doorman")
+                await loaded("pluribus.runtime.clients.doorman")
                 await bus.serve(self._serve, self._secret)
         except BaseException:
             await bus.close(timeout=0)
@@ -448,7 +420,7 @@ class connect:
 
     async def _client(self, url: BusUrl) -> Any:
         """No member, but with the face of one."""
-        from .client import ClientBus
+        from .clients.bus import ClientBus
 
         member = {"store": self._store, "serve": self._serve, "trace": self._trace, "founders": self._founders}
         if any(value is not None for value in member.values()):

@@ -2,12 +2,12 @@
 application in it."""
 
 from . import checkers
-from .chaos import torment
-from .history import Happening, History
-from .network import Link, Medium
-from .observer import Observer
+from .machinery.chaos import torment
+from .machinery.history import Happening, History
+from .machinery.network import Link, Medium
+from .machinery.observer import Observer
+from .machinery.world import World, run, world
 from .scenarios import Scenario
-from .world import World, run, world
 
 __all__ = [
     "Happening",

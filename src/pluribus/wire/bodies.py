@@ -134,6 +134,8 @@ def encode_body(body: object) -> tuple[Kind, bytes]:
     """The kind of a body and its bytes, for everything but plain ``bytes`` (which travel as they are)."""
     kind: Kind | None = _names.get(type(body))
     if kind is None:
+        if isinstance(body, Opaque):  # of a type that only others know: passed on as it came
+            return body.kind, check_size(body.encoded)
         if isinstance(body, bytes | bytearray | memoryview):
             return BYTES, check_size(bytes(body))
         if isinstance(body, str):

@@ -5,8 +5,8 @@ from random import Random
 
 from pluribus.group.keepers import Keeper, Settings
 from pluribus.group.keepers.words import decode
-from pluribus.sim.disk import SimStore
-from pluribus.sim.kernel import Kernel
+from pluribus.sim.machinery.disk import SimStore
+from pluribus.sim.machinery.kernel import Kernel
 
 QUICK = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0)
 

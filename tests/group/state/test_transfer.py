@@ -8,7 +8,7 @@ import pytest
 import pluribus
 from pluribus.core.errors import BadInput
 from pluribus.runtime.bus import VIEWS
-from pluribus.sim.network import Link
+from pluribus.sim.machinery.network import Link
 
 ORDERS = ("fifo", "causal", "semantic", "total", "total safe")
 

@@ -9,7 +9,7 @@ from pluribus.core.errors import BadStack
 from pluribus.core.ids import ALL
 from pluribus.layers.spread import Spread
 from pluribus.layers.spread.choosing import PIPELINE, TREE, UNICAST, Chooser
-from pluribus.sim.network import Medium
+from pluribus.sim.machinery.network import Medium
 from tests.sim.test_spread import with_spread
 
 

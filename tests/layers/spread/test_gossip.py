@@ -7,7 +7,7 @@ import pytest
 
 import pluribus
 from pluribus.layers.spread.gossip import fanout_for, reach
-from pluribus.sim.network import Medium
+from pluribus.sim.machinery.network import Medium
 from tests.sim.test_spread import with_spread
 
 

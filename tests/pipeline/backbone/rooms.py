@@ -6,7 +6,7 @@ from collections import defaultdict
 import msgspec
 
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.reader import LogReader
+from pluribus.runtime.clients.log_reader import LogReader
 from pluribus.wire.bodies import DATA
 from tests.features import ROOT
 

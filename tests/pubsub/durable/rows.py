@@ -2,8 +2,8 @@
 
 from pluribus.core.errors import Damaged
 from pluribus.group.host import Host
+from pluribus.group.host.forwarding import unpack
 from pluribus.group.host.host import HOST
-from pluribus.group.host.tending import unpack
 from pluribus.pubsub.durable import commands
 from pluribus.pubsub.durable.batch import Batch, pack
 from pluribus.pubsub.durable.machine import Topics

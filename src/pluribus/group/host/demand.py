@@ -4,15 +4,20 @@ Theory of operation
 -------------------
 *Waiting is state.* A consumer that wants something says so by a command. The demand then stands in the replicated
 state, in its turn, and is met by the very command that brings what it waits for: fairness is decided once for all, and
-nobody polls. Every keeper computes the same assignments; the one that holds the consumer's line tells it (``news``).
+nobody polls. Every keeper computes the same assignments; the one that holds the consumer's line tells it (``news`` says
+whom there is something to tell).
 
 *Credit.* A consumer says how many things, and how many bytes of them, it may hold unsettled. Credit is a state, not a
 difference: said twice it means the same. It may also say how many things it wants in all (``want``); then the demand
 ends with the last of them.
 
-*Epochs.* A consumer is named by a number that it drew. Attaching again, anywhere, after any break, raises its epoch and
-answers with everything that it holds, with the same delivery numbers. What a consumer of an older epoch settles is
-refused: at most one assignment of a thing is valid.
+*Epochs.* A consumer is named by a number that it drew. Attaching again, anywhere, after any break, gives it a later
+epoch and answers with everything that it holds, with the same delivery numbers. What a consumer of an older epoch
+settles is refused: at most one assignment of a thing is valid. No epoch is given twice, also not to a consumer that
+was gone and forgotten in between: what it settles of its former life is late for ever.
+
+*Told once.* Assignments to one consumer are numbered. Whoever holds its line asks for those behind the last number that
+the consumer has (``given``), at this keeper or at another, and misses none and gets none twice.
 
 *Leases.* A consumer belongs to an *owner*, a member of the bus or a client, that is silent for at most the lease. The
 leader notices silence and submits ``Expire``; what the owner's consumers held is free again, in the order of things.
@@ -34,8 +39,10 @@ from .parts import Parts
 CONSUMERS_MAX = 100_000
 CREDIT_MAX = 65_536
 """Things that one consumer may hold."""
-SHARDS = 32
+SHARDS = 256
+"""Parts of the snapshot that hold consumers."""
 UNLIMITED = -1
+_PARTS = [f"demand/{shard:02x}" for shard in range(SHARDS)]
 
 
 class Held(msgspec.Struct, array_like=True):
@@ -44,6 +51,8 @@ class Held(msgspec.Struct, array_like=True):
     delivery: int
     """How often the thing was handed out, this time included."""
     size: int
+    number: int = 0
+    """Of this assignment, among those of the consumer."""
 
 
 class Consumer(msgspec.Struct, array_like=True):
@@ -64,21 +73,20 @@ class Consumer(msgspec.Struct, array_like=True):
     tag: int = 0
     """The machine's own, for instance which of its queues it is at."""
     held: dict[int, Held] = {}
+    """By thing, in the order in which they were given."""
     held_bytes: int = 0
+    given: int = 0
+    """Assignments so far."""
+
+    def fits(self, size: int) -> bool:
+        """Whether a thing of so many bytes is within the credit. One that is longer than all of it is given to who
+        holds nothing."""
+        return not self.held or self.held_bytes + size <= self.bytes_max
 
     @property
     def has_room(self) -> bool:
         room = len(self.held) < self.things_max and (self.held_bytes < self.bytes_max or not self.held)
         return room and self.want != 0
-
-
-class Assigned(msgspec.Struct, array_like=True, frozen=True):
-    """A consumer was given a thing."""
-
-    consumer: int
-    epoch: int
-    thing: int
-    delivery: int
 
 
 class Demands:
@@ -87,11 +95,17 @@ class Demands:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.consumers: dict[int, Consumer] = {}
+        self._shards: list[dict[int, Consumer]] = [{} for _ in range(SHARDS)]
+        """The same, by part of the snapshot."""
+        self._owned: dict[int, dict[int, Consumer]] = {}
+        """The same, by owner."""
         self._lines: dict[int, dict[int, Consumer]] = {}
         """By tag, those who wait and have room, in the order of their turns."""
-        self._next_turn = 1
-        self.news: list[Assigned] = []
-        """Assignments since somebody looked, to be told to their consumers. Not part of the state."""
+        self._next = 1
+        """Of turns and epochs."""
+        self.news: dict[int, None] = {}
+        """Consumers that were given something, or attached elsewhere, or are gone, since somebody looked. Not part of
+        the state."""
 
     # Who wants.
 
@@ -99,19 +113,35 @@ class Demands:
         """A consumer is here, or here again: its epoch, and what it holds, count from now on. None if there are too
         many."""
         found = self.consumers.get(number)
-        if found is None:
-            if len(self.consumers) >= CONSUMERS_MAX:
-                return None
-            found = Consumer(number, owner, lease_us, tag=tag, held={})
-            self._touch(number)
-            self.consumers[number] = found
-            return found
+        if found is None and len(self.consumers) >= CONSUMERS_MAX:
+            return None
+        self._parts.touch("demand/turn")
         self._touch(number)
-        self._leave_line(found)
-        found.epoch += 1
-        found.owner, found.lease_us = owner, lease_us
-        found.things_max = found.bytes_max = found.want = found.serial = 0
+        if found is None:
+            found = Consumer(number, owner, lease_us, tag=tag, held={})
+        else:
+            self._leave_line(found)
+            self._remove(found)
+            found.owner, found.lease_us, found.tag = owner, lease_us, tag
+            found.things_max = found.bytes_max = found.want = found.serial = 0
+            self._tell(number)
+        found.epoch = self._next
+        self._next += 1
+        self._add(found)
         return found
+
+    def _add(self, consumer: Consumer) -> None:
+        number = consumer.number
+        self.consumers[number] = self._shards[number % SHARDS][number] = consumer
+        self._owned.setdefault(consumer.owner, {})[number] = consumer
+
+    def _remove(self, consumer: Consumer) -> None:
+        number = consumer.number
+        del self.consumers[number], self._shards[number % SHARDS][number]
+        owned = self._owned[consumer.owner]
+        del owned[number]
+        if not owned:
+            del self._owned[consumer.owner]
 
     def demand(self, number: int, epoch: int, serial: int, things_max: int, bytes_max: int, want: int) -> bool:
         """What a consumer has room for, and wants. False if it is not attached in this epoch."""
@@ -126,36 +156,38 @@ class Demands:
             self._line_up(found)
         return True
 
-    def detach(self, number: int) -> dict[int, Held]:
-        """A consumer is gone; what it held."""
+    def detach(self, number: int, epoch: int | None = None) -> dict[int, Held]:
+        """A consumer is gone; what it held. With ``epoch``: unless it attached again since."""
         found = self.consumers.get(number)
-        if found is None:
+        if found is None or (epoch is not None and found.epoch != epoch):
             return {}
         self._touch(number)
         self._leave_line(found)
-        del self.consumers[number]
+        self._remove(found)
+        self._tell(number)
         return found.held
 
     def expire(self, owners: Iterable[int]) -> dict[int, dict[int, Held]]:
         """All consumers of these owners are gone; what each held, in the order of their numbers: in which order they
         came is not part of the state."""
-        gone = set(owners)
-        numbers = [number for number, consumer in self.consumers.items() if consumer.owner in gone]
+        numbers = {number for owner in owners for number in self._owned.get(owner, ())}
         return {number: self.detach(number) for number in sorted(numbers)}
 
-    def owners(self) -> dict[int, int]:
-        """All owners, with the shortest of their leases."""
-        found: dict[int, int] = {}
-        for consumer in self.consumers.values():
-            found[consumer.owner] = min(found.get(consumer.owner, consumer.lease_us), consumer.lease_us)
-        return found
+    def owners(self) -> Iterable[int]:
+        """All who have consumers here."""
+        return self._owned.keys()
+
+    def lease_us(self, owner: int) -> int | None:
+        """The shortest lease of an owner's consumers; None if it has none."""
+        return min((consumer.lease_us for consumer in self._owned.get(owner, {}).values()), default=None)
 
     # Who gets.
 
-    def next(self, tag: int = 0, among: Collection[int] | None = None) -> Consumer | None:
-        """Whose turn it is of those who wait at a tag; ``among`` these, if not everybody may have the thing."""
+    def next(self, tag: int = 0, among: Collection[int] | None = None, size: int = 0) -> Consumer | None:
+        """Whose turn it is of those who wait at a tag; ``among`` these, if not everybody may have the thing, and of
+        those for whose credit its ``size`` is not too much. Who is passed over keeps its turn."""
         for number, consumer in self._lines.get(tag, {}).items():
-            if among is None or number in among:
+            if (among is None or number in among) and consumer.fits(size):
                 return consumer
         return None
 
@@ -167,13 +199,30 @@ class Demands:
         """Give a thing to one who waits; it goes to the end of the line."""
         self._touch(consumer.number)
         assert thing not in consumer.held and consumer.has_room
-        consumer.held[thing] = Held(delivery, size)
+        consumer.given += 1
+        consumer.held[thing] = Held(delivery, size, consumer.given)
         consumer.held_bytes += size
         if consumer.want > 0:
             consumer.want -= 1
         self._leave_line(consumer)
         self._line_up(consumer)
-        self.news.append(Assigned(consumer.number, consumer.epoch, thing, delivery))
+        self._tell(consumer.number)
+
+    def given(self, number: int, epoch: int, after: int) -> list[tuple[int, Held]] | None:
+        """What a consumer holds of the assignments behind this number, in their order; None if it is not attached in
+        this epoch."""
+        consumer = self.consumers.get(number)
+        if consumer is None or consumer.epoch != epoch:
+            return None
+        found: list[tuple[int, Held]] = []
+        if consumer.given > after:
+            for thing in reversed(consumer.held):
+                held = consumer.held[thing]
+                if held.number <= after:
+                    break
+                found.append((thing, held))
+        found.reverse()
+        return found
 
     def settle(self, number: int, epoch: int, thing: int) -> Held | None:
         """A consumer is done with a thing, or gives it back; None if it does not hold it, or not any more."""
@@ -186,6 +235,11 @@ class Demands:
         self._line_up(consumer)
         return held
 
+    def _tell(self, number: int) -> None:
+        if len(self.news) >= CONSUMERS_MAX:  # nobody looks
+            self.news.clear()
+        self.news[number] = None
+
     # The line.
 
     def _line_up(self, consumer: Consumer) -> None:
@@ -194,8 +248,8 @@ class Demands:
             self._leave_line(consumer)
         elif not consumer.turn:
             self._parts.touch("demand/turn")
-            consumer.turn = self._next_turn
-            self._next_turn += 1
+            consumer.turn = self._next
+            self._next += 1
             self._lines.setdefault(consumer.tag, {})[consumer.number] = consumer
 
     def _leave_line(self, consumer: Consumer) -> None:
@@ -207,27 +261,23 @@ class Demands:
                 del self._lines[consumer.tag]
 
     def _touch(self, number: int) -> None:
-        self._parts.touch(f"demand/{number % SHARDS:02d}")
+        self._parts.touch(_PARTS[number % SHARDS])
 
     # Snapshots.
 
     def part_names(self) -> list[str]:
-        used = sorted({number % SHARDS for number in self.consumers})
-        return ["demand/turn", *(f"demand/{shard:02d}" for shard in used)]
+        return ["demand/turn", *(name for name, shard in zip(_PARTS, self._shards, strict=True) if shard)]
 
     def encode_part(self, name: str) -> bytes:
         which = name.partition("/")[2]
-        if which == "turn":
-            return _encode(self._next_turn)
-        shard = int(which)
-        return _encode([one for number, one in self.consumers.items() if number % SHARDS == shard])
+        return _encode(self._next) if which == "turn" else _encode(list(self._shards[int(which, 16)].values()))
 
     def restore_part(self, name: str, data: bytes) -> None:
         if name.partition("/")[2] == "turn":
-            self._next_turn = msgspec.msgpack.decode(data, type=int)
+            self._next = msgspec.msgpack.decode(data, type=int)
             return
         for consumer in msgspec.msgpack.decode(data, type=list[Consumer]):
-            self.consumers[consumer.number] = consumer
+            self._add(consumer)
 
     def restored(self) -> None:
         """All parts are here: put those who wait in line."""
@@ -243,6 +293,10 @@ class Demands:
         for consumer in self.consumers.values():
             assert consumer.held_bytes == sum(held.size for held in consumer.held.values())
             assert bool(consumer.turn) == consumer.has_room
+            assert self._owned[consumer.owner][consumer.number] is consumer and consumer.epoch < self._next
+            numbers = [held.number for held in consumer.held.values()]
+            assert numbers == sorted(set(numbers)) and (not numbers or numbers[-1] <= consumer.given)
+        assert sum(map(len, self._shards)) == sum(map(len, self._owned.values())) == len(self.consumers)
         things = [thing for consumer in self.consumers.values() for thing in consumer.held]
         assert len(things) == len(set(things)), "a thing is held twice"
 

@@ -39,10 +39,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...core.errors import MalformedFrame
+from ...core.errors import BadInput, MalformedFrame, PluribusError
 from ..log import StateInParts
 from ..once import OrderedSessions
 from ..sessions import Command, Entry, Sessions
+from .bodies import Bodies, BodyRow, Pieces
 from .machine import Effects, Ground, Machine, Refusal
 from .parts import Parts
 from .space import Space
@@ -50,6 +51,7 @@ from .words import (
     AGAIN,
     DONE,
     REFUSED,
+    TICK_MACHINES_MAX,
     UNKNOWN,
     Announce,
     Create,
@@ -61,8 +63,9 @@ from .words import (
     encode,
     word_of,
 )
+from .words import HOST as HOST
+from .words import INNER as INNER
 
-HOST = 0
 MACHINES_MAX = 4_096
 OUTCOMES_MAX = 1 << 17
 """Outcomes that wait for who submitted the commands."""
@@ -71,9 +74,6 @@ STREAM_RESULTS_MAX = 64
 SHARDS = 64
 """Parts of each table of sessions."""
 SESSIONS_MAX_A_SHARD = 1_024
-
-INNER = 1 << 17
-"""The place of a command inside a transaction: its number in there plus one, times this, plus the transaction's."""
 
 log_ = logging.getLogger("pluribus")
 
@@ -99,6 +99,15 @@ class HostLog(Protocol):
         """Who votes as of the row that is being applied: the same at every keeper."""
 
     def halt(self, why: str) -> None: ...
+
+    def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None: ...
+
+    def fetch_rows(
+        self,
+        rows: Sequence[int],
+        opened: Callable[[int, int, Sequence[bytes]], BodyRow],
+        done: Callable[[Sequence[BodyRow | PluribusError]], None],
+    ) -> None: ...
 
 
 class Hosted(msgspec.Struct):
@@ -142,9 +151,13 @@ class Host(StateInParts):
         self._outcomes: dict[int, Any] = {}
         self.on_applied: Callable[[], None] = lambda: None
         """After the commands of a row were applied, or the state was replaced."""
+        self.on_restored: Callable[[], None] = lambda: None
+        """The state was replaced: those who wait for something in it look again."""
         self._parts = Parts(self._encode_part)
         self._frozen: dict[int, Machine] = {}
         """The machines of the snapshot that is being taken."""
+        self.bodies = Bodies(log, self._pieces)
+        """Bodies of commands, by handle."""
         self._clear()
         log.on_commit = self._commit
 
@@ -155,6 +168,12 @@ class Host(StateInParts):
         self.machines: dict[int, Hosted] = {}
         self._names: dict[str, int] = {}
         self._announced: dict[int, dict[str, int]] = {}
+        self._dues: dict[int, int] = {}
+        """When machines want a tick, of those that want one."""
+        self._worked: set[int] = set()
+        """Machines whose time may be another one by now."""
+        self.recent: set[int] = set()
+        """Machines that something was done in since somebody looked, for those who tell consumers."""
         self._next = 1
         for kind in self._builtin:
             self._add(self._next, kind, kind, self.version_of(kind))
@@ -174,6 +193,10 @@ class Host(StateInParts):
         code = self._codes.get(kind)
         return 0 if code is None else int(getattr(code, "version", 1))
 
+    def learn(self, code: type[Machine]) -> None:
+        """This process has the code of one more kind of machine."""
+        self._codes.setdefault(code.kind, code)
+
     def versions(self) -> dict[str, int]:
         """The code that this process has, to be announced."""
         return {kind: self.version_of(kind) for kind in self._codes}
@@ -188,22 +211,40 @@ class Host(StateInParts):
         except KeyError:
             return None
 
+    def _pieces(self, number: int) -> Pieces:
+        hosted = self.machines.get(number)
+        if hosted is None:
+            raise BadInput(f"there is no machine {number} here: open it again")
+        return hosted.machine.pieces
+
     @property
     def now_us(self) -> int:
         return self._log.time_us
 
     def due(self, now_us: int) -> list[int]:
-        """The machines that want a tick at this time."""
-        found = []
-        for number, hosted in self.machines.items():
-            due_us = hosted.machine.due_us()
-            if due_us is not None and due_us <= now_us:
-                found.append(number)
-        return found
+        """Machines that want a tick at this time, as many as one tick has room for."""
+        self._look_at_dues()
+        return [number for number, due_us in self._dues.items() if due_us <= now_us][:TICK_MACHINES_MAX]
 
     def next_due_us(self) -> int | None:
-        times = [due for hosted in self.machines.values() if (due := hosted.machine.due_us()) is not None]
-        return min(times, default=None)
+        """When a machine wants a tick next."""
+        self._look_at_dues()
+        return min(self._dues.values(), default=None)
+
+    def _work(self, number: int) -> None:
+        self._worked.add(number)
+        self.recent.add(number)
+
+    def _look_at_dues(self) -> None:
+        """Of those machines that something was done in since."""
+        for number in self._worked:
+            hosted = self.machines.get(number)
+            due_us = None if hosted is None else hosted.machine.due_us()
+            if due_us is None:
+                self._dues.pop(number, None)
+            else:
+                self._dues[number] = due_us
+        self._worked.clear()
 
     # Applying.
 
@@ -234,9 +275,12 @@ class Host(StateInParts):
             outcomes.update(dict.fromkeys(range(first, first + len(commands)), refused))
             return
         machine = hosted.machine
+        self._work(number)
         self._count(row, size, size if machine.retains else 0)
         machine.ground.now_us = self._log.time_us
         hosted.commands += len(commands)
+        if machine.bodied:
+            self.bodies.applied(row, number, commands)
         if machine.identified:
             for place, command in enumerate(commands):
                 machine.ground.index = first + place
@@ -304,12 +348,14 @@ class Host(StateInParts):
         if isinstance(word, Tick):
             for number in word.machines:
                 if (hosted := self.machines.get(number)) is not None:
+                    self._work(number)
                     hosted.machine.ground.now_us = max(self._log.time_us, hosted.machine.ground.now_us)
                     hosted.machine.tick()
             return Outcome(DONE)
         if isinstance(word, Expire):
             hosted = self.machines.get(word.machine)
             if hosted is not None:
+                self._work(word.machine)
                 hosted.machine.ground.now_us = self._log.time_us
                 hosted.machine.expire(word.owners)
             return Outcome(DONE)
@@ -326,6 +372,7 @@ class Host(StateInParts):
         if word.name not in self._names:
             return Outcome(AGAIN)
         number = self._names.pop(word.name)
+        self._work(number)
         del self.machines[number]
         return Outcome(DONE, number)
 
@@ -363,6 +410,7 @@ class Host(StateInParts):
         if machine is not None:
             machine.restore(parts)
             hosted.machine = machine
+            self._work(hosted.number)
             for name in machine.part_names():
                 machine.parts.touch(name)
         hosted.version = version
@@ -372,6 +420,7 @@ class Host(StateInParts):
         machine = self._made(kind, number, version)
         if machine is None:
             return None
+        self._work(number)
         hosted = self.machines[number] = Hosted(number, name, kind, version, machine)
         self._names[name] = number
         return hosted
@@ -422,6 +471,7 @@ class Host(StateInParts):
             if number in seen:
                 return Outcome(REFUSED, 0, f"{hosted.name!r} is in the transaction twice: put its commands together")
             seen.add(number)
+            self._work(number)
             hosted.machine.ground.now_us = self._log.time_us
             places = range(inner_place(place, offset), inner_place(place, offset + len(commands)), INNER)
             offset += len(commands)
@@ -484,6 +534,7 @@ class Host(StateInParts):
 
     def restore(self, index: int, parts: Iterable[tuple[str, bytes]]) -> None:
         self._outcomes.clear()
+        self.bodies.clear()
         self._clear()
         for number, group in groupby(parts, lambda part: int(part[0].partition("/")[0])):
             named = ((name.partition("/")[2], data) for name, data in group)
@@ -494,6 +545,9 @@ class Host(StateInParts):
         self._parts.clear()
         for hosted in self.machines.values():
             hosted.machine.parts.clear()
+        self._worked.update(self.machines)
+        self.recent.update(self.machines)
+        self.on_restored()
         self.on_applied()
 
     def _restore_own(self, parts: Iterable[tuple[str, bytes]]) -> None:
@@ -515,6 +569,10 @@ class Host(StateInParts):
                 self.calls[int(shard)], _ = Sessions.restored(data, SESSIONS_MAX_A_SHARD)
 
     def validate(self) -> None:
+        """For tests."""
+        self._look_at_dues()
+        for number, hosted in self.machines.items():
+            assert hosted.machine.due_us() == self._dues.get(number), f"machine {number} is due at another time"
         self.space.validate()
         for sessions in self.calls:
             sessions.validate()

@@ -11,7 +11,7 @@ every one.
 **Space.** A machine that reads its commands again (``retains``) names them by row and place, which are the same at
 every keeper. It says with ``ground.release`` when it needs some no more; when none of an extent of rows is needed, the
 rows become hollow. Of extents with little left the host has the rest written once more: ``forward`` makes the commands
-that do it.
+that do it. Whoever needs a body has it read by its handle (``bodies.py``).
 
 **Snapshots.** The state is a set of named parts of at most about 1 MiB. Before a machine changes something it calls
 ``self.parts.touch(name)``. Equal states must have equal parts: keepers are compared by them.
@@ -24,7 +24,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from ...core.errors import BadInput
 from ..once import OrderedSessions
+from .bodies import Handle
+from .demand import Demands
 from .parts import Parts
 
 TICK_THINGS_MAX = 1_000
@@ -81,6 +84,8 @@ class Machine:
     """Commands are read again: their rows stay until they are released."""
     transactional: ClassVar[bool] = False
     """It has ``prepare`` and ``commit``."""
+    bodied: ClassVar[bool] = False
+    """Bodies of its commands are asked for by handle: the host keeps those that were applied last in memory."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -97,6 +102,27 @@ class Machine:
 
     def commit(self, effects: Effects) -> None:
         """Do what ``prepare`` said. It cannot fail."""
+        raise NotImplementedError
+
+    @staticmethod
+    def pieces(command: bytes) -> Sequence[bytes]:
+        """The bodies in a command, which handles count from 0: (row, place, piece). A pure function; it is called in
+        another thread, too, and must not raise for a command that ``apply`` took."""
+        return (command,)
+
+    # Questions.
+
+    def query(self, question: bytes) -> bytes:
+        """Answer a question, without changing anything."""
+        raise BadInput(f"the style {self.kind!r} answers no questions: use its commands")
+
+    # Handing things out.
+
+    demands: Demands | None = None
+    """Who wants what, in machines that hand things out."""
+
+    def told(self, thing: int) -> tuple[Sequence[Handle], bytes]:
+        """What the consumer that was given a thing is told of it: handles of its bodies, and whatever else."""
         raise NotImplementedError
 
     # Time.

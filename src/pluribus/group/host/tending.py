@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...core.errors import Damaged, PluribusError
+from ...core.errors import PluribusError
 from ...core.ports import Timer
 from ..keepers import Keeper
-from .host import HOST, Host, inner_place
-from .words import Announce, Expire, Tick, Together, Word, encode, word_of
+from .forwarding import forwarding
+from .host import HOST, Host
+from .words import Announce, Expire, Tick, Word, encode
 
 LOOK_S = 0.5
 """How often space, leases and code are looked at."""
 EXPIRED_MAX = 1_024
 """Owners that one command ends."""
-FORWARD_BYTES_MAX = 8 << 20
-"""What is read to write one extent forward; more is left for the next time."""
 
 
 class Tending:
@@ -166,26 +165,8 @@ class Tending:
         rows = self._host.space.poorest(keeper.ledger.snapshot.row)
         if rows is None or self._forwarding:
             return
-        own: dict[int, dict[int, Sequence[bytes]]] = {}
-        loose: dict[int, dict[tuple[int, int], bytes]] = {}
-        size = 0
-        try:
-            for row in rows:
-                if size >= FORWARD_BYTES_MAX:
-                    break
-                machine, held = keeper.read_row(row)
-                size += sum(map(len, held))
-                if machine == HOST:
-                    unpack(row, held, loose)
-                else:
-                    own.setdefault(machine, {})[row] = held
-        except Damaged:
-            return
-        for number in sorted({*own, *loose}):
-            hosted = self._host.machines.get(number)
-            wanted = [] if hosted is None else hosted.machine.forward(own.get(number, {}), loose.get(number, {}))
-            if wanted:
-                self._write_forward(number, wanted)
+        for number, wanted in forwarding(self._host, rows, keeper.read_row):
+            self._write_forward(number, wanted)
 
     def _write_forward(self, number: int, wanted: Sequence[bytes]) -> None:
         def done(index: int, error: PluribusError | None) -> None:
@@ -199,18 +180,6 @@ class Tending:
             self._keeper.submit_many(wanted, done, number)
         except PluribusError:
             self._forwarding = False
-
-
-def unpack(row: int, held: Sequence[bytes], loose: dict[int, dict[tuple[int, int], bytes]]) -> None:
-    """The commands of the transactions of a row, by machine."""
-    for place, command in enumerate(held):
-        word = word_of(command)
-        if isinstance(word, Together):
-            number = 0
-            for machine, commands in word.parts:
-                for one in commands:
-                    loose.setdefault(machine, {})[(row, inner_place(place, number))] = one
-                    number += 1
 
 
 def machines_of(host: Host, turns: Mapping[int, int]) -> list[dict[str, object]]:

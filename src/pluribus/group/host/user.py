@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from ...core.errors import BadInput
 from ..log import PART_BYTES, StateMachine
 from ..sessions import Entry
 from .machine import Ground, Machine
@@ -69,6 +70,12 @@ class UserMachine(Machine):
             raise
         except Exception as error:  # noqa: BLE001 - the same everywhere, so it is a result
             return Entry(False, f"{type(error).__name__}: {error}".encode())
+
+    def query(self, question: bytes) -> bytes:
+        query = getattr(self.machine, "query", None)
+        if query is None:
+            raise BadInput(f"the machine {self.kind!r} has no method query(bytes) -> bytes: add one, or use call")
+        return bytes(query(question))
 
     def part_names(self) -> list[str]:
         if self.parts.changed:

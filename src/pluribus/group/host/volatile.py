@@ -3,34 +3,57 @@
 A row is one message of the group: the machine, the time, and its commands. Bodies stay in memory, here at every member,
 as long as a machine needs them, and are handed to joiners with the state.
 
-*Time.* Rows carry none. The eldest member of the primary proposes ticks, which do: the time of a tick is its
-proposer's, and never falls. *Leases.* A member's demands end with its view: whoever sees it leave proposes ``Expire``,
-and the first of these counts.
+*Time.* There is no leader to give rows their time. Every member stamps its rows with the time of the latest row that it
+applied and what its monotonic clock counted since; the latest stamp of all is the time, so it never falls, and no wall
+clock but the eldest's moves it. The first row of all carries its sender's wall clock.
+
+*The eldest* member of the primary does what a leader does for keepers (``VolatileTending``): it proposes ticks, says
+whose leases ended, and has rows with little left written forward. Everything follows from the state and the view, so
+the next eldest goes on where the last one died, and what two propose counts once.
+
+*Leases.* Owners are members here: what a member holds is free when it is not in the view any more.
+
+*Code.* Members of one group have the same code: who comes to a machine that it cannot run leaves the group.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
 from ...core.errors import Damaged, PluribusError
 from ...core.ports import Clock, Timer
+from ..keepers.timekeeping import Timekeeper
 from ..log import Done
 from ..safelog import SafeLog
+from .forwarding import forwarding
 from .host import HOST, Host
-from .words import Expire, Tick, encode
+from .space import Space
+from .words import Expire, Tick, Word, encode
 
 LOOK_S = 0.5
+"""How often leases and space are looked at."""
 FIRSTS_MAX = 1 << 17
 """Rows of which it is remembered where their commands begin, for those who submitted them."""
+EXPIRED_MAX = 1_024
+"""Owners that one command ends."""
 
 log_ = logging.getLogger("pluribus")
 
 
+class VolatileSpace(Space):
+    """Shorter extents than on a disk: they are memory at every member."""
+
+    extent_bytes: ClassVar[int] = 32 << 10
+    dead_bytes_max: ClassVar[int] = 8 << 20
+
+
 class Row(msgspec.Struct, array_like=True, frozen=True):
     machine: int
+    time_us: int
     commands: list[bytes]
 
 
@@ -44,28 +67,36 @@ class Saved(msgspec.Struct, array_like=True):
     bodies: dict[int, tuple[int, list[bytes]]]
 
 
+Opening = Callable[[int, int, Sequence[bytes]], Any]
 _row = msgspec.msgpack.Decoder(Row)
 _saved = msgspec.msgpack.Decoder(Saved)
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class VolatileLog:
-    """``HostLog`` over a ``SafeLog``. ``start`` the safe log when the host is made."""
+    """``HostLog`` over a ``SafeLog``. Start the safe log when the host is made (``host`` set)."""
 
     applied_voters: Sequence[int] = ()
-    """Nobody votes: whoever is in the group has the code, or could not have joined it."""
+    """Nobody votes."""
 
-    def __init__(self, log: SafeLog) -> None:
+    def __init__(self, log: SafeLog, clock: Clock, wall: Callable[[], float]) -> None:
         self.log = log
+        self._clock = clock
+        self._wall = wall
         self.on_commit: Callable[[int, Sequence[bytes]], None] = lambda first, commands: None
         self.row = -1
         self.machine = 0
         self.time_us = 0
+        self._time_at = 0.0
+        """When the time was last moved, by the own clock."""
         self.halted = ""
         self.host: Host | None = None
         self._index = 0
         self._firsts: dict[int, int] = {}
         self._bodies: dict[int, tuple[int, list[bytes]]] = {}
-        """By row: the machine, and the commands."""
+        """By row, in their order: the machine, and the commands."""
+        self._freed: set[int] = set()
+        """First rows of stretches whose bodies were freed."""
         self.malformed = 0
         log.on_commit = self._commit
         log.on_snapshot = self._snapshot
@@ -77,15 +108,27 @@ class VolatileLog:
         log_.error("the log %r is left: this member %s", self.log.name, why)
         self.log.on_failed()
 
-    def submit_many(self, commands: Sequence[bytes], done: Done, machine: int = 0) -> None:
+    @property
+    def now_us(self) -> int:
+        """The time that a row submitted now is stamped with."""
+        if not self.time_us:
+            return int(self._wall() * 1e6)
+        return self.time_us + int(max(self._clock.now() - self._time_at, 0.0) * 1e6)
+
+    def submit_many(self, commands: Sequence[bytes], done: Done, machine: int = 0, time_us: int | None = None) -> None:
+        """As a keeper's."""
+
         def placed(row: int, error: PluribusError | None) -> None:
             first = self._firsts.pop(row, None) if error is None else -1
             done(-1 if first is None else first, error)
 
-        self.log.submit(msgspec.msgpack.encode(Row(machine, list(commands))), placed)
+        stamped = Row(machine, self.now_us if time_us is None else time_us, list(commands))
+        self.log.submit(_encode(stamped), placed)
 
     def barrier(self, done: Done) -> None:
         self.log.barrier(done)
+
+    # Bodies.
 
     def read_row(self, at: int) -> tuple[int, list[bytes]]:
         """As a keeper's."""
@@ -94,9 +137,36 @@ class VolatileLog:
             raise Damaged(f"row {at} of {self.log.name!r} is not kept any more")
         return found
 
+    def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None:
+        """Every row is: here bodies are in memory as long as a machine needs them."""
+        return self._bodies.get(at, (HOST, ()))
+
+    def fetch_rows(self, rows: Sequence[int], opened: Opening, done: Callable[[Sequence[Any]], None]) -> None:
+        raise AssertionError("all rows are at hand")
+
     @property
     def kept_bytes(self) -> int:
         return sum(len(one) for _, commands in self._bodies.values() for one in commands)
+
+    def free(self) -> None:
+        """Forget bodies that no machine needs."""
+        host, bodies = self.host, self._bodies
+        assert host is not None
+        self._free_front(host)
+        first = host.space.first_row
+        for rows in host.space.dead_rows(first, self.row + 1):
+            if rows.start not in self._freed:
+                self._freed.add(rows.start)
+                for row in rows:
+                    bodies.pop(row, None)
+        self._freed = {row for row in self._freed if row >= first}
+
+    def _free_front(self, host: Host) -> None:
+        first, bodies = host.space.first_row, self._bodies
+        while bodies and (oldest := next(iter(bodies))) < first:
+            del bodies[oldest]
+
+    # Applying.
 
     def _commit(self, first: int, rows: Sequence[bytes]) -> None:
         host = self.host
@@ -110,115 +180,159 @@ class VolatileLog:
             if self.halted:
                 return
             self.row, self.machine = row, held.machine
-            if held.machine == HOST:
-                self._tell_time(held.commands)
+            if held.time_us > self.time_us:
+                self.time_us, self._time_at = held.time_us, self._clock.now()
             self._firsts[row] = self._index
             self._index += len(held.commands)
             self._bodies[row] = (held.machine, held.commands)
             self.on_commit(self._firsts[row], held.commands)
         while len(self._firsts) > FIRSTS_MAX:
             del self._firsts[next(iter(self._firsts))]
-        self._forget(host)
-
-    def _tell_time(self, commands: Sequence[bytes]) -> None:
-        for command in commands:
-            try:
-                tick = msgspec.msgpack.decode(command, type=Tick)
-            except msgspec.MsgspecError:
-                continue
-            self.time_us = max(self.time_us, tick.time_us)
-
-    def _forget(self, host: Host) -> None:
-        """Bodies of extents of which nothing is needed."""
-        first = host.space.first_row
-        gone = [row for row in self._bodies if row < first]
-        for rows in host.space.dead_rows(first, self.row + 1):
-            gone += [row for row in rows if row in self._bodies]
-        for row in gone:
-            del self._bodies[row]
+        self._free_front(host)
 
     def _snapshot(self) -> bytes:
         host = self.host
         assert host is not None
+        self.free()
         names, _ = host.freeze()
         parts = [(name, host.whole_part(name)) for name in names]
         host.thaw(False)
-        return msgspec.msgpack.encode(Saved(self._index, self.row, self.time_us, parts, self._bodies))
+        return _encode(Saved(self._index, self.row, self.time_us, parts, self._bodies))
 
     def _restore(self, index: int, state: bytes) -> None:
         host = self.host
         assert host is not None
         saved = _saved.decode(state) if state else Saved(0, -1, 0, [], {})
-        self._index, self.row, self.time_us = saved.index, saved.row, saved.time_us
-        self._bodies = saved.bodies
+        self._index, self.row = saved.index, saved.row
+        self.time_us, self._time_at = saved.time_us, self._clock.now()
+        self._bodies = dict(sorted(saved.bodies.items()))
         self._firsts.clear()
+        self._freed.clear()
         host.restore(saved.index, saved.parts)
+
+    def validate(self) -> None:
+        """For tests."""
+        assert list(self._bodies) == sorted(self._bodies)
+        if self.host is not None and not self.halted:
+            self.host.validate()
 
 
 class VolatileTending:
-    """What the eldest member of the primary does as time goes by. ``eldest`` says whether this one is it."""
+    """What the eldest member of the primary does as time goes by. ``members`` are those of the view, the eldest first,
+    if it is the primary's; else none."""
 
     def __init__(
-        self, host: Host, log: VolatileLog, clock: Clock, wall: Callable[[], float], eldest: Callable[[], bool]
+        self,
+        host: Host,
+        log: VolatileLog,
+        clock: Clock,
+        wall: Callable[[], float],
+        me: int,
+        members: Callable[[], Sequence[int]],
     ) -> None:
         self._host = host
         self._log = log
         self._clock = clock
         self._wall = wall
-        self._eldest = eldest
+        self._me = me
+        self._members = members
         self._timer: Timer | None = None
-        self._ticking = False
+        self._tick_timer: Timer | None = None
+        self._keeps_time: Timekeeper | None = None
+        """While this member is the eldest."""
+        self._proposed: set[str] = set()
+        """What was proposed and is not ordered yet."""
         self._stopped = False
-        self.look()
+        self.forwarded_bytes = 0
+
+    def start(self) -> None:
+        self._look()
 
     def stop(self) -> None:
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._tick_timer):
+            if timer is not None:
+                timer.cancel()
 
-    def look(self) -> None:
-        """Propose what is due, and look again when the next thing is."""
+    def applied(self) -> None:
+        """Commands were applied, or the state or the view is another one: something may be due earlier than before."""
+        if not self._stopped and self.eldest:
+            self._tick()
+
+    @property
+    def eldest(self) -> bool:
+        members = self._members()
+        if not members or members[0] != self._me:
+            self._keeps_time = None
+            return False
+        return True
+
+    def _look(self) -> None:
         if self._stopped:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-        wait_s = LOOK_S
+        self._timer = self._clock.call_later(LOOK_S, self._look)
+        if self._log.halted:
+            return
+        self._log.free()
+        if self.eldest:
+            self._tick()
+            self._expire()
+            self._forward()
+
+    def _now_us(self) -> int:
+        """The time of the log, which approaches the wall clock of the eldest."""
+        now = self._clock.now()
+        if self._keeps_time is None:
+            self._keeps_time = Timekeeper(self._log.now_us, now, self._wall)
+        return max(self._keeps_time.now_us(now), self._log.time_us)
+
+    def _tick(self) -> None:
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+            self._tick_timer = None
         due_us = self._host.next_due_us()
-        if due_us is not None and self._eldest() and not self._ticking:
-            now_us = max(int(self._wall() * 1e6), self._log.time_us)
-            if due_us <= now_us:
-                self._propose(Tick(self._host.due(now_us), now_us))
-            else:
-                wait_s = min(max((due_us - now_us) / 1e6, 0.001), LOOK_S)
-        self._timer = self._clock.call_later(wait_s, self.look)
+        if due_us is None or "tick" in self._proposed:
+            return
+        now_us = self._now_us()
+        if due_us <= now_us:
+            self._propose("tick", Tick(self._host.due(now_us)), now_us)
+        else:
+            wait_s = min(max((due_us - now_us) / 1e6, 0.001), LOOK_S)
+            self._tick_timer = self._clock.call_later(wait_s, self.applied)
 
-    def gone(self, machine: int, owners: Sequence[int]) -> None:
-        """These members left the view: what they held is free. Everybody says it, and it is done once."""
-        held = set(self._host.machines[machine].machine.owners())
-        left = [owner for owner in owners if owner in held]
-        if left and not self._stopped:
-            self._submit(Expire(machine, left))
+    def _expire(self) -> None:
+        """Owners that are not in the view: what they hold is free."""
+        members = set(self._members())
+        for number, hosted in self._host.machines.items():
+            gone = [owner for owner in hosted.machine.owners() if owner not in members][:EXPIRED_MAX]
+            if gone:
+                self._propose(f"expire {number}", Expire(number, gone))
 
-    def _propose(self, tick: Tick) -> None:
-        self._ticking = True
+    def _forward(self) -> None:
+        """Have the live rest of the deadest extent written once more."""
+        rows = self._host.space.poorest(self._log.row + 1)
+        if rows is None or "forward" in self._proposed:
+            return
+        held = [row for row in rows if self._log.row_at_hand(row) != (HOST, ())]
+        for number, wanted in forwarding(self._host, held, self._log.read_row):
+            self.forwarded_bytes += sum(map(len, wanted))
+            self._submit("forward", number, wanted)
 
+    def _propose(self, what: str, word: Word, time_us: int | None = None) -> None:
+        if what not in self._proposed:
+            self._submit(what, HOST, [encode(word)], time_us)
+
+    def _submit(self, what: str, machine: int, commands: Sequence[bytes], time_us: int | None = None) -> None:
         def done(index: int, error: PluribusError | None) -> None:
-            self._ticking = False
+            self._proposed.discard(what)
             if error is None:
-                self._host.take_outcomes(index, 1)
-                self.look()
+                self._host.take_outcomes(index, len(commands))
+                if what == "tick":
+                    self.applied()
 
+        self._proposed.add(what)
         try:
-            self._log.submit_many([encode(tick)], done, HOST)
-        except PluribusError:
-            self._ticking = False
-
-    def _submit(self, word: Expire) -> None:
-        def done(index: int, error: PluribusError | None) -> None:
-            if error is None:
-                self._host.take_outcomes(index, 1)
-
-        try:
-            self._log.submit_many([encode(word)], done, HOST)
-        except PluribusError as error:
-            log_.warning("%r could not be told whose leases ended: %s", self._log.log.name, error)
+            self._log.submit_many(commands, done, machine, time_us)
+        except PluribusError as error:  # it is tried again with the next look
+            self._proposed.discard(what)
+            log_.debug("%r was not told: %s", self._log.log.name, error)

@@ -13,6 +13,12 @@ Text = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 MachineNumber = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 
+TICK_MACHINES_MAX = 1_024
+HOST = 0
+"""The number of the host itself among its machines."""
+INNER = 1 << 17
+"""The place of a command inside a transaction: its number in there plus one, times this, plus the transaction's."""
+
 DONE, AGAIN, REFUSED, UNKNOWN = 0, 1, 2, 3
 
 
@@ -40,9 +46,7 @@ class Remove(msgspec.Struct, frozen=True, array_like=True, tag=3):
 class Tick(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Something of these machines is due."""
 
-    machines: Annotated[list[MachineNumber], msgspec.Meta(max_length=1_024)]
-    time_us: Number = 0
-    """The time, where rows carry none: on the safe order of a group."""
+    machines: Annotated[list[MachineNumber], msgspec.Meta(max_length=TICK_MACHINES_MAX)]
 
 
 class Expire(msgspec.Struct, frozen=True, array_like=True, tag=5):

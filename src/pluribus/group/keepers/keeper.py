@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from ...core.errors import BadInput, Closed, Damaged, MalformedFrame, Refused, Uncertain
+from ...core.errors import BadInput, Closed, Damaged, MalformedFrame, PluribusError, Refused, Uncertain
 from ...core.ports import Clock, Random, Store
 from ..log import Done
 from . import words
@@ -44,6 +44,9 @@ from .words import Alive, Answer, Ask, Carrier, Differs, Digest, Failed, Got, He
 
 log_ = logging.getLogger("pluribus")
 READ_BYTES = 256 << 10
+AT_HAND_BYTES_MAX = 1 << 20
+"""A longer row is taken apart by the reader thread."""
+Opened = TypeVar("Opened")
 
 
 class Keeper:
@@ -222,6 +225,47 @@ class Keeper:
         if not rows and start < self.seat.applied_row:
             raise Damaged(f"row {start} of {self.name!r} cannot be read here now: ask another keeper")
         return [(at, _commands_of(row, machine)) for at, row in enumerate(rows, start)]
+
+    def row_at_hand(self, at: int) -> tuple[int, list[bytes]] | None:
+        """The machine and the commands of a row in memory, if it is not so long that taking it apart takes a while; no
+        commands if it is not kept any more. None: it must be read."""
+        ledger = self.ledger
+        if at < ledger.start or at in ledger.scars:
+            return 0, []
+        row = ledger.at_hand(at)
+        if row is None or at >= self.seat.applied_row or (len(row) > AT_HAND_BYTES_MAX and at < ledger.durable):
+            return None
+        return head_of(row).machine, _commands_of(row)
+
+    def fetch_rows(
+        self,
+        rows: Sequence[int],
+        opened: Callable[[int, int, Sequence[bytes]], Opened],
+        done: Callable[[Sequence[Opened | PluribusError]], None],
+    ) -> None:
+        """Read rows and take them apart where the loop does not wait for it: ``opened(row, machine, commands)`` is a
+        pure function. ``done`` hears later what came of each, or why it cannot be read here."""
+
+        def work(found: Sequence[bytes | None]) -> list[Opened | None]:
+            return [
+                None if row is None else opened(at, head_of(row).machine, _commands_of(row))
+                for at, row in zip(rows, found, strict=True)
+            ]
+
+        def fetched(found: list[Opened | None], error: Exception | None) -> None:
+            whole = found if error is None else [None] * len(rows)
+            done([one if one is not None else self._opened(at, opened) for at, one in zip(rows, whole, strict=True)])
+
+        self.ledger.fetch(rows, work, fetched)
+
+    def _opened(self, at: int, opened: Callable[[int, int, Sequence[bytes]], Opened]) -> Opened | PluribusError:
+        """A row that the reader did not find: it is forgotten since, or not on disk yet, or damaged."""
+        if at < self.ledger.start:
+            return opened(at, 0, ())
+        try:
+            return opened(at, *self.read_row(at))
+        except PluribusError as error:
+            return error if at not in self.ledger.scars else opened(at, 0, ())
 
     # Life.
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -81,6 +82,7 @@ class Ledger:
         self._log = f"{name}/log"
         self._cache: dict[int, bytes] = {}
         self._cache_bytes = 0
+        self.cache_bytes_max = CACHE_BYTES_MAX
         self._writing: deque[_Writing] = deque()
         self._runs: list[tuple[int, int]] = []
         self._voters: list[tuple[int, Voters]] = []
@@ -328,6 +330,20 @@ class Ledger:
                 if size >= bytes_max:
                     break
         return rows
+
+    def at_hand(self, at: int) -> bytes | None:
+        """A row that is in memory."""
+        return self._cache.get(at)
+
+    def fetch(
+        self,
+        rows: Sequence[int],
+        work: Callable[[Sequence[bytes | None]], Any],
+        done: Callable[[Any, Exception | None], None],
+    ) -> None:
+        """Rows of the store, read where the loop does not wait. What is missing is not reported: who needs it, reads
+        it."""
+        self._store.fetch(self._log, rows, work, done)
 
     def _found(self, start: int, stop: int) -> Sequence[bytes | None]:
         """In the store; nothing while it cannot be read, which is told once."""
@@ -643,7 +659,7 @@ class Ledger:
 
     def _forget(self) -> None:
         """Old rows leave memory when there are too many and nobody needs them."""
-        while self._cache_bytes > CACHE_BYTES_MAX and self._cache:
+        while self._cache_bytes > self.cache_bytes_max and self._cache:
             oldest = next(iter(self._cache))
             if oldest >= self.durable or oldest >= self.needed:
                 return

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
 from ...patterns import parse as parse_pattern
-from ...runtime.reader import LogReader
+from ...runtime.clients.log_reader import LogReader
 from ..decoding import decode
 from ..files import files_of
 from ..landing import Landing, days_between, on_days

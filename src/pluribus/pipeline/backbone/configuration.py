@@ -519,7 +519,10 @@ class _Checks:
                     self._refuse(keys, f"silver {silver.name!r}", said)
             for answers in [*own, *(pattern_of(gold.topic) for gold in found.gold)]:
                 if overlap(silver.topics, answers):
-                    said = f"topics {silver.topics!r} would read what is written to {answers!r}: choose others, or name the backbone otherwise"
+                    said = (
+                        f"topics {silver.topics!r} would read what is written to {answers!r}: choose others, or give "
+                        "the backbone another name"
+                    )
                     self._refuse(keys, f"silver {silver.name!r}", said)
         for number, gold in enumerate(found.gold):
             for pattern in [*own, *(pattern_of(other.topic) for other in found.gold[:number])]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
 from ...pubsub.topics import is_channel
-from ...runtime.reader import LogReader
+from ...runtime.clients.log_reader import LogReader
 from ..files import Files
 from ..source import register
 from .configuration import BODY, Configuration

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...runtime.reader import LogReader
+from ...runtime.clients.log_reader import LogReader
 from ..files import files_of
 from .configuration import Configuration
 from .report import Report

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ...pubsub.durable.batch import Batch, pack
-from ...runtime.reader import LogReader
+from ...runtime.clients.log_reader import LogReader
 from ...wire.bodies import BYTES
 from ..columns import kind_of_name
 from ..files import files_of

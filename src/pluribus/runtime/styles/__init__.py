@@ -1,16 +1,47 @@
-"""The styles of communication on a bus, a folder each. ``style.py`` says what a style is.
-``Faces`` has the methods of all of them.
+"""The styles of communication on a bus, a folder each. ``style.py`` says what a style is, ``docs/design/styles.md`` how
+to write one. ``Faces`` has the methods of all of them, ``ANSWERED`` says who answers which questions.
 
 To add one: write ``runtime/styles/NAME/face.py`` with a class of typed methods and a ``Style``, and add that class to
-the bases of ``Faces``. Nothing else of the bus changes.
+the bases of ``Faces``; if it answers questions, add it to ``ANSWERED``. Nothing else of the bus changes.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from ...wire.asking import Words
+from ..keepers.face import KeepersFace
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
 from .slots.face import SlotsFace
+from .style import Style
+from .topics.face import TopicsFace
 
 
-class Faces(ConversationsFace, ObjectsFace, SlotsFace):
+class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, SlotsFace):
     """What the styles add to a bus."""
+
+
+ANSWERED: dict[str, str | type[Style]] = {
+    "groups": "pluribus.runtime.group.outsiders:Outsiders",
+    "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
+    "durable-topics": "pluribus.runtime.keepers.keeping:Keeping",
+    "machines": "pluribus.runtime.keepers.keeping:Keeping",
+    "keepers": "pluribus.runtime.keepers.keeping:Keeping",
+}
+"""Who answers the questions of a vocabulary; loaded when the first one comes."""
+
+
+def answering(words: Words, style: type[Style]) -> None:
+    """Have a vocabulary answered by a ``Style``, on every bus of this process; for styles of your own."""
+    ANSWERED[words.style] = style
+
+
+def style_at(place: str | type[Style]) -> type[Style]:
+    """The class that ``module:Class`` names."""
+    if not isinstance(place, str):
+        return place
+    module, _, name = place.partition(":")
+    found = getattr(import_module(module), name)
+    assert isinstance(found, type) and issubclass(found, Style)
+    return found

@@ -2,20 +2,50 @@
 
 A style is a room of its own (``slots``, ``objects``, …) with its protocol, and a folder here with two things: a *face*,
 the typed methods that the style adds to the bus (``bus.enroll(…)``), and a ``Style``, what it has open on one bus. The
-bus makes the ``Style`` when its face is first used, and loops over all of them when it drains, closes, is abandoned or
+bus makes the ``Style`` when it is first used, and loops over all of them when it drains, closes, is abandoned or
 validated. It names none of them.
+
+A style that programs outside of the bus may use, or that members ask each other about, registers its *words*
+(``wire/asking.py``) and answers them in ``handle``: there is one handler, whoever asks. On a client the same face is
+made of another ``Style`` (``on_clients``), which asks the client's member through its line.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, Protocol, TypeVar, cast
+
+from ...core.errors import Refused
+
+
+class Asker(Protocol):
+    """Somebody who asks, as a style sees it: a client, for instance."""
+
+    client: bool
+    """Whether it is no member of the bus."""
+    held: dict[Any, Callable[[], Awaitable[None]]]
+    """What styles hold for it, with the way to let go of each. All of it is let go of when the asker is gone."""
+
+    async def push(self, style: str, body: Any) -> None:
+        """Send something that was not asked for; returns when there is room for more. ``TooLarge`` if it does not
+        fit."""
 
 
 class Style:
     """What one style has open on one bus. Made with the bus, at most once; every method may be called at any time."""
 
+    closes: ClassVar[int] = 50
+    """Styles drain and close in this order, the smallest first; of equal ones the one that was used last. What others
+    stand on has a large number."""
+    on_clients: ClassVar[str] = ""
+    """``module:Class``, below this package, of the style on a client; empty: it needs a member."""
+
     def __init__(self, bus: Any) -> None:
         self.bus = bus
+
+    async def handle(self, request: Any, asker: Asker) -> Any:
+        """Answer one of the style's questions. Errors of ours go back to the asker as they are."""
+        raise Refused(f"{type(request).__name__} is not answered by this member: it is of another release")
 
     async def drain(self, timeout: float) -> None:
         """Return when nothing waits to be sent. Raise ``Undelivered`` or ``Uncertain`` for what still does after
@@ -41,7 +71,7 @@ class Styled(Protocol):
 
 
 class StylesInUse:
-    """The styles of one bus that were used, in the order of their first use."""
+    """The styles of one bus that were used."""
 
     def __init__(self) -> None:
         self._styles: dict[type[Style], Style] = {}
@@ -52,6 +82,11 @@ class StylesInUse:
             found = self._styles[kind] = kind(bus)
         return cast(S, found)
 
+    def found(self, kind: type[S]) -> S | None:
+        """The style, if it was used."""
+        return cast("S | None", self._styles.get(kind))
+
     def all(self) -> list[Style]:
-        """The one that was used last comes first, because it may stand on the others."""
-        return list(reversed(self._styles.values()))
+        """In the order in which they close."""
+        last_first = list(reversed(self._styles.values()))
+        return sorted(last_first, key=lambda style: style.closes)

@@ -8,10 +8,10 @@ from importlib import import_module
 import msgspec
 
 from ...core.errors import BadInput
-from ..checkers import Checker
-from ..history import History
-from ..network import Medium
-from ..world import World
+from ..checkers.delivery import Checker
+from ..machinery.history import History
+from ..machinery.network import Medium
+from ..machinery.world import World
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -50,12 +50,12 @@ def scenario(name: str) -> Scenario:
         deaf,
         disk,
         durable_replica,
+        durable_topics,
         flood,
         founding,
         groups,
         hosts,
         keepers,
-        live,
         objects,
         relays,
         replica,
@@ -68,9 +68,9 @@ def scenario(name: str) -> Scenario:
         waking,
     )
 
-    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, live.LIVE, founding.FOUNDING)
+    views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, topics.TOPICS, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
-    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, topics.TOPICS_SCENARIO, adhoc.ADHOC_GROUPS)
+    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, durable_topics.DURABLE_TOPICS, adhoc.ADHOC_GROUPS)
     styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS)
     shipped = (
         *plain,

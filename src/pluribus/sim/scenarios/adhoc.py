@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from ...core.errors import PluribusError, Violation
 from ...core.ids import MemberId, MessageId
 from ...runtime.bus import ADHOC, Bus
-from ...runtime.group import Group
-from ..chaos import STRIKES, torment
-from ..checkers import Checker, fifo, integrity, reached
-from ..history import Happening, History
-from ..orders import answers, unmarked
-from ..world import World
+from ...runtime.group.group import Group
+from ..checkers.delivery import Checker, fifo, integrity, reached
+from ..checkers.orders import answers, unmarked
+from ..machinery.chaos import STRIKES, torment
+from ..machinery.history import Happening, History
+from ..machinery.world import World
 from . import Scenario
 
 GROUPS = {"news": "fifo", "talk": "semantic"}

@@ -21,11 +21,11 @@ from ...core.ids import number_of
 from ...group.asking import Answer, Question
 from ...group.calls import exposed
 from ...runtime.bus import VIEWS, Bus
-from ...runtime.group import Group
+from ...runtime.group.group import Group
 from ...stack.events import Event, Members
 from ...wire.bodies import BYTES, decode_bodies
 from ...wire.questions import CALL, GOOD, QUESTION, Answered, unwrapped, words_of, wrapped
-from ..asks import (
+from ..checkers.asks import (
     ANSWERS,
     CLOSED,
     LATE,
@@ -37,10 +37,10 @@ from ..asks import (
     asks_reach,
     stable_is_everywhere,
 )
-from ..chaos import STRIKES, ordeal
-from ..history import Happening, History
-from ..orders import among
-from ..world import World
+from ..checkers.orders import among
+from ..machinery.chaos import STRIKES, ordeal
+from ..machinery.history import Happening, History
+from ..machinery.world import World
 from . import Scenario
 
 NAME = "questions"

@@ -13,11 +13,11 @@ import asyncio
 
 from ...core.ports import Address
 from ...runtime.bus import Bus
-from ..checkers import integrity
-from ..history import Happening, History
-from ..host import Host
-from ..network import Link
-from ..world import World
+from ..checkers.delivery import integrity
+from ..machinery.history import Happening, History
+from ..machinery.host import Host
+from ..machinery.network import Link
+from ..machinery.world import World
 from . import Scenario
 from .spread import FAILURES, Reaper, agreement, forgotten, kind_of, listening, roster_of, send
 

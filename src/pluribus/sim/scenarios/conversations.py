@@ -14,11 +14,19 @@ from ...core.ids import MessageId
 from ...runtime.bus import ADHOC, VIEWS, Bus
 from ...runtime.styles.conversations.lobby import LOBBY, PREFIX, Conversations
 from ...runtime.styles.conversations.room import Room
-from ..chaos import STRIKES, torment
-from ..conversed import answered_in_order, as_said, as_wished, nothing_lost, packed, same_table, same_tree
-from ..history import Happening, History
-from ..network import Link, Medium
-from ..world import World
+from ..checkers.conversations import (
+    answered_in_order,
+    as_said,
+    as_wished,
+    nothing_lost,
+    packed,
+    same_table,
+    same_tree,
+)
+from ..machinery.chaos import STRIKES, torment
+from ..machinery.history import Happening, History
+from ..machinery.network import Link, Medium
+from ..machinery.world import World
 from . import Scenario
 
 ROOMS = ("delhi", "chennai")

@@ -8,11 +8,11 @@ from ...core.errors import PluribusError, Violation
 from ...core.ids import MemberId
 from ...layers.spread import Crowd
 from ...runtime.bus import Bus
-from ...runtime.group import Group
-from ..checkers import fifo, integrity
-from ..history import Happening, History
-from ..network import Link, Medium
-from ..world import World
+from ...runtime.group.group import Group
+from ..checkers.delivery import fifo, integrity
+from ..machinery.history import Happening, History
+from ..machinery.network import Link, Medium
+from ..machinery.world import World
 from . import Scenario
 
 GROUP = "crowd"

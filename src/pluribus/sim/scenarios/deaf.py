@@ -9,11 +9,11 @@ from __future__ import annotations
 from ...core.frame import Frame
 from ...core.ids import MessageId
 from ...runtime.bus import VIEWS, Bus
-from ...runtime.group import Group
+from ...runtime.group.group import Group
 from ...stack.events import UNHEARD, Event
-from ..chaos import STRIKES
-from ..history import Happening, History
-from ..world import World
+from ..machinery.chaos import STRIKES
+from ..machinery.history import Happening, History
+from ..machinery.world import World
 from . import Scenario
 from .groups import GROUPS, MEDIA, Player, tormented
 

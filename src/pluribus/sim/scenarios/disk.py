@@ -7,9 +7,9 @@ from functools import partial
 
 from ...core.errors import Violation
 from ...runtime.bus import BEST_EFFORT, Bus
-from ..chaos import torment
-from ..history import Happening, History
-from ..world import World
+from ..machinery.chaos import torment
+from ..machinery.history import Happening, History
+from ..machinery.world import World
 from . import Scenario
 
 LOG = "log"

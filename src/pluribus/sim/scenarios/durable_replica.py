@@ -13,11 +13,11 @@ import msgspec
 from ...core.errors import NotPrimary, PluribusError, Refused, Uncertain, Violation
 from ...group.keepers import Settings
 from ...runtime.bus import Bus
-from ...runtime.durablereplica import DurableReplica
-from ..chaos import STRIKES, restore_primary, torment
-from ..history import Happening, History
-from ..linearizability import linearizable
-from ..world import World
+from ...runtime.keepers.durable_replica import DurableReplica
+from ..checkers.linearizability import linearizable
+from ..machinery.chaos import STRIKES, restore_primary, torment
+from ..machinery.history import Happening, History
+from ..machinery.world import World
 from . import Scenario
 from .groups import MEDIA
 from .replica import CALM_S, KEYS, NAME, STACK, TORMENT_S, Map

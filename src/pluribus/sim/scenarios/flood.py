@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from ...runtime.bus import BEST_EFFORT, Bus
-from ...runtime.group import Group
-from ..chaos import STRIKES, torment
-from ..checkers import fifo, integrity, reached
-from ..history import Happening, History
-from ..world import World
+from ...runtime.group.group import Group
+from ..checkers.delivery import fifo, integrity, reached
+from ..machinery.chaos import STRIKES, torment
+from ..machinery.history import Happening, History
+from ..machinery.world import World
 from . import Scenario
 
 GROUP = "flood"

@@ -17,14 +17,14 @@ from ...core.errors import Excluded, PluribusError, Violation
 from ...core.ids import MessageId
 from ...events import Dissolved, Event
 from ...runtime.bus import VIEWS, Bus
-from ...runtime.group import Group
-from ...runtime.replica import Replica
-from .. import chaos
-from ..chaos import CALM, Fault, Restarted
-from ..founding import APART, alike, kept, told
-from ..history import Happening, History
-from ..network import Link, Medium, faulty_link
-from ..world import World
+from ...runtime.group.group import Group
+from ...runtime.group.replica import Replica
+from ..checkers.founding import APART, alike, kept, told
+from ..machinery import chaos
+from ..machinery.chaos import CALM, Fault, Restarted
+from ..machinery.history import Happening, History
+from ..machinery.network import Link, Medium, faulty_link
+from ..machinery.world import World
 from . import Scenario
 
 TORMENT_S = 20.0

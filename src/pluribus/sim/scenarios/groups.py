@@ -12,18 +12,18 @@ from ...core.frame import Frame
 from ...core.ids import MessageId
 from ...core.limits import PATH_BYTES_LOOPBACK
 from ...runtime.bus import VIEWS, Bus
-from ...runtime.group import Group
+from ...runtime.group.group import Group
 from ...stack.events import Event
-from ..chaos import STRIKES, restore_primary, torment
-from ..checkers import fifo, integrity, reached
-from ..history import Happening, History
-from ..network import Medium
-from ..observer import Observer
-from ..orders import among, answers, causal, semantic
-from ..totals import excluded, reported, safe, survives, total
-from ..views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
-from ..wholeness import alike_in_the_end, all_is_read, without_gaps
-from ..world import World
+from ..checkers.delivery import fifo, integrity, reached
+from ..checkers.orders import among, answers, causal, semantic
+from ..checkers.totals import excluded, reported, safe, survives, total
+from ..checkers.views import converged, one_primary, sent_by_members, validity, view_agreement, view_synchrony
+from ..checkers.wholeness import alike_in_the_end, all_is_read, without_gaps
+from ..machinery.chaos import STRIKES, restore_primary, torment
+from ..machinery.history import Happening, History
+from ..machinery.network import Medium
+from ..machinery.observer import Observer
+from ..machinery.world import World
 from . import Scenario
 
 NAMES = ("red", "green")

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ...core.errors import PluribusError, Violation
+from ...core.errors import Damaged, PluribusError, Violation
+from ...group.host.bodies import Handle
 from ...group.host.host import HOST, Host
 from ...group.host.machine import Machine
 from ...group.host.space import Space
@@ -24,22 +25,35 @@ from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode
 from ...group.keepers import Keeper
 from ...group.sessions import FIRST_TIME, Command, Entry
 from ...runtime.bus import BEST_EFFORT
-from ..chaos import STRIKES, torment
-from ..history import Happening, History
-from ..hosts import all_or_nothing, assigned_once, bounded, counted, same_states, time_never_falls, with_bodies
-from ..jobs import Attach, Jobs, Put, Settle, Take, Wait, Want, bodies_of
-from ..logs import agreement, one_leader
-from ..world import World
+from ...runtime.machines.reading import read_bodies
+from ..checkers.hosts import (
+    all_or_nothing,
+    assigned_once,
+    bounded,
+    counted,
+    same_states,
+    time_never_falls,
+    with_bodies,
+)
+from ..checkers.logs import agreement, one_leader
+from ..machinery.chaos import STRIKES, torment
+from ..machinery.history import Happening, History
+from ..machinery.jobs import LEASE_US, Attach, Jobs, Put, Settle, Take, Wait, Want
+from ..machinery.world import World
 from . import Scenario
+from .durable_topics import Watched
 from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, found, settle
 from .keepers import Life as KeeperLife
 from .keepers import Play as KeepersPlay
-from .topics import Watched
 
 CONSUMERS = 3
 CODE_LATE = 0.3
 """The share of runs in which a learner has no code of jobs at first."""
 BODY = b"body of job %d " * 8
+MEMORY_BYTES = 2_000
+"""Rows in memory, so few that most bodies must be read."""
+READ_S = 3.0
+"""A crash ends a read without a word; then another keeper is asked."""
 
 _encode = msgspec.msgpack.encode
 
@@ -96,6 +110,8 @@ class Life(KeeperLife):
         self.keeper.seat.state = Watched(self.hosting, self.restored)
         self.keeper.keep_rows(0)
         self.keeper.on_role = self._role
+        self.keeper.ledger.cache_bytes_max = MEMORY_BYTES
+        self.hosting.bodies.cache_bytes_max = MEMORY_BYTES
 
     async def start(self) -> None:
         await super().start()
@@ -116,6 +132,29 @@ class Life(KeeperLife):
 
     def restored(self, index: int) -> None:
         self.play.add(self.number, "restore", (index, self.life), b"")
+
+    async def bodies(self, machine: str, handles: Sequence[Handle]) -> Sequence[bytes | None]:
+        """As whoever holds a consumer's line reads them; they come later, if they are not in memory."""
+        hosted = self.hosting.named(machine)
+        assert hosted is not None
+        self.hosting.bodies.validate()
+        return await read_bodies(self.hosting, hosted.number, handles)
+
+    async def kept(self, machine: str) -> list[tuple[int, int, bytes | None]]:
+        """Every job that is not done, with the row and the body of each, when rows that went bad were put back and
+        nothing is written forward meanwhile."""
+        for _ in range(100):
+            jobs = self.jobs(machine)
+            assert jobs is not None
+            kept = jobs.kept()
+            try:
+                bodies = await self.bodies(machine, [one.handle for _, one in kept])
+            except Damaged:
+                await asyncio.sleep(0.1)
+                continue
+            if kept == jobs.kept():
+                return [(job, one.row, body) for (job, one), body in zip(kept, bodies, strict=True)]
+        raise Violation(f"bodies of {machine!r} are still damaged at keeper {self.number}")
 
     def jobs(self, name: str) -> Jobs | None:
         found = self.hosting.named(name)
@@ -221,12 +260,17 @@ class Play(KeepersPlay):
                 self.add(session, "moved" if moved else "stayed", (job, sequence), b"")
 
     async def consumer(self, name: int) -> None:
-        """Attaches, works for a while, and dies without a word; another one takes its place."""
+        """Attaches, works for a while, and dies without a word; another one takes its place, or the same comes back,
+        perhaps when its lease is over, and settles sometimes what it was given in a former life."""
         random = self.world.random
         number = 100 * name
+        former: dict[int, int] = {}
         while not self.calm or self._left():
-            number += 1
+            if random.random() < 0.5:
+                number += 1
+                former.clear()
             until = self.world.now + random.random() * 8
+            await asyncio.sleep(random.choice((0.0, 0.0, LEASE_US / 1e6 + 1)))
             _, epoch = await self.ordered("right", _encode(Attach(number, number)))
             serial = 0
             while self.world.now < until or self.calm:
@@ -237,10 +281,14 @@ class Play(KeepersPlay):
                 for life in self.lives.values():
                     if life.up:
                         life.keeper.alive([(2, number)])
-                held = self._held(number)
+                held = await self._read(number)
+                if random.random() < 0.1:  # it dies with what it holds
+                    former.update(dict.fromkeys(held, epoch))
+                    break
                 for job in held:
-                    if random.random() < 0.1:  # it dies in the middle, or the job is slow
+                    if random.random() < 0.1:  # the job is slow
                         await asyncio.sleep(random.random())
+                    await self._late(number, former, job)
                     self.add(number, "handled", (job, epoch), b"")
                     settled, _ = await self.ordered("right", _encode(Settle(number, epoch, job)))
                     self.add(number, settled, (job, epoch), b"")
@@ -251,15 +299,40 @@ class Play(KeepersPlay):
                 if self.calm and not self._left():
                     break
 
-    def _held(self, number: int) -> list[int]:
-        """What the consumer is told by the keeper that it happens to be connected to."""
+    async def _late(self, number: int, former: dict[int, int], job: int) -> None:
+        """A settlement of a former life: it must not count, although the consumer holds the job again."""
+        epoch = former.pop(job, None)
+        if epoch is not None:
+            settled, _ = await self.ordered("right", _encode(Settle(number, epoch, job)))
+            if settled == "settled":
+                raise Violation(f"consumer {number} settled job {job} for a former life, of epoch {epoch}")
+
+    async def _read(self, number: int) -> list[int]:
+        """What the consumer is told by the keeper that it happens to be connected to, with the bodies that it reads
+        there; a job whose body was written forward, or that was taken away, meanwhile, is told again, or not."""
         up = [life for life in self.lives.values() if life.up and life.jobs("right") is not None]
         if not up:
             return []
-        right = self.world.random.choice(up).jobs("right")
+        life = self.world.random.choice(up)
+        right = life.jobs("right")
         assert right is not None
         consumer = right.demands.consumers.get(number)
-        return [] if consumer is None else list(consumer.held)
+        held = [] if consumer is None else [(job, right.held[job]) for job in consumer.held]
+        try:
+            async with asyncio.timeout(READ_S):
+                bodies = await life.bodies("right", [kept.handle for _, kept in held])
+        except (PluribusError, TimeoutError):
+            return []
+        for (job, kept), body in zip(held, bodies, strict=True):
+            if body is not None:
+                self.add(life.number, "body", (job, kept.row), body)
+            elif life.jobs("right") is right and right.held.get(job) == kept and self._is_first(life):
+                raise Violation(f"the body of job {job} is not in row {kept.row} of keeper {life.number}")
+        return [job for (job, _), body in zip(held, bodies, strict=True) if body is not None]
+
+    def _is_first(self, life: Life) -> bool:
+        """Nobody has applied more: one that was opened lately may name rows that it made hollow before its crash."""
+        return life.up and all(other.keeper.applied <= life.keeper.applied for other in self.lives.values())
 
     def _left(self) -> bool:
         """Whether somebody still has a job on the right."""
@@ -339,15 +412,15 @@ async def play(world: World, history: History) -> None:
         jobs[1] += right.done
         values = counters.machine.machine.values  # type: ignore[attr-defined]
         playing.add(number, "final", (life.keeper.applied, life.life), _encode((state, jobs, values)))
-        for one in (left, right):
-            for job, row in one.rows():
-                bodies = bodies_of(life.keeper.read_row(row)[1])
-                playing.add(number, "body", (job, row), bodies.get(job, b""))
         ledger, space = life.keeper.ledger, life.hosting.space
         stored = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.snapshot.row, 1 << 60))
         whole = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.start, 1 << 60))
         playing.add(number, "stored", (whole - stored, space.live), b"")
         playing.add(number, "differed", (life.keeper.differed, 0), b"")
+    for number, life in playing.lives.items():  # afterwards: it takes time, in which rows are written forward
+        for machine in ("left", "right"):
+            for job, row, body in await life.kept(machine):
+                playing.add(number, "body", (job, row), body or b"")
     playing.done = True
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
 

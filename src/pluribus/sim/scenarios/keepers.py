@@ -5,7 +5,7 @@ them. The first hosts are voters, the others learners; now and then an operator 
 
 Disks are lost as a whole: the host comes back with an empty one, as a new keeper, and the operator has it vote in the
 place of the old one. In some runs most voters are gone for good in the end, and the operator forces those who are left
-to go on; what is promised then is in ``sim/forced.py``.
+to go on; what is promised then is in ``sim/checkers/forced.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from ...group.keepers.voting import most_recent, named, standing_of
 from ...group.keepers.words import WHOLE, meta_of
 from ...group.once import DONE, OnceMachine, identified, outcome_of
 from ...runtime.bus import BEST_EFFORT, Bus
-from ..chaos import (
+from ..checkers.forced import forced_too
+from ..checkers.logs import Final, Ok, agreement, finished, kept, linearizable, once, one_leader
+from ..machinery.chaos import (
     STRIKES,
     Fault,
     Restarted,
@@ -38,12 +40,10 @@ from ..chaos import (
     restart,
     torment,
 )
-from ..disk import SimStore
-from ..forced import forced_too
-from ..history import Happening, History
-from ..logs import Final, Ok, agreement, finished, kept, linearizable, once, one_leader
-from ..network import Link
-from ..world import World
+from ..machinery.disk import SimStore
+from ..machinery.history import Happening, History
+from ..machinery.network import Link
+from ..machinery.world import World
 from . import Scenario
 
 NAME = "kept"
@@ -481,7 +481,8 @@ async def play(world: World, history: History) -> None:
 
 async def found(playing: Play) -> None:
     """The voters begin a log together. In half of the runs founders crash meanwhile, the first among them most of all:
-    when all are there again and nobody has a log, it is begun anew, as members of a bus do (``runtime/keeper.py``)."""
+    when all are there again and nobody has a log, it is begun anew, as members of a bus do
+    (``runtime/keepers/keeper.py``)."""
     world, random = playing.world, playing.world.random
     voters = range(playing.voters)
     left = random.randrange(1, 4) if random.random() < 0.5 else 0

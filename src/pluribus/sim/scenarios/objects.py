@@ -11,10 +11,7 @@ from ...group.calls import exposed
 from ...objects import Kqml, Word, handles, kqml
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.styles.objects.shadows import Shadow
-from ..chaos import EVERY_FAULT, STRIKES, flip, ordeal
-from ..history import Happening, History
-from ..network import Medium
-from ..objects import (
+from ..checkers.objects import (
     ANSWERED,
     FAILED,
     UNCERTAIN,
@@ -26,7 +23,10 @@ from ..objects import (
     one_handles_it,
     queued_calls_are_done_once,
 )
-from ..world import World
+from ..machinery.chaos import EVERY_FAULT, STRIKES, flip, ordeal
+from ..machinery.history import Happening, History
+from ..machinery.network import Medium
+from ..machinery.world import World
 from . import Scenario
 
 ALIAS, FLOATER, TARGET = "workers", "floater", "target"

@@ -8,15 +8,15 @@ from contextlib import suppress
 from ...core.errors import Excluded, NoMembers, Overflow, PluribusError, Uncertain, Violation
 from ...core.ids import MessageId
 from ...runtime.bus import VIEWS, Bus
-from ...runtime.group import Group
-from ..chaos import STRIKES, ordeal
-from ..checkers import reached
-from ..history import Happening, History
-from ..observer import Observer
-from ..relays import relayed_everywhere, relayed_once, relayed_without_gaps
-from ..totals import safe, total
-from ..views import view_synchrony
-from ..world import World
+from ...runtime.group.group import Group
+from ..checkers.delivery import reached
+from ..checkers.relays import relayed_everywhere, relayed_once, relayed_without_gaps
+from ..checkers.totals import safe, total
+from ..checkers.views import view_synchrony
+from ..machinery.chaos import STRIKES, ordeal
+from ..machinery.history import Happening, History
+from ..machinery.observer import Observer
+from ..machinery.world import World
 from . import Scenario
 from .groups import CALM_S, MEDIA, TORMENT_S
 

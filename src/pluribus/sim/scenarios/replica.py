@@ -9,12 +9,12 @@ import msgspec
 from ...core.errors import NotPrimary, PluribusError, Uncertain, Violation
 from ...group.state.line import Change
 from ...runtime.bus import VIEWS, Bus
-from ...runtime.replica import Replica
-from ..chaos import STRIKES, restore_primary, torment
-from ..history import Happening, History
-from ..linearizability import linearizable
-from ..replicas import Fold, answered, digest, folded, once, one_sequence, same_in_the_end
-from ..world import World
+from ...runtime.group.replica import Replica
+from ..checkers.linearizability import linearizable
+from ..checkers.replicas import Fold, answered, digest, folded, once, one_sequence, same_in_the_end
+from ..machinery.chaos import STRIKES, restore_primary, torment
+from ..machinery.history import Happening, History
+from ..machinery.world import World
 from . import Scenario
 from .groups import MEDIA
 

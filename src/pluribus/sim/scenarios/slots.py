@@ -31,10 +31,7 @@ from ...slots.map import Change
 from ...slots.occupant import Arrived, Occupant
 from ...slots.outbox import Queued
 from ...slots.words import AnsRoute, Dropout, RouteAdded, RouteDeleted, SendData, SlotChanged, Word
-from ..chaos import STRIKES, restore_primary, torment
-from ..history import Happening, History
-from ..network import Medium
-from ..slot_checkers import (
+from ..checkers.slots import (
     answered,
     dependent_routes_deleted,
     done_means_acknowledged,
@@ -46,7 +43,10 @@ from ..slot_checkers import (
     sent_by_somebody,
     stale_tickets_refused,
 )
-from ..world import World
+from ..machinery.chaos import STRIKES, restore_primary, torment
+from ..machinery.history import Happening, History
+from ..machinery.network import Medium
+from ..machinery.world import World
 from . import Scenario
 
 PLAN = """

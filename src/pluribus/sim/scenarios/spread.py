@@ -18,12 +18,12 @@ from ...layers import CATALOGUE
 from ...layers.spread import Spread
 from ...layers.spread.words import Down, Rumour, Submit, Up
 from ...runtime.bus import Bus
-from ..checkers import integrity
-from ..history import Happening, History
-from ..host import Host
-from ..network import Link
-from ..roster import Roster
-from ..world import World
+from ..checkers.delivery import integrity
+from ..machinery.history import Happening, History
+from ..machinery.host import Host
+from ..machinery.network import Link
+from ..machinery.roster import Roster
+from ..machinery.world import World
 from . import Scenario
 
 SENDING_S = 1.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from ...runtime.bus import VIEWS
-from ..accounts import Accounts, accounts
-from ..history import History
-from ..world import World
+from ..checkers.accounts import Accounts, accounts
+from ..machinery.history import History
+from ..machinery.world import World
 from . import Scenario
 from .groups import GROUPS
 from .groups import play as play_groups

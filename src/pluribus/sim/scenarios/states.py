@@ -10,12 +10,12 @@ from ...core.errors import PluribusError, Violation
 from ...core.ids import MessageId
 from ...group.state.line import Change, Mark, Seens
 from ...runtime.bus import VIEWS, Bus
-from ...runtime.group import Group
-from ..chaos import STRIKES, ordeal
-from ..history import Happening, History
-from ..observer import Observer
-from ..states import applied_once, heard, nothing_left_out, same_state
-from ..world import World
+from ...runtime.group.group import Group
+from ..checkers.states import applied_once, heard, nothing_left_out, same_state
+from ..machinery.chaos import STRIKES, ordeal
+from ..machinery.history import Happening, History
+from ..machinery.observer import Observer
+from ..machinery.world import World
 from . import Scenario
 from .groups import MEDIA
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 
 from ...runtime.bus import VIEWS, Bus
-from ..checkers import fifo, integrity, reached
-from ..history import History
-from ..totals import as_those_who_went_on, excluded, reported, safe, survives, total
-from ..views import converged, one_primary, sent_by_members, view_agreement, view_synchrony
-from ..wholeness import alike_in_the_end, all_is_read, without_gaps
-from ..world import World
+from ..checkers.delivery import fifo, integrity, reached
+from ..checkers.totals import as_those_who_went_on, excluded, reported, safe, survives, total
+from ..checkers.views import converged, one_primary, sent_by_members, view_agreement, view_synchrony
+from ..checkers.wholeness import alike_in_the_end, all_is_read, without_gaps
+from ..machinery.history import History
+from ..machinery.world import World
 from . import Scenario
 from .groups import MEDIA, NAMES, Player, settled
 

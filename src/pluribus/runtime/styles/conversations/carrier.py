@@ -18,7 +18,7 @@ import msgspec
 from ....conversations.words import encode
 from ....core.errors import Closed, PluribusError
 from ....core.ports import Clock
-from ...group import Group
+from ...group.group import Group
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +110,7 @@ class Carrier:
                 self._part.newcomer(self._clock.now())
                 self._woken.set()
             known = members
+            self._done()
 
     async def close(self) -> None:
         self.abandon()

@@ -41,6 +41,7 @@ class Conversations(Style):
         """By conversation that was closed: the number of this member's last request there."""
         self._readers: list[deque[GroupInfo]] = []
         self._listeners: list[Callable[[list[GroupInfo]], None]] = []
+        self._watchers: list[Callable[[], None]] = []
         self._arrived = asyncio.Event()
         self._store: Store | None = bus._stack.ports.store
         self._own_store: Any = None
@@ -69,7 +70,7 @@ class Conversations(Style):
             return
         if self._path is not None or self._carrier is not None:
             raise BadInput(f"conversations of this bus are kept in {self._path or 'memory'}: give store= first, or not")
-        from ...keeper import opened_store
+        from ...keepers.keeper import opened_store
 
         self._own_store = self._store = opened_store(path)
         self._path = path
@@ -90,6 +91,12 @@ class Conversations(Style):
     def joined(self) -> list[str]:
         """The conversations that this person is in, opened here or not."""
         return sorted(group.gid for group in self._joining.groups.values() if group.standing == JOINED)
+
+    @property
+    def invited(self) -> list[GroupInfo]:
+        """The conversations that this person has neither joined nor refused, nor left."""
+        groups = self._joining.groups.values()
+        return [group.info() for group in groups if group.standing not in (JOINED, REFUSED)]
 
     @property
     def rooms(self) -> dict[str, Room]:
@@ -164,9 +171,7 @@ class Conversations(Style):
 
     async def invitations(self) -> AsyncIterator[GroupInfo]:
         """Conversations that this member hears of and is not in: those it knows now, then new ones."""
-        unread = deque(
-            group.info() for group in self._joining.groups.values() if group.standing not in (JOINED, REFUSED)
-        )
+        unread = deque(self.invited)
         self._readers.append(unread)
         try:
             while True:
@@ -183,6 +188,12 @@ class Conversations(Style):
         """Call ``listener`` with new invitations; the returned function ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` when conversations, their descriptions or members may be different; the returned function
+        ends that."""
+        self._watchers.append(listener)
+        return lambda: self._watchers.remove(listener)
 
     def issued(self, name: str) -> int:
         """How many messages of this member have a number there."""
@@ -216,7 +227,12 @@ class Conversations(Style):
         if self._joining.changed and self._store is not None and not self._ended:
             table = [group.info() for group in self._joining.groups.values()]
             self._store.put(TABLE, encode(table), lambda error: None)
-        self._joining.changed.clear()
+        changed, self._joining.changed = self._joining.changed, set()
+        if changed:
+            for name in changed & self._rooms.keys():
+                self._rooms[name].changed()
+            for watcher in list(self._watchers):
+                watcher()
 
     # The style
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....conversations.history import Delivered, History, Node
 from ....conversations.kept import Kept
@@ -15,8 +15,8 @@ from ....conversations.words import Entry, Said, checked_body, decode_room, enco
 from ....core.errors import BadInput, Closed, Overflow, TooLarge
 from ....core.ids import MessageId
 from ....core.ports import Change, Store
-from ...futures import looked_at
-from ...group import Group
+from ...group.group import Group
+from ...loop.futures import looked_at
 from .carrier import Carrier
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Room:
         self._writes: set[asyncio.Future[None]] = set()
         self._readers: list[Unread] = []
         self._listeners: list[Callable[[list[Delivered]], None]] = []
+        self._watchers: list[Callable[[], None]] = []
+        self._view: Any = None
         self._arrived = asyncio.Event()
         self.closed = False
         if self._kept is not None:
@@ -71,6 +73,18 @@ class Room:
         """By person: True if it is here now, False if it is away. Who has left is not among them."""
         here = set(self._carrier.group.view.names.values())
         return {person: person in here for person in self._lobby.info(self.name).members}
+
+    @property
+    def writing(self) -> list[str]:
+        """Who is writing a message just now."""
+        names = self._carrier.group.view.names
+        return list(dict.fromkeys(names[member] for member in self._sync.typing.members if member in names))
+
+    def write(self, going: bool = True) -> None:
+        """Tell the others that this person is writing, or has stopped. Call it with every key: few of them are said."""
+        self._check_open()
+        self._sync.write(going, self._lobby.bus._now())
+        self._carrier.wake()
 
     async def send(self, text: str, parent: MessageId | None = None) -> MessageId:
         """Say something, or answer the message ``parent``. Returns the message's identity once it is in this member's
@@ -135,6 +149,16 @@ class Room:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` when ``members`` or ``writing`` may be different; the returned function ends that."""
+        self._watchers.append(listener)
+        return lambda: self._watchers.remove(listener)
+
+    def changed(self) -> None:
+        """Tell those who watch; the lobby calls it when somebody joins or leaves."""
+        for watcher in list(self._watchers):
+            watcher()
+
     def synchronise(self) -> None:
         """Ask for what is missing now. Joining does it, and so does everybody once in a while."""
         self._sync.begin(self._lobby.bus._now())
@@ -180,6 +204,10 @@ class Room:
             self._arrived.set()
             for listener in list(self._listeners):
                 listener(delivered)
+        view = self._carrier.group.view
+        if self._sync.typing.changed or view is not self._view:
+            self._view, self._sync.typing.changed = view, False
+            self.changed()
         fresh, self._sync.fresh = self._sync.fresh, []
         if self._kept is not None and fresh:
             self._unsaved += fresh

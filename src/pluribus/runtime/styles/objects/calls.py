@@ -25,7 +25,7 @@ from ....objects.messages import ObjectMessage
 from ....objects.residents import Resident
 from ....objects.words import FAILED, GOOD, Invocation, Outcomes
 from ....wire.questions import ABSENT, Answered, Wrapped, unwrapped, wrapped
-from ...asking import ERROR_CHARS_MAX
+from ...group.asking import ERROR_CHARS_MAX
 
 if TYPE_CHECKING:
     from .post import Post

@@ -14,7 +14,7 @@ from ....core.limits import UPDATES_WAITING_MAX
 from ....objects.messages import ObjectMessage, Said, error_of
 from ....objects.names import checked_alias
 from ....wire.kqml import Kqml, Word, kqml
-from ...asking import ANSWER_S
+from ...group.asking import ANSWER_S
 from .places import HERE
 from .shadows import Shadow, said_of
 

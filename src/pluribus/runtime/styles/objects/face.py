@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ...asking import ANSWER_S
+from ...group.asking import ANSWER_S
 from ..style import Styled
 
 if TYPE_CHECKING:  # loaded when first used, so that ``import pluribus`` stays quick

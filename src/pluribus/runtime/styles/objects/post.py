@@ -59,7 +59,7 @@ from ....objects.words import (
     is_ours,
 )
 from ....wire.kqml import Kqml
-from ...futures import has_come, in_a_thread
+from ...loop.futures import has_come, in_a_thread
 from ..style import Style
 from .calls import ObjectCalls
 from .collecting import Collecting
@@ -70,7 +70,7 @@ from .shadows import Shadow
 
 if TYPE_CHECKING:
     from ...bus import Bus
-    from ...group import Group
+    from ...group.group import Group
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from ....objects.names import new_id
 from ....objects.queued import NEW, OLD, OVER, RUNS, Inbox, Outbox, Outcome, QueuedCall, Row, decode_rows, encode_row
 from ....objects.words import FAILED, GOOD, Offer, Outcomes, Settled, Whereabouts, packed_call, unpacked_call
 from ....wire.questions import unwrapped, wrapped
-from ...asking import ERROR_CHARS_MAX
+from ...group.asking import ERROR_CHARS_MAX
 
 if TYPE_CHECKING:
     from .post import Post
@@ -86,7 +86,7 @@ class CallQueue:
 
     async def open(self, path: str | os.PathLike[str]) -> None:
         """Keep calls and answers in this file. One process uses a file at a time; calls that wait in it go on."""
-        from ...keeper import opened_store
+        from ...keepers.keeper import opened_store
 
         if self._store is not None:
             raise BadInput("the queue of this bus is open: one file serves all its calls")

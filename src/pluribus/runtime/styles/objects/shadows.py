@@ -8,7 +8,7 @@ from ....core.errors import BadInput
 from ....objects.messages import ObjectMessage, Said
 from ....objects.names import is_id
 from ....wire.kqml import Kqml, parse
-from ...asking import ANSWER_S
+from ...group.asking import ANSWER_S
 from .places import HERE
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from ....objects.messages import ObjectMessage, Said
 from ....objects.residents import INSTEAD
 from ....objects.subprotocols import Subprotocol
 from ....wire.kqml import Kqml
-from ...asking import ANSWER_S
-from ...background import Background
-from ...syncface import Face
+from ...group.asking import ANSWER_S
+from ...loop.background import Background
+from ...sync.face import Face
 from . import communicator as real_communicator
 from . import directory as real_directory
 from . import handles as real_handles

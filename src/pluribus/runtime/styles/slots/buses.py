@@ -21,7 +21,7 @@ from ....slots.occupant import ENROLLED, ENROLLING, Occupant
 from ....slots.plan import INVOKED, Connection, End, Plan
 from ....slots.router import Router
 from ....slots.words import Advertise, Cancel, Challenge, Enquire, Proofs, Ticket, Word
-from ...futures import in_a_thread
+from ...loop.futures import in_a_thread
 from ..style import Style
 from .communications import CommunicationsManager
 from .hosts import (
@@ -101,7 +101,7 @@ class Slots(Style):
         store: Store | None = None
         if kept is not None:
             if isinstance(kept, str | os.PathLike):
-                from ...keeper import opened_store
+                from ...keepers.keeper import opened_store
 
                 own = opened_store(os.fspath(kept))
                 store = cast(Store, own)

@@ -33,7 +33,7 @@ from .station import Station
 
 if TYPE_CHECKING:
     from ...bus import Bus
-    from ...replica import Replica
+    from ...group.replica import Replica
     from .programs import Programs
 
 ROUTER, REPLICA, CENTRAL = "router", "replica", "central"

@@ -28,7 +28,7 @@ from ....slots.outbox import Queued
 from ....slots.plan import ANSWERS, ASKS, CAPACITY, IN, OUT, TTL_S, Connection, End, Port
 from ....wire.bodies import BYTES, DATA, TEXT, Kind, Opaque
 from ....wire.questions import Wrapped, unwrapped, wrapped
-from ...futures import in_a_thread
+from ...loop.futures import in_a_thread
 
 if TYPE_CHECKING:
     from .station import Station

@@ -19,7 +19,7 @@ from ....slots.words import DATA_PATH, WORDS, Word
 
 if TYPE_CHECKING:
     from ...bus import Bus
-    from ...group import Group
+    from ...group.group import Group
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""The dealing room: a demonstration of publish-subscribe, durable topics and Spark at work."""

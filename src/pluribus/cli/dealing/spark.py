@@ -1,0 +1,120 @@
+"""Spark in the dealing room: a process that runs ``pluribus.pipeline.dealing`` until the room closes.
+
+It is a process of its own because a Java machine takes seconds to start and must not hold up the room. It tells of
+every micro-batch on the bus, as a client, and ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from typing import IO, Any
+
+from pluribus.cli import programs
+from pluribus.core.errors import PluribusError
+
+LEAST_S = 10.0
+"""A room that is open for less has closed before Spark has started."""
+END_S = 20.0
+SETTINGS = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.driver.memory": "1g",
+    # Short queries on a machine that has other things to do: what compiles and replans them costs more than it saves.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.log.level": "ERROR",
+}
+
+
+def why_not(seconds: float) -> str:
+    """The sentence that says why Spark cannot take part; empty if it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "Spark takes no part, because it is not installed: pip install 'pluribus[spark]'"
+    if 0 < seconds < LEAST_S:
+        return f"Spark takes no part in a room of {seconds:g} s, which is over before Spark has started: give it 20"
+    if programs.find_java() is None:
+        return f"Spark takes no part, because Java is missing: {programs.REMEDIES['java'].rstrip('.')}"
+    return ""
+
+
+def work() -> None:
+    """In the process: the job, on the bus that the first line of standard input names, until that ends."""
+    from pluribus import sync
+    from pluribus.pipeline.dealing import job
+    from pluribus.pipeline.jobs import Job
+    from pluribus.pipeline.session import session
+
+    try:
+        with tempfile.TemporaryDirectory() as folder, session("local[2]", "dealing room", **SETTINGS) as spark:
+            url = sys.stdin.readline().strip()
+            running = Job(spark, "dealing", folder, {"url": url}, job)
+            threading.Thread(target=_stop_with_the_room, args=(running,), daemon=True).start()
+            if url:
+                with sync.connect(url, name="spark") as bus:
+                    running.run(progress=lambda told: bus.publish("room/spark", told))
+    except PluribusError as error:
+        sys.exit(str(error))
+
+
+def _stop_with_the_room(running: Any) -> None:
+    sys.stdin.read()
+    running.stop()
+
+
+class Crew:
+    """The room's side of it."""
+
+    def __init__(self) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
+        code = "from pluribus.cli.dealing.spark import work; work()"
+        # Ctrl-C is for the room, which then ends this one: a Java machine that hears of it first dies with its queries.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        self.batches = self.rows = 0
+        self.began_s: float | None = None
+
+    def begin(self, url: str) -> None:
+        """There is a bus to work on."""
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it is gone: complaint() tells why
+            self._process.stdin.write(f"{url}\n".encode())
+            self._process.stdin.flush()
+
+    def heard(self, told: dict[str, Any], now_s: float) -> None:
+        """Of one micro-batch. Rows are those in which turns are looked for; the averages read the same."""
+        self.began_s = now_s if self.began_s is None else self.began_s
+        self.batches += 1
+        self.rows += told["rows"] if told["query"] == "alerts" else 0
+
+    def complaint(self) -> str:
+        """Why it ended, if it did."""
+        if not self._process.poll():
+            return ""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"Spark ended too early: {lines[-1] if lines else 'without a word'}"
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()

@@ -1,0 +1,3 @@
+import { Chat } from "pluribus-chat";
+
+export default Chat;

@@ -1,0 +1,130 @@
+"""What a program asks about one machine, wherever that is: the same words on the keepers' log and on a group's.
+
+Commands can be asked for again after any break: a machine does each once, by an identity in the command or because it
+says in full what is wanted. Everything else changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ...wire.asking import WAIT_S_MAX, Words
+from ..sessions import Entry
+from .words import Number, Text
+
+ORDER_COMMANDS_MAX = 65_536
+GIVEN_BYTES = 1 << 20
+
+
+class Make(msgspec.Struct, array_like=True, frozen=True, tag=31):
+    """A machine of this kind, in this version at least; made if it is not there. The answer is its number."""
+
+    name: Text
+    kind: Text
+    version: Number = 1
+
+
+class Order(msgspec.Struct, array_like=True, frozen=True, tag=32):
+    """Commands, to be ordered together in one row; the answer is what became of each."""
+
+    name: Text
+    commands: Annotated[list[bytes], msgspec.Meta(min_length=1, max_length=ORDER_COMMANDS_MAX)]
+
+
+class Examine(msgspec.Struct, array_like=True, frozen=True, tag=33):
+    """A question to the machine, which changes nothing; the answer is bytes. ``stale``: from what is there."""
+
+    name: Text
+    question: bytes
+    stale: bool = False
+
+
+class Resolve(msgspec.Struct, array_like=True, frozen=True, tag=34):
+    """Bodies by handle (``bodies.py``); the answer has None for those that are gone."""
+
+    name: Text
+    handles: Annotated[list[tuple[Number, Number, Number]], msgspec.Meta(max_length=65_536)]
+
+
+class Await(msgspec.Struct, array_like=True, frozen=True, tag=35):
+    """What a consumer was given behind the assignment of this number, as soon as there is something; the answer is
+    ``Told``. While it waits, the owner's lease does not end."""
+
+    name: Text
+    consumer: Number
+    epoch: Number
+    after: Number
+    bytes_max: Number = GIVEN_BYTES
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = WAIT_S_MAX
+
+
+MachineRequest = Make | Order | Examine | Resolve | Await
+
+
+class InMemory(msgspec.Struct, array_like=True, frozen=True, tag=40):
+    """Of a client to its member: something about a machine that is in the memory of a group's members. The answer is
+    that to the question, as it travels."""
+
+    group: Text
+    kind: Text
+    request: MachineRequest
+
+
+class Given(msgspec.Struct, array_like=True, frozen=True):
+    """A thing that a consumer was given."""
+
+    thing: int
+    delivery: int
+    number: int
+    """Of the assignment: ask for what comes behind it."""
+    note: bytes
+    """What the machine says of the thing (``Machine.told``)."""
+    bodies: list[bytes | None]
+
+
+class Told(msgspec.Struct, array_like=True, frozen=True):
+    """What a consumer was given; ``ended``: it is not attached in this epoch any more."""
+
+    given: list[Given]
+    ended: bool = False
+
+
+class Open(msgspec.Struct, array_like=True, frozen=True, tag=41):
+    """A machine of this kind, in this version at least; made if it is not there. The answer is its number."""
+
+    name: Text
+    kind: Text
+    version: Number
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, tag=42):
+    """A command of a machine, with its identity (``group.sessions.Command``); the answer is an ``Entry``."""
+
+    name: Text
+    command: bytes
+
+
+class Inspect(msgspec.Struct, array_like=True, frozen=True, tag=43):
+    """A question to a machine, which changes nothing; the answer is bytes. Empty: only see that all is applied."""
+
+    name: Text
+    question: bytes
+    stale: bool = False
+
+
+WORDS = Words(
+    "machines",
+    {
+        Make: int,
+        Order: list[msgspec.Raw],
+        Examine: bytes,
+        Resolve: list[bytes | None],
+        Await: Told,
+        InMemory: msgspec.Raw,
+        Open: int,
+        Call: Entry,
+        Inspect: bytes,
+    },
+)

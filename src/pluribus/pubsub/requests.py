@@ -1,0 +1,126 @@
+"""What a client asks of its member about live topics, and what it is pushed. ``wire/asking.py`` says how it travels.
+
+Everything that a client may choose is a typed field here: what it sends is checked before anything is done with it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ..core.ids import MessageId
+from ..core.limits import BACKLOG_EVENTS, TOPIC_CHARS_MAX
+from ..wire.asking import WAIT_S_MAX, Words
+
+Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARS_MAX)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Guarantee = Literal["best effort", "reliable", "ordered", "fifo", "causal", "total"]
+Slow = Literal["wait", "tell", "buffer", "disconnect", "sample"]
+CLIENT_BACKLOG_EVENTS_MAX = 1_000_000
+
+
+class Tell(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """Publish live, packed as durable batches are; the answer is nothing. ``timeout_s``: ``Overflow`` instead of
+    waiting longer for slow readers."""
+
+    batches: list[bytes]
+    retain: bool = False
+    timeout_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+
+
+class Listen(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """A live subscription under a number of the client's own; the options are those of ``bus.subscribe``."""
+
+    number: Number
+    pattern: Text
+    where: str = ""
+    guarantee: Guarantee = "reliable"
+    deadline_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    backlog: Annotated[int, msgspec.Meta(ge=1, le=CLIENT_BACKLOG_EVENTS_MAX)] = BACKLOG_EVENTS
+    slow: Slow = "tell"
+    retain: bool = True
+    shared: Text | None = None
+
+
+class Unlisten(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """End a live subscription."""
+
+    number: Number
+
+
+class Read(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """So many events of a live subscription were read, and there is room for more; it is not answered."""
+
+    number: Number
+    count: Number
+
+
+class Advertise(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """Say what the client will publish, until it goes; ``withdrawn``: take it back."""
+
+    pattern: Text
+    bodies: str = ""
+    """The name of their type."""
+    about: str = ""
+    withdrawn: bool = False
+
+
+class Adverts(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """What members advertise under topics that the pattern may match; the answer is a list of ``Advertised``."""
+
+    pattern: Text
+
+
+class Gather(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """Wait until so many members publish or subscribe; the answer has those that do, by name."""
+
+    members: Annotated[int, msgspec.Meta(ge=1)]
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
+
+
+class Advertised(msgspec.Struct, array_like=True, frozen=True):
+    pattern: str
+    type: str
+    about: str
+    members: dict[int, str]
+
+
+class Live(msgspec.Struct, array_like=True, frozen=True):
+    """One event."""
+
+    topic: str
+    kind: int | str
+    body: bytes
+    sender: int
+    id: MessageId
+    time: float
+    headers: dict[str, Any] | None = None
+    parent: MessageId | None = None
+    retained: bool = False
+    again: bool = False
+
+
+class Heard(msgspec.Struct, array_like=True, frozen=True):
+    """Pushed: live events of one subscription. ``missed`` were dropped before them; ``ended`` says why there will be no
+    more."""
+
+    number: int
+    events: list[Live]
+    missed: int = 0
+    ended: str = ""
+
+
+WORDS = Words(
+    "topics",
+    {
+        Tell: None,
+        Listen: None,
+        Unlisten: None,
+        Read: None,
+        Advertise: None,
+        Adverts: list[Advertised],
+        Gather: dict[int, str],
+    },
+    pushed=Heard,
+)

@@ -1,0 +1,155 @@
+"""A client: a program that is no member, and speaks to one. What ``connect("client://…")`` gives.
+
+It has the faces of a bus (``runtime/styles``), and can do whatever a member can that needs no membership of its own:
+each style has a part for clients, which asks the client's member through one line. A member that goes away is replaced
+by another of the URL; each style says what that means for what was under way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from time import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from ...core.errors import BadInput, Closed, PluribusError
+from ...core.ids import MemberId, MessageId, checked_name
+from ...core.limits import DRAIN_S
+from ...core.secret import Secret
+from ...core.url import BusUrl
+from ...group.asking import Answers, Replies
+from ...group.requests import AskGroup, SendGroup
+from ...wire.bodies import encode_body
+from ..group.asking import ANSWER_S
+from ..group.outsiders import answers_of
+from ..loop.draining import each_drained
+from ..styles import Faces, style_at
+from ..styles.style import S, StylesInUse
+from .socket_line import SocketLine
+
+if TYPE_CHECKING:
+    from ..keepers.durable_replica import DurableReplica
+
+
+class ClientBus(Faces):
+    """A bus as seen from outside. ``me`` is a number of its own, not a member's."""
+
+    def __init__(self, url: BusUrl, name: str, secret: Secret | None) -> None:
+        self.url = url
+        self.name = name
+        self._chance = random.SystemRandom()
+        self.me = MemberId(self.new_number())
+        self.line = SocketLine(url, name, secret)
+        self._wall: Callable[[], float] = time
+        self._styles = StylesInUse()
+        self._replicas: dict[str, DurableReplica[Any]] = {}
+        self._closing = self.closed = False
+        self._publish_later()
+
+    def new_number(self) -> int:
+        """One that nobody else has drawn, for all that is likely."""
+        return self._chance.getrandbits(62) + 1
+
+    def __getattr__(self, name: str) -> Any:
+        """What a bus has and a client has not is refused in words."""
+        from ..bus import Bus
+
+        if name.startswith("_") or not hasattr(Bus, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(self._for_members(f"bus.{name}"))
+
+    def _for_members(self, what: str) -> str:
+        return (
+            f"{what} is for members, and client:// is none: connect to the bus itself, for instance "
+            f"multicast://{self.url.bus}"
+        )
+
+    def style(self, kind: type[S]) -> S:
+        """What a style has open on this bus, for styles of your own (``docs/design/styles.md``)."""
+        return self._style(kind)
+
+    def _style(self, kind: type[S]) -> S:
+        """The part of a style that clients have, typed as the member's: both have the same calls."""
+        self._check_open()
+        if not kind.on_clients:
+            raise BadInput(self._for_members(kind.__module__.rpartition(".")[0].rpartition(".")[2]))
+        return cast(S, self._styles.get(style_at(kind.on_clients), self))
+
+    async def open(self) -> None:
+        """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
+        await self.line.connected()
+
+    # Groups and replicas.
+
+    async def send(self, name: str, body: Any, *, timeout: float | None = None) -> MessageId:
+        """Send to an open group, through the client's member; returns when every member of the group has it. See
+        ``Bus.send``. ``Uncertain`` if the connection broke meanwhile."""
+        self._check_open()
+        kind, encoded = encode_body(body)
+        found: MessageId = await self.line.ask_once(SendGroup(checked_name(name, "the group"), kind, encoded, timeout))
+        return found
+
+    async def ask(self, name: str, body: Any, *, replies: Replies = "one", timeout: float | None = ANSWER_S) -> Answers:
+        """Ask an open group; see ``Bus.ask``. ``Uncertain`` if the connection broke meanwhile."""
+        self._check_open()
+        kind, encoded = encode_body(body)
+        asked = AskGroup(checked_name(name, "the group"), kind, encoded, replies, timeout)
+        return answers_of(await self.line.ask_once(asked))
+
+    async def replica(
+        self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0
+    ) -> DurableReplica[Any]:
+        """Open a durable replica; see ``Bus.replica``. Others live in members, so ``durable=True`` is needed."""
+        if not durable:
+            raise BadInput(self._for_members("a replica in memory") + "; or open a durable one, with durable=True")
+        from ..keepers.durable_replica import opened_replica
+
+        self._check_open()
+        return await opened_replica(self._replicas, name, machine, version, timeout, self.keeping, self.new_number())
+
+    # The end.
+
+    def stats(self) -> dict[str, dict[str, Any]]:
+        told = {"connections": self.line.connections}
+        for style in self._styles.all():
+            told |= getattr(style, "stats", dict)()
+        return {"client": told}
+
+    async def close(self, timeout: float = DRAIN_S) -> None:
+        """What was published durably is confirmed first, or raises as ``flush`` does."""
+        if self._closing:
+            return
+        self._closing = True
+        try:
+            await each_drained((style.drain for style in self._styles.all()), timeout)
+        finally:
+            try:
+                for style in self._styles.all():
+                    await style.close()
+            finally:
+                self.closed = True
+                await self.line.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed("the client is closed: connect again")
+
+    async def _closed_after(self, error: BaseException | None) -> None:
+        try:
+            await self.close()
+        except PluribusError as lost:
+            if error is None:
+                raise
+            error.add_note(str(lost))
+
+    def __repr__(self) -> str:
+        return f"<client {self.url.text!r}, {self.name!r}, {'closed' if self.closed else 'open'}>"
+
+    async def __aenter__(self) -> ClientBus:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._closed_after(error)

@@ -1,0 +1,95 @@
+"""The straight way: what all layers of the usual stack do with the usual frame, at one go.
+
+Most frames are alike: data of a plain group, the next of their stream, from a member that nobody suspects. What the
+layers do with such a frame is a few additions, and the ten functions in which they do them cost more than these, above
+all after a pause, when nothing of them is in the processor's caches.
+
+This is no protocol of its own. It does to the layers' own state what the layers would do, in their order; where
+anything is unusual it does nothing, and the frame goes the long way through all of them. It is in C
+(``core/c/straight.h``), and where that was not compiled there is only the long way. Who changes a layer must look there
+too: ``tests/sim/test_straight.py`` plays the same worlds with the straight way and without, and wants every datagram of
+them to be the same. What it is made of it finds by name when a stack is made, so a name that changed is missed at once.
+
+Only for stacks of exactly these layers: one that was put between them, or in the place of one, sees every frame.
+"""
+
+from __future__ import annotations
+
+from ...core.limits import BATCH_BYTES_MAX
+from ...core.quick import Straight
+from ...group.channel import Channel
+from ...group.dispatch import LONE_BYTES_MAX, LONE_S, Dispatch
+from ...group.outgoing import Outgoing as OpenStream
+from ...layers.causal import Causal
+from ...layers.detector import Detector, Peer
+from ...layers.fragment import Fragment
+from ...layers.inquiry import Inquiry
+from ...layers.introductions import Introductions
+from ...layers.membership import Membership
+from ...layers.reliable import Reliable
+from ...layers.reliable.headers import Data
+from ...layers.reliable.incoming import Incoming
+from ...layers.reliable.outgoing import Outgoing
+from ...layers.reliable.streams import FRAME_CHARGE_BYTES
+from ...layers.semantic import Semantic
+from ...layers.total import Total
+from ...layers.transport import Transport
+from ...stack.stack import Stack
+from ...wire.bodies import BYTES
+from ...wire.codec import VERSION
+from ...wire.questions import MARKED
+
+USUAL = (
+    *(Transport, Fragment, Introductions, Inquiry, Detector, Reliable),
+    *(Membership, Causal, Semantic, Total, Dispatch),
+)
+
+
+def go_straight(stack: Stack) -> None:
+    """Have the usual frames of a stack go the straight way, if it is the usual stack, and the way was compiled."""
+    if Straight is None or tuple(map(type, stack.layers)) != USUAL:
+        return
+    transport, _, _, _, detector, reliable, _, causal, semantic, total, dispatch = stack.layers
+    assert isinstance(transport, Transport)
+    assert isinstance(detector, Detector)
+    assert isinstance(reliable, Reliable)
+    assert isinstance(dispatch, Dispatch)
+    codec = stack.node.codec
+    way = Straight(
+        transport=transport,
+        reliable=reliable,
+        dispatch=dispatch,
+        engine=stack.ports.engine,
+        run=stack.run,
+        decode=codec.unpack,
+        pack=codec.pack,
+        prefix=codec.prefix,
+        now=stack.ports.clock.now,
+        peers=detector._peers,
+        streams_in=reliable._in,
+        streams_out=reliable._out,
+        stamps=reliable._stamps,
+        closing=reliable._closing,
+        channels=dispatch.channels,
+        marked=MARKED,
+        pass_up=reliable.pass_up,
+        watched=reliable._watched,
+        others_up=(semantic.concerns(), total.concerns()),
+        others_down=(reliable._watched, causal.marks(), semantic.marks(), total.marks()),
+        me=stack.node.me,
+        bus=codec.tag,
+        version=VERSION,
+        charge=FRAME_CHARGE_BYTES,
+        batch=BATCH_BYTES_MAX,
+        lone=LONE_BYTES_MAX,
+        pause=LONE_S,
+        plain=BYTES,
+        data=Data,
+        incoming=Incoming,
+        outgoing=Outgoing,
+        open=OpenStream,
+        peer=Peer,
+        channel=Channel,
+    )
+    transport.receive = way.receive  # type: ignore[method-assign]
+    dispatch.send_alone = way.send_alone  # type: ignore[method-assign]

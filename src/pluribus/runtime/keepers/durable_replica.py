@@ -1,0 +1,161 @@
+"""A user's own state machine on the keepers' log, as an application holds it: ``await call``, ``await query``.
+
+The machine runs at the keepers, which have its code. Everybody else asks them: through a member of the bus, or from a
+client. A call carries the identity of its session, so it is asked for again after any break and done once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ...core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Overflow, Refused, Uncertain
+from ...core.ids import checked_name
+from ...group.host.requests import Call, Inspect, Open
+from ...group.log import StateMachine
+from ...group.replica import CALLS_MAX, CallId
+from ...group.sessions import FIRST_TIME, Command, Entry
+
+if TYPE_CHECKING:
+    from .keeping import Keeping
+
+M = TypeVar("M", bound=StateMachine)
+T = TypeVar("T")
+DURABLE = 0
+"""The generation of a durable log: it never begins anew."""
+
+
+class Asking(Protocol):
+    """A way to the keepers that asks again until it is answered."""
+
+    async def ask(self, request: Any, timeout: float | None = None) -> Any: ...
+
+
+class DurableReplica(Generic[M]):
+    """Made by ``bus.replica(name, kind, durable=True)``. What was answered is on the disks of most voters."""
+
+    def __init__(
+        self, name: str, kind: str, asking: Asking, session: int, own: Callable[[str], StateMachine | None]
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self._asking = asking
+        self._session = session
+        self._own = own
+        self._next = 0
+        self._unsettled: dict[int, None] = {}
+        """Sequences without a certain answer, in their order."""
+        self._room = asyncio.Semaphore(CALLS_MAX)
+        self._closed = False
+
+    async def open(self, version: int, timeout: float | None) -> None:
+        """Make the machine, if it is not there, in this version at least."""
+        await self._asking.ask(Open(self.name, self.kind, version), timeout)
+
+    def new_id(self) -> CallId:
+        """An identity for a call that has not been made yet, for callers that write it down first."""
+        self._next += 1
+        self._unsettled[self._next] = None
+        return (self._session, self._next)
+
+    async def call(self, command: bytes, *, id: CallId | None = None, timeout: float | None = None) -> bytes:
+        """Have a command applied, and return what the machine made of it.
+
+        It is applied once, between the beginning and the end of this call, and on the disks of most voters when this
+        returns. With ``timeout`` it raises ``Uncertain`` after so many seconds; its ``id``, given to another call, from
+        any process, makes sure that the command is applied once. ``Refused`` is an exception of the machine.
+        """
+        self._check_open()
+        if timeout == 0 and self._room.locked():
+            raise Overflow(f"{CALLS_MAX:,} calls of {self.name!r} are under way: await some of them")
+        again = id is not None
+        key = id if id is not None else self.new_id()
+        session, sequence = key
+        async with self._room:
+            settled = next(iter(self._unsettled), 0) if session == self._session else 0
+            asked = Command(session, sequence, settled, DURABLE if again else FIRST_TIME, command).encoded()
+            try:
+                async with asyncio.timeout(timeout):
+                    entry: Entry = await self._asking.ask(Call(self.name, asked), timeout)
+            except (Uncertain, Closed, TimeoutError) as error:
+                why = str(error) or f"no answer of the keepers in {timeout:g} s"
+                raise Uncertain(f"{why}: call again with the same id", key) from None
+        if entry.lost:
+            raise Uncertain(f"the keepers forgot what became of this call of {self.name!r}", key)
+        if session == self._session:
+            self._unsettled.pop(sequence, None)
+        if not entry.fine:
+            raise Refused(f"{self.name!r} refused the command: {entry.result.decode(errors='replace')}")
+        return entry.result
+
+    async def query(self, question: bytes, *, stale: bool = False, timeout: float | None = None) -> bytes:
+        """What ``machine.query(question)`` answers at a keeper, without changing anything. It sees everything that was
+        applied before this call, unless ``stale=True``: then it is answered from what that keeper has."""
+        self._check_open()
+        try:
+            async with asyncio.timeout(timeout):
+                answer: bytes = await self._asking.ask(Inspect(self.name, question, stale), timeout)
+        except TimeoutError:
+            raise NotPrimary(f"most keepers did not answer in {timeout:g} s: ask again") from None
+        return answer
+
+    async def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
+        """What ``question`` finds in the machine of this process's own keeper, which it must not change."""
+        if not stale:
+            await self.query(b"", timeout=timeout)
+        machine = self._own(self.name)
+        if machine is None:
+            raise BadInput(
+                f"the machine of {self.name!r} runs at the keepers, and this process keeps none: give the machine a "
+                "method query(bytes) -> bytes, and await replica.query(...)"
+            )
+        return question(machine)  # type: ignore[arg-type]
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def close(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._closed = True
+
+    def validate(self) -> None:
+        """Assert every invariant; for tests and the simulator."""
+        assert list(self._unsettled) == sorted(self._unsettled)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"the replica {self.name!r} is closed: open it again")
+
+    async def __aenter__(self) -> DurableReplica[M]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def opened_replica(
+    opened: dict[str, DurableReplica[Any]],
+    name: str,
+    machine: str | type[StateMachine],
+    version: int,
+    timeout: float | None,
+    keeping: Keeping,
+    session: int,
+) -> DurableReplica[Any]:
+    """The replica of that name, which is opened if it is not."""
+    kind = machine if isinstance(machine, str) else machine.__name__
+    found = opened.get(name)
+    if found is None or found.closed:
+        found = DurableReplica(checked_name(name, "the replica"), kind, keeping.durable, session, keeping.machine_of)
+        await found.open(max(version, int(getattr(machine, "version", 1))), timeout)
+        opened[name] = found
+    elif found.kind != kind:
+        raise GroupMismatch(f"replica {name!r} is open as a {found.kind!r}, not a {kind!r}: close it first")
+    return found

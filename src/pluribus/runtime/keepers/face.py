@@ -1,0 +1,36 @@
+"""What keepers add to a bus, and to a client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from ..styles.style import Styled
+
+if TYPE_CHECKING:  # loaded when first used
+    from ..styles.topics.durable import Durable
+    from .keepers import Keepers
+    from .keeping import Keeping
+
+
+class KeepersFace:
+    """``Bus`` and ``ClientBus`` are one."""
+
+    @property
+    def keeping(self) -> Keeping:
+        """The way to the keepers, and this member's own, if it is one; for those who extend it."""
+        from .keeping import Keeping
+
+        return cast(Styled, self)._style(Keeping)
+
+    @property
+    def durable(self) -> Durable:
+        """Durable topics: what ``publish(..., durable=True)`` and ``subscribe(..., durable=...)`` use."""
+        return self.keeping.durable
+
+    @property
+    def keepers(self) -> Keepers:
+        """The keepers of this bus, for who looks after them: ``ls``, ``add``, ``remove``, ``replace``, ``force``,
+        ``backup``."""
+        from .keepers import Keepers
+
+        return Keepers(self.durable, self.keeping)

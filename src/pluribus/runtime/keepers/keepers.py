@@ -1,0 +1,97 @@
+"""The keepers of a bus, for people who look after them: ``bus.keepers``, and ``pluribus keepers`` on the command line.
+
+What is safe: ``ls`` and ``backup`` change nothing. ``add``, ``remove`` and ``replace`` lose nothing, whoever crashes
+meanwhile; what would stop the keepers is refused. ``force`` is the last resort, and can lose what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from ...core.errors import BadInput, Refused
+from ...group.keepers.operations import Force, Forced, Roll, Voting
+from ...group.keepers.voting import Standing, chosen, numbered
+from .backups import Backup, back_up
+
+if TYPE_CHECKING:
+    from ..styles.topics.durable import Durable
+    from .keeping import Keeping
+
+ONCE_S = 0.0
+"""Asked once: nobody repeats by himself what was forced."""
+COME_S = 1.0
+LOOK_S = 0.1
+
+
+class Keepers:
+    """Keepers are named by their number, by the beginning of it, or by the name of their member, as ``ls`` shows
+    them."""
+
+    def __init__(self, durable: Durable, keeping: Keeping | None = None) -> None:
+        self._durable = durable
+        self._keeping = keeping
+
+    async def ls(self) -> list[Standing]:
+        """How every keeper stands, the leader first. A voter that does not answer is in it with ``here=False``."""
+        found: list[Standing] = await self._durable.ask(Roll())
+        return found
+
+    async def add(self, keeper: str) -> None:
+        """Have a keeper that is there counted as a voter, when it has caught up. ``Refused`` says how far it is, or why
+        it would stop the others."""
+        await self._vote((await self._chosen(keeper))[0], True)
+
+    async def remove(self, keeper: str) -> None:
+        """Take a voter's vote, dead or alive; its copy stays what it is. ``Refused`` if those that are left could not
+        go on. One that runs, and was started to vote, asks for its vote again when it is started again."""
+        await self._vote((await self._chosen(keeper))[0], False)
+
+    async def replace(self, old: str, new: str) -> None:
+        """The new keeper votes in place of the old one: first it catches up and is added, then the old one is removed.
+        If something fails in between both vote; do it again."""
+        gone, there = await self._chosen(old, new)
+        if gone == there:
+            raise BadInput(f"keeper {gone} cannot replace itself: name another, which `pluribus keep` starts")
+        if not any(one.keeper == gone and one.votes for one in await self.ls()):
+            raise Refused(f"keeper {gone} has no vote: add the new one")
+        await self._vote(there, True)
+        await self._vote(gone, False)
+
+    async def force(self, keeper: str = "") -> Forced:
+        """The last resort, when most voters are gone for good: the most recent log that is there goes on, or that of
+        the keeper named, as the only voter of a log with a number of its own; the other keepers that are there follow
+        it and are added one after another.
+
+        Events that were acknowledged by voters that are gone, and that nobody who is there has, are lost. Never start
+        the old voters with their old stores again: most of them together would go on with the old log.
+        """
+        wanted = numbered((await self._chosen(keeper))[0]) if keeper else 0
+        forced: Forced = await self._durable.ask(Force(wanted), ONCE_S)
+        return forced
+
+    async def backup(self, path: str | os.PathLike[str]) -> Backup:
+        """Copy the store of this member's keeper to a file, while it goes on. It is no store: ``pluribus keepers
+        restore`` makes one of it, for a new keeper without a vote."""
+        if self._keeping is None or not self._keeping.path:
+            raise BadInput(
+                "this process keeps nothing: back up where the keeper is, `pluribus keepers backup STORE PATH`"
+            )
+        return await asyncio.to_thread(back_up, self._keeping.path, os.fspath(path))
+
+    async def _chosen(self, *keepers: str) -> list[str]:
+        """Their numbers. Who just came may not have said yet that it keeps something."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + COME_S
+        while True:
+            roll = await self.ls()
+            try:
+                return [chosen(keeper, roll) for keeper in keepers]
+            except BadInput:
+                if loop.time() > until:
+                    raise
+            await asyncio.sleep(LOOK_S)
+
+    async def _vote(self, keeper: str, votes: bool) -> None:
+        await self._durable.ask(Voting(numbered(keeper), votes))

@@ -1,0 +1,33 @@
+"""Opening something that takes a while, on behalf of everybody who asked for it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+
+from ...core.errors import Unreachable
+
+
+class Opening:
+    """Who waits until a group or a replica is open: ``async with``. If it fails, or all of them give up, it is closed
+    again: nobody would read it, and nobody has it in hand to close it."""
+
+    __slots__ = ("_close", "_waiting", "done")
+
+    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._close = close
+        self._waiting = 0
+        self.done = False
+
+    async def __aenter__(self) -> None:
+        self._waiting += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._waiting -= 1
+        if error is None:
+            self.done = True
+        elif not (self._waiting and isinstance(error, asyncio.CancelledError | Unreachable)) and not self.done:
+            await self._close()

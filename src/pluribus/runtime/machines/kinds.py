@@ -1,0 +1,27 @@
+"""The machines of Pluribus's own styles, which every keeper has the code of. A style adds its own here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from ...group.host import Machine
+
+STYLE_MACHINES: dict[str, str | type[Machine]] = {}
+"""By kind: the module and the class. They are loaded when a keeper is started, or a machine in memory opened."""
+
+
+def machine_of_style(code: type[Machine]) -> type[Machine]:
+    """A decorator, for machines of styles of your own: this process has its code from now on."""
+    STYLE_MACHINES[code.kind] = code
+    return code
+
+
+def style_machines() -> dict[str, type[Machine]]:
+    found: dict[str, type[Machine]] = {}
+    for kind, place in STYLE_MACHINES.items():
+        if isinstance(place, str):
+            module, _, name = place.partition(":")
+            found[kind] = getattr(import_module(module), name)
+        else:
+            found[kind] = place
+    return found

@@ -1,0 +1,268 @@
+"""A group that carries events: batches go out when the loop's turn ends or they are full, and come in to a table.
+
+The base carrier is a FIFO group in which a member does not hear itself: its own subscriptions get what it publishes
+when that is handed to the group. Carriers of other orders do hear themselves, because an event has its place in the
+order only when it comes back.
+
+*Flow.* A batch that the group has no room for waits in a queue, in front of all later ones, and a task of its own sends
+it; publishers wait until the queue is short again. A frame that came in gives its room back to its sender when every
+subscription that waits (``backlog.WAIT``) has taken what it has of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import islice, takewhile
+from typing import Any
+
+from ....core.errors import Closed, Excluded, MalformedFrame, Overflow, PluribusError, Undelivered
+from ....core.frame import Frame, Message
+from ....core.limits import OUTBOX_BATCHES_MAX, TURN_S_MAX
+from ....group.channel import REPORT_BUSY_BYTES
+from ....pubsub.backlog import Hold
+from ....pubsub.batch import Arrived, Batch, Gathering, checked, decode_batch, encode_batch
+from ....pubsub.table import Reader, Table
+from ....wire.bodies import EVENTS
+from ...group.group import Group
+
+log = logging.getLogger(__name__)
+
+QUEUED = 2
+"""Batches that may wait before publishers do."""
+TOGETHER = 16
+"""Batches that are looked at when there is room for some."""
+
+Taken = Callable[[Arrived], None]
+Heard = Callable[[Message], None]
+
+
+class Carrier:
+    """One group; ``taken`` is told of every batch that comes in, ``heard`` of every other message."""
+
+    def __init__(
+        self, order: str, group: Group, table: Table, now: Callable[[], float], taken: Taken, heard: Heard, *, own: bool
+    ) -> None:
+        self.order = order
+        self.group = group
+        self.table = table
+        out = group._channel.out
+        self.gathering = Gathering(group.me, out.usual, long_bytes=out.longest)
+        self.crowd: set[Reader] = set()
+        """Readers of this member that have much to read and want to be waited for."""
+        self.missed: Callable[[], None] = lambda: None
+        self._own = own
+        self._now = now
+        self._taken = taken
+        self._heard = heard
+        self._queue: deque[Batch] = deque()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._scheduled = False
+        self._batched = 0
+        self._held = 0
+        self._failed: Exception | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._pumping = self._loop.create_task(self._pump())
+
+    # Out
+
+    def opened(self) -> None:
+        """The batch got its first event: it goes out when the turn ends; or at once, if this seems to be one who asks
+        and answers, for whom nobody else would join it."""
+        if not self._scheduled:
+            self._scheduled = True
+            if self._batched <= 1:
+                self.close_batch()
+            self._loop.call_soon(self._turn_ended)
+
+    def close_batch(self) -> None:
+        """Send what gathered, or put it in line."""
+        if self.gathering.empty:
+            return
+        batches = self.gathering.close()
+        self._batched = sum([part.count for batch in batches for part in batch.parts])
+        group = self.group
+        if len(batches) > 1 and not self._queue and group._dispatch.send_each(group._channel, batches, EVENTS):
+            self._sent(batches)
+            return
+        for batch in batches:
+            if self._queue or not group._send_now(EVENTS, batch):
+                self._queue.append(batch)
+                if self._sending is None:
+                    self._sending = self._loop.create_task(self._send_queue())
+            else:
+                self._sent([batch])
+
+    async def room(self, timeout: float | None = None) -> None:
+        """Close the batch, and return when the next one may begin. ``Overflow`` after ``timeout`` seconds."""
+        self.close_batch()
+        if len(self._queue) >= QUEUED or self._crowded():
+            await self._wait_for_room(timeout)
+        self._complain()
+
+    async def _wait_for_room(self, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                while len(self._queue) >= QUEUED or self._crowded():
+                    await self._wait()
+        except TimeoutError:
+            raise Overflow(f"events wait for slow readers, and for longer than {timeout:g} s: publish later") from None
+
+    def room_now(self) -> None:
+        """Close the batch; ``Overflow`` if too many wait."""
+        self.close_batch()
+        if len(self._queue) >= OUTBOX_BATCHES_MAX:
+            raise Overflow(f"{OUTBOX_BATCHES_MAX} batches of events wait for slow readers: await bus.flush()")
+
+    async def flush(self) -> None:
+        """Returns when the group has admitted everything."""
+        self.close_batch()
+        while self._queue:
+            await self._wait()
+        self._complain()
+
+    async def drain(self, timeout: float) -> None:
+        """The same before the bus is closed; ``Undelivered`` if it takes longer, or cannot be sent."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.flush()
+        except TimeoutError:
+            raise Undelivered(
+                f"events wait for slow readers after {timeout:g} s: close(timeout=) gives them more time"
+            ) from None
+        except PluribusError as error:
+            raise Undelivered(f"events could not be sent: {error}") from None
+
+    def _complain(self) -> None:
+        """What could not be sent is told once, to whoever publishes next."""
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
+
+    def _turn_ended(self) -> None:
+        self._scheduled = False
+        if self.gathering.empty:
+            self._batched = 0
+        else:
+            self.close_batch()
+
+    async def _send_queue(self) -> None:
+        try:
+            while self._queue:
+                some, sent = list(takewhile(self._fits_a_frame, islice(self._queue, TOGETHER))), 1
+                if some:
+                    sent = await self.group._send_some(EVENTS, some)
+                else:  # one long event
+                    await self.group.send(encode_batch(self._queue[0]))
+                self._sent([self._queue.popleft() for _ in range(sent)])
+                self.wake()
+        except Exception as error:  # noqa: BLE001 - it is told to those who publish
+            self._failed = error
+            self._queue.clear()
+        finally:
+            self._sending = None
+            self.wake()
+
+    def _fits_a_frame(self, batch: Batch) -> bool:
+        return len(batch) <= self.group._channel.out.longest
+
+    def _sent(self, batches: list[Batch]) -> None:
+        if self._own:
+            return
+        for batch in batches:
+            if self.table or any(part.extras for part in batch.parts):
+                self._deliver(Arrived(batch), None)
+
+    def _deliver(self, arrived: Arrived, hold: Hold | None) -> None:
+        try:
+            self._taken(arrived)
+        except MalformedFrame:  # bodies of another release of a program, perhaps; subscriptions count what they get
+            self.table.malformed += 1
+        self.table.spread(arrived, hold)
+
+    def _crowded(self) -> bool:
+        """Whether a subscription of this member, which no window slows us down for, has too much of our own."""
+        return not self._own and bool(self.crowd)
+
+    def wake(self) -> None:
+        """There may be room."""
+        woken, self._waiters = self._waiters, []
+        for waiter in woken:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        if self.group.closed:
+            raise Closed("the bus is closed: connect again")
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    # In
+
+    async def _pump(self) -> None:
+        group = self.group
+        channel = group._channel
+        inbox = channel.inbox
+        since = self._now()
+        group._readers.note()
+        while True:
+            while not inbox:
+                if channel.closed:
+                    self.wake()
+                    return
+                await group._arrivals.wait()
+                since = self._now()
+            try:
+                messages, frame = channel.take_unpaid()
+            except Excluded as missed:
+                log.warning("%s", missed)
+                self.missed()
+                continue
+            self._receive(messages, frame)
+            if self._now() - since > TURN_S_MAX:
+                await asyncio.sleep(0)
+                since = self._now()
+
+    def _receive(self, messages: Any, frame: Frame | None) -> None:
+        hold = None
+        if frame is not None:
+            self._held += 1
+            hold = Hold(partial(self._read, frame))
+        for message in messages:
+            body = message.body
+            try:
+                if type(body) is Batch:
+                    arrived = Arrived(checked(body))
+                elif type(body) is bytes:  # it came in pieces
+                    arrived = Arrived(decode_batch(body))
+                else:
+                    self._heard(message)
+                    continue
+            except MalformedFrame:
+                self.table.malformed += 1
+                continue
+            self._deliver(arrived, hold)
+        if hold is not None:
+            hold.let_go()
+
+    def _read(self, frame: Frame) -> None:
+        """Everybody has read it: its sender may send as much again."""
+        channel = self.group._channel
+        self._held -= 1
+        channel.pass_over(frame)
+        if not channel.closed and (channel._taken_bytes >= REPORT_BUSY_BYTES or not self._held):
+            self.group._dispatch.consumed(channel)
+
+    async def close(self) -> None:
+        await self.group.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+        self.wake()

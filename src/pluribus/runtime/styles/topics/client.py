@@ -1,0 +1,556 @@
+"""Topics on a client: publish and subscribe through its member.
+
+Durable publishing and reading go on where they were when the member goes away, without loss and without anything twice.
+A live subscription gets ``Gap`` in the place of what it may have missed. A live event that was being published when the
+connection broke is ``Uncertain``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ....core.errors import BadInput, Closed, Gap, MalformedFrame, Overflow, PluribusError, Uncertain, Unreachable
+from ....core.ids import MemberId, MessageId, checked_name
+from ....core.limits import BACKLOG_EVENTS
+from ....core.view import View
+from ....filters import Filter
+from ....pubsub.backlog import SAMPLE, TELL
+from ....pubsub.concepts import Vocabulary
+from ....pubsub.durable.batch import pack
+from ....pubsub.event import NO_HEADERS, Event
+from ....pubsub.interest import Interest
+from ....pubsub.objects import Changed, pattern_of
+from ....pubsub.places import Near
+from ....pubsub.requests import Advertise, Adverts, Gather, Heard, Listen, Live, Read, Tell, Unlisten
+from ....pubsub.topics import checked_topic
+from ....wire.asking import WAIT_S_MAX
+from ....wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
+from ...loop.callbacks import Call, Readable, call_with_events
+from ..style import Style
+from .observed import Observed
+from .publisher import PAUSE_S, PAUSE_S_MAX
+from .pubsub import BEST_EFFORT, GUARANTEES, RELIABLE, Advertisement, translation
+
+if TYPE_CHECKING:
+    from ...clients.bus import ClientBus
+    from .pubsub import Topics
+
+log = logging.getLogger("pluribus")
+
+READ_EVENTS = 1_024
+"""Events after which the member hears that they were read."""
+TELL_EVENTS = 1_024
+
+
+class ClientTopicsStyle(Style):
+    """``live`` has the calls of ``Topics``."""
+
+    closes = 90
+
+    def __init__(self, bus: ClientBus) -> None:
+        super().__init__(bus)
+        self.live = ClientTopics(bus)
+        bus.publish = self.live.publish
+
+    async def drain(self, timeout: float) -> None:
+        await self.live.drain(timeout)
+
+    async def close(self) -> None:
+        await self.live.close()
+
+    def abandon(self) -> None:
+        self.live.abandon()
+
+    def stats(self) -> dict[str, Any]:
+        return {"subscriptions": len(self.live.subscriptions), "malformed": self.live.malformed}
+
+
+class ClientTopics:
+    """Live topics of one client."""
+
+    def __init__(self, bus: ClientBus) -> None:
+        self._bus = bus
+        self.line = bus.line
+        self.line.heard["topics"] = self._heard
+        self.line.broken.append(self._broken)
+        self.wall = bus._wall
+        self.subscriptions: dict[int, ClientSubscription] = {}
+        self.malformed = 0
+        """Events that this program could not read."""
+        self._numbers = 0
+        self._session = bus.new_number()
+        self._told = 0
+        self._soon: asyncio.Task[None] | None = None
+        self._soon_events: list[tuple[str, Any, Any, MessageId | None, bool]] = []
+        self._soon_failed: PluribusError | None = None
+        self._restoring: asyncio.Task[None] | None = None
+        self._breaks = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.closed = False
+
+    # Publishing.
+
+    async def publish(
+        self,
+        topic: str,
+        body: Any,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        timeout: float | None = None,
+        id: MessageId | None = None,
+        live: bool = True,
+    ) -> MessageId:
+        """See ``Publish``; a live event returns when the member has published it."""
+        self._bus._check_open()
+        given = dict(headers) if headers else None
+        if durable:
+            kept = await self._bus.durable.publish(topic, body, headers=given, parent=parent, timeout=timeout, id=id)
+            if live:
+                await self._publish([(topic, body)], given, parent, retain, None)
+            return kept
+        if id is not None:
+            raise BadInput("id= is for events that are durable, which may be published again: leave it out")
+        return (await self._publish([(topic, body)], given, parent, retain, timeout))[0]
+
+    async def publish_many(
+        self,
+        events: Iterable[tuple[str, Any]],
+        *,
+        headers: Mapping[str, Any] | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        timeout: float | None = None,
+        live: bool = True,
+    ) -> Sequence[MessageId]:
+        """See ``TopicsFace.publish_many``."""
+        self._bus._check_open()
+        pairs = list(events)
+        given = dict(headers) if headers else None
+        if durable:
+            kept = await self._bus.durable.publish_many(pairs, timeout=timeout, headers=given)
+            if not live:
+                return kept
+        told: list[MessageId] = []
+        for at in range(0, len(pairs), TELL_EVENTS):
+            patience = None if durable else timeout
+            told += await self._publish(pairs[at : at + TELL_EVENTS], given, None, retain, patience)
+        return kept if durable else told
+
+    def publish_soon(
+        self,
+        topic: str,
+        body: Any,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        live: bool = True,
+    ) -> MessageId:
+        """See ``TopicsFace.publish_soon``; from a client only durable events can wait, and only keepers get them."""
+        if not durable:
+            raise BadInput("publish_soon from a client is for durable events: use publish_many for live ones")
+        return self._bus.durable.publish_soon(topic, body, headers=headers, parent=parent)
+
+    async def flush(self) -> None:
+        """Returns when everything durable that was published is on disk."""
+        await self._bus.durable.flush()
+
+    async def _publish(
+        self,
+        events: Sequence[tuple[str, Any]],
+        headers: Any,
+        parent: MessageId | None,
+        retain: bool,
+        timeout: float | None,
+    ) -> list[MessageId]:
+        batches: list[bytes] = []
+        run: list[bytes] = []
+        of: tuple[str, Kind] | None = None
+        me = int(self._bus.me)
+        first, time_us = self._told + 1, int(self.wall() * 1e6)
+
+        def close() -> None:
+            if run and of is not None:
+                start = self._told - len(run) + 1
+                every = [headers] * len(run) if headers else []
+                parents = [parent] * len(run) if parent is not None else []
+                batches.append(pack(of[0], self._session, start, me, of[1], time_us, run, every, parents))
+                run.clear()
+
+        for topic, body in events:
+            checked_topic(topic)
+            kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+            if (topic, kind) != of:
+                close()
+                of = (topic, kind)
+            run.append(encoded)
+            self._told += 1
+        close()
+        ids = [(self._session, number) for number in range(first, self._told + 1)]
+        try:
+            await self.line.ask(Tell(batches, retain, timeout))
+        except Closed as error:
+            raise Uncertain(f"{error}; it may have been published or not", ids[0]) from None
+        return ids
+
+    # Subscribing.
+
+    def subscribe(
+        self,
+        pattern: str | None = None,
+        where: str | Filter | None = None,
+        type: type[Any] | None = None,
+        *,
+        near: Near | None = None,
+        concept: str | None = None,
+        vocabulary: Vocabulary | None = None,
+        object: str | None = None,
+        property: str | None = None,
+        guarantee: str = RELIABLE,
+        deadline: float | None = None,
+        backlog: int = BACKLOG_EVENTS,
+        slow: str | None = None,
+        retain: bool = True,
+        shared: str | None = None,
+        call: Call | None = None,
+        bodies: bool = False,
+    ) -> ClientSubscription:
+        """See ``TopicsFace.subscribe``. The member filters by topic and condition; types, places and concepts are this
+        program's own, and are looked at here. A client that reads slowly is told what it missed, unless it asks for
+        something else: publishers do not wait for clients."""
+        self._bus._check_open()
+        if guarantee not in GUARANTEES:
+            raise BadInput(f"guarantee={guarantee!r} is none: use {', '.join(GUARANTEES)}")
+        if object is not None or property is not None:
+            if object is None or pattern is not None or type is not None:
+                raise BadInput(
+                    "object= names what is watched, property= one of its properties: give no pattern or type"
+                )
+            pattern, type = pattern_of(object, property), Changed
+        if deadline is not None and not deadline > 0:
+            raise BadInput(f"deadline={deadline!r} is no time that an event may take: give seconds above 0")
+        if shared is not None:
+            checked_name(shared, "the shared subscription")
+        text = None if where is None else str(where)
+        condition = text if near is None else near.condition(text)
+        translate = None if concept is None else translation(concept, vocabulary)
+        interest = Interest("#" if pattern is None else pattern, condition, type, now=self.wall, translate=translate)
+        self._numbers += 1
+        listen = Listen(
+            self._numbers,
+            interest.pattern,
+            text or "" if translate is None else "",
+            cast(Any, guarantee),
+            deadline,
+            backlog,
+            cast(Any, slow or (SAMPLE if guarantee == BEST_EFFORT else TELL)),
+            retain,
+            shared,
+        )
+        made = ClientSubscription(self, listen, interest, call, bodies)
+        made.near, made.where = near, text
+        self.subscriptions[self._numbers] = made
+        return made
+
+    def begin_soon(self, subscription: ClientSubscription) -> None:
+        """Begin without anybody waiting for it."""
+        self.task(subscription.open_quietly())
+
+    def call_soon(self, subscription: Readable, call: Call, bodies: bool) -> None:
+        """Call a function with the events of a subscription that has no call-back of its own."""
+        self.task(call_with_events(subscription, call, bodies))
+
+    def task(self, coroutine: Any) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def observed(self, name: str, properties: Mapping[str, Any]) -> Observed:
+        """See ``TopicsFace.observed``; from a client, change it with ``await observed.set(...)``."""
+        made = Observed(cast("Topics", self), name)
+        await made.set(**properties)
+        return made
+
+    # Who is there, and with what.
+
+    async def wait_for(self, members: int, timeout: float | None) -> View:
+        """See ``TopicsFace.wait_for``; the view has the members of the bus, and not this client."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        while True:
+            left = WAIT_S_MAX if until is None else min(max(until - loop.time(), 0.0), WAIT_S_MAX)
+            there: dict[int, str] = await self.line.ask(Gather(members, left))
+            if len(there) >= members:
+                return View(0, tuple(map(MemberId, there)), there)
+            if until is not None and loop.time() >= until:
+                raise TimeoutError
+
+    async def advertise(self, pattern: str, type: type[Any] | None, about: str) -> None:
+        await self.line.ask(Advertise(pattern, "" if type is None else type.__name__, about))
+
+    async def unadvertise(self, pattern: str) -> None:
+        await self.line.ask(Advertise(pattern, withdrawn=True))
+
+    async def topics(self, pattern: str) -> list[Advertisement]:
+        found = await self.line.ask(Adverts(pattern))
+        return [
+            Advertisement(one.pattern, one.type, one.about, {MemberId(who): name for who, name in one.members.items()})
+            for one in found
+        ]
+
+    # The connection.
+
+    def _heard(self, heard: Heard) -> None:
+        subscription = self.subscriptions.get(heard.number)
+        if subscription is not None:
+            subscription.heard(heard)
+
+    def _broken(self) -> None:
+        self._breaks += 1
+        for subscription in self.subscriptions.values():
+            subscription.gap()
+        if self.subscriptions and (self._restoring is None or self._restoring.done()):
+            self._restoring = asyncio.ensure_future(self._restore())
+
+    async def _restore(self) -> None:
+        """Live subscriptions begin again, at whichever member there is. Those that somebody is opening are asked for by
+        whoever does: one that is asked for twice misses what comes between."""
+        pause_s = PAUSE_S
+        while not self.closed:
+            breaks = self._breaks
+            try:
+                await self.line.connected()
+                for subscription in list(self.subscriptions.values()):
+                    if subscription.begun and not (subscription.closed or subscription.ended):
+                        await self._begin_again(subscription)
+                if self._breaks == breaks:  # else it broke again behind the last answer
+                    return
+            except PluribusError:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    async def _begin_again(self, subscription: ClientSubscription) -> None:
+        """One that is refused ends: the others must not begin again and again because of it."""
+        try:
+            await subscription.listen()
+        except (Closed, Unreachable):
+            raise
+        except PluribusError as error:
+            subscription.end(error)
+
+    # The end.
+
+    async def drain(self, timeout: float) -> None:
+        """Live events have left when ``publish`` returns."""
+
+    async def close(self) -> None:
+        self.closed = True
+        for subscription in list(self.subscriptions.values()):
+            await subscription.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        self.closed = True
+        for task in (*self._tasks, *([self._restoring] if self._restoring is not None else [])):
+            task.cancel()
+
+
+class ClientSubscription:
+    """A live subscription of a client; use it with ``async with`` and ``async for``."""
+
+    def __init__(
+        self, topics: ClientTopics, listen: Listen, interest: Interest, call: Call | None, bodies: bool
+    ) -> None:
+        self._topics = topics
+        self._listen = listen
+        self.interest = interest
+        self.near: Near | None = None
+        self.where: str | None = None
+        self.shared = listen.shared or ""
+        self._call, self._bodies = call, bodies
+        self._calling: asyncio.Task[None] | None = None
+        self._events: deque[Event[Any] | Gap] = deque()
+        self._unread = 0
+        self._under_way = False
+        """Of a shared subscription: an event was handed out, and is finished when the next one is asked for."""
+        self._arrival = asyncio.Event()
+        self.begun = self.closed = False
+        self.ended: PluribusError | None = None
+        """Why there will be no more events, if it ended by itself."""
+        self._opening: asyncio.Future[None] | None = None
+
+    @property
+    def pattern(self) -> str:
+        return self.interest.pattern
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait to be read."""
+        return len(self._events)
+
+    async def open(self) -> ClientSubscription:
+        while not self.begun:
+            self._check_open()
+            if self._opening is None or self._opening.done():
+                self._opening = asyncio.ensure_future(self.listen())
+            await asyncio.shield(self._opening)  # once, however many read
+            self._check_open()
+            self.begun = True
+        if self._call is not None and self._calling is None:
+            self._calling = asyncio.ensure_future(call_with_events(self, self._call, self._bodies))
+        return self
+
+    async def open_quietly(self) -> None:
+        """For whoever does not wait for it."""
+        try:
+            await self.open()
+        except PluribusError as error:
+            if not self.closed:
+                log.error("the call-back of %r is called no more: its subscription failed: %s", self.pattern, error)
+
+    def move(self, latitude: float, longitude: float) -> None:
+        """See ``Subscription.move``."""
+        if self.near is None:
+            raise BadInput(f"the subscription to {self.pattern!r} is not bound to a place: subscribe with near=")
+        self.near = self.near.moved(latitude, longitude)
+        self.interest.set_where(self.near.condition(self.where))
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+
+    async def listen(self) -> None:
+        self._unread, self._under_way = 0, False
+        if self.shared:  # what came from another member is given to others, who are told so
+            self._events = deque(event for event in self._events if isinstance(event, Gap))
+        await self._topics.line.ask(self._listen)
+
+    def heard(self, heard: Heard) -> None:
+        if heard.missed:
+            self._events.append(Gap(f"{heard.missed} events of {self.pattern!r} were not read in time", heard.missed))
+        for live in heard.events:
+            try:
+                event = _event(live)
+            except MalformedFrame:  # of another release of the program, perhaps: no reason to break with the member
+                self._topics.malformed += 1
+                self._read_one()
+                continue
+            wanted = self._wanted(event)
+            if wanted is None:
+                self._read_one()
+            else:
+                self._events.append(wanted)
+        if heard.ended:
+            self.ended = Overflow(heard.ended)
+        self._arrival.set()
+
+    def _wanted(self, event: Event[Any]) -> Event[Any] | None:
+        """What the member cannot know: types and concepts of this program."""
+        interest = self.interest
+        if interest.type is not None and not isinstance(event.body, interest.type):
+            return None
+        if interest.translate is None and self.near is None:
+            return event
+        chosen = interest.chosen([event])
+        return chosen[0] if chosen else None
+
+    def end(self, error: PluribusError) -> None:
+        self.ended = error
+        self._arrival.set()
+
+    def gap(self) -> None:
+        """The connection broke: events may be missing."""
+        if self.begun and not self.ended:
+            self._events.append(Gap(f"the connection broke, and events of {self.pattern!r} may be missing here"))
+            self._arrival.set()
+
+    def _read_one(self) -> None:
+        self._unread += 1
+        if self._unread >= (1 if self.shared else READ_EVENTS):
+            self._topics.line.tell(0, Read(self._listen.number, self._unread))
+            self._unread = 0
+
+    async def receive(self, timeout: float | None = None) -> Event[Any]:
+        """The next event; ``Gap`` in the place of missing ones; ``Overflow`` at the end of one that was too slow and
+        had asked for that; ``TimeoutError``, ``Closed`` as with groups."""
+        async with asyncio.timeout(timeout):
+            await self.open()
+            if self._under_way:
+                self._under_way = False
+                self._read_one()
+            while not self._events:
+                self._check_open()
+                if self.ended is not None:
+                    raise self.ended
+                self._arrival.clear()
+                await self._arrival.wait()
+        event = self._events.popleft()
+        if isinstance(event, Gap):
+            raise event
+        if self.shared:
+            self._under_way = True
+        else:
+            self._read_one()
+        return event
+
+    async def receive_many(self, most: int = 4_096, timeout: float | None = None) -> list[Event[Any]]:
+        """At least one event, and as many as are there."""
+        events = [await self.receive(timeout)]
+        while self._events and not self.shared and len(events) < most and isinstance(self._events[0], Event):
+            events.append(await self.receive(0))
+        return events
+
+    def __aiter__(self) -> AsyncIterator[Event[Any]]:
+        return self
+
+    async def __anext__(self) -> Event[Any]:
+        try:
+            return await self.receive()
+        except Closed:
+            if not self.closed:  # the connection broke before it had begun
+                raise
+            raise StopAsyncIteration from None
+
+    async def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._arrival.set()
+            if self._calling is not None and self._calling is not asyncio.current_task():
+                self._calling.cancel()
+            self._topics.subscriptions.pop(self._listen.number, None)
+            with suppress(PluribusError):
+                if self._opening is not None and not self._opening.done():  # else the member would begin it afterwards
+                    await asyncio.wait([self._opening])
+                if self._opening is not None and not self._topics.closed:
+                    await self._topics.line.ask(Unlisten(self._listen.number))
+
+    def __await__(self) -> Generator[Any, None, ClientSubscription]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> ClientSubscription:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _event(live: Live) -> Event[Any]:
+    body: Any = live.body
+    if live.kind != BYTES:
+        body = decode_bodies(live.kind, msgspec.Raw(array_header(1) + live.body), 1)[0]
+    headers = MappingProxyType(live.headers) if live.headers else NO_HEADERS
+    return Event(
+        body, live.sender, live.id, live.topic, live.time, headers, live.parent, live.retained, again=live.again
+    )

@@ -1,0 +1,275 @@
+"""What keepers answer about durable topics: publish, read, follow, find. A part of a keeper's desk.
+
+Reading is from this keeper's own log, of what it has applied, which is committed; nothing is asked of others for it.
+Only where it finds nothing it asks the leader whether that is all: what was acknowledged before a question is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from ....core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusError
+from ....filters import parse
+from ....group.host.host import HOST
+from ....pubsub.durable import commands
+from ....pubsub.durable.batch import Batch, checked, head_of, is_batch
+from ....pubsub.durable.commands import Outcome
+from ....pubsub.durable.machine import Topic, Topics
+from ....pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
+from ....pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put
+from ....pubsub.topics import matches
+from .publisher import Ended
+
+if TYPE_CHECKING:
+    from ...keepers.desk import Desk
+
+TOPICS = 1
+"""The number of the machine that durable topics are: every log begins with it."""
+FILTERS_MAX = 256
+TURN_BYTES = 512 << 10
+"""What is read before others have a turn."""
+LONG_AGO_BYTES = 8 << 20
+"""What is read for a filter that finds nothing, before others have a turn."""
+
+
+class TopicsDesk:
+    """Durable topics of one keeper. ``questions`` are what it answers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._reading: Reading | None = None
+        self._filters: dict[str, Callable[[Any], Any]] = {}
+        self._read_bytes = 0
+        """Since others had a turn."""
+        self._turns = 0
+
+    def questions(self) -> Mapping[type, Callable[[Any], Any]]:
+        return {
+            Put: self._put,
+            Fetch: self._fetch,
+            Follow: self._follow,
+            Do: self._do,
+            Find: self._find,
+            At: self._at,
+            Last: self._last,
+        }
+
+    @property
+    def topics(self) -> Topics:
+        """The state of durable topics; another object after a snapshot was taken over."""
+        hosted = self._desk.host.named(Topics.kind)
+        if hosted is None:
+            raise Closed(f"this keeper {self._desk.keeper.seat.halted or 'has no durable topics'}: ask another one")
+        machine = hosted.machine
+        assert isinstance(machine, Topics)
+        return machine
+
+    @property
+    def reading(self) -> Reading:
+        topics = self.topics
+        if self._reading is None or self._reading.topics is not topics:
+            self._reading = Reading(topics, self._rows, self._row)
+        return self._reading
+
+    def _rows(self, start: int, bytes_max: int) -> list[tuple[int, list[bytes]]]:
+        return self._desk.keeper.read_rows(start, bytes_max, TOPICS)
+
+    def _row(self, at: int) -> tuple[bool, Sequence[bytes]]:
+        machine, held = self._desk.keeper.read_row(at)
+        return machine == HOST, held
+
+    def stats(self) -> dict[str, Any]:
+        host = self._desk.host
+        if host.named(Topics.kind) is None:
+            return {}
+        topics = self.topics
+        return {
+            "topics": len(topics.topics),
+            "subscriptions": len(topics.subscriptions.known),
+            "sessions": len(host.streams),
+            "staged": len(topics.stages),
+        }
+
+    # Writing.
+
+    async def _put(self, request: Put) -> list[Outcome]:
+        return await self.put(request.batches)
+
+    async def put(self, batches: Sequence[bytes]) -> list[Outcome]:
+        for packed in batches:
+            if not is_batch(packed):
+                raise MalformedFrame("what was put is no batch of events")
+            checked(packed)
+        return await self.submit(batches)
+
+    async def submit(self, held: Sequence[bytes]) -> list[Outcome]:
+        """Have commands ordered, and what became of each."""
+        return await self._desk.ordered(TOPICS, held)
+
+    def submit_now(self, held: Sequence[bytes], answered: Ended) -> None:
+        """The same for one who is called back, perhaps before this returns."""
+
+        def done(index: int, error: PluribusError | None) -> None:
+            outcomes: list[Outcome] = []
+            if error is None:
+                try:
+                    outcomes = self._desk.outcomes_of(index, len(held))
+                except Overflow as forgotten:
+                    error = forgotten
+            answered(outcomes, error)
+
+        try:
+            self._desk.keeper.submit_many(held, done, TOPICS)
+        except PluribusError as error:
+            answered([], error)
+
+    async def _do(self, request: Do) -> Outcome:
+        found = commands.command_of(request.command)
+        if isinstance(found, commands.Stage):
+            checked(found.packed)
+        return (await self.submit([request.command]))[0]
+
+    async def _at(self, request: At) -> int:
+        await self._desk.barrier()
+        return self.reading.offset_at(request.topic, request.time_us)
+
+    async def _last(self, request: Last) -> int:
+        await self._desk.barrier()
+        return self.topics.stages.last(request.writer, request.query)
+
+    # Reading.
+
+    @property
+    def _log(self) -> int:
+        """Which log this is: the number that its first keepers gave it."""
+        return self._desk.keeper.ledger.meta.cluster
+
+    async def _fetch(self, asked: Fetch) -> Fetched:
+        start, stop, fresh = asked.start, asked.stop, False
+        until = asyncio.get_running_loop().time() + asked.wait_s
+        while True:
+            try:
+                pieces, start = await self._read_in_turns(asked, start)
+            except BadInput:  # or perhaps this keeper is behind
+                if fresh:
+                    raise
+                await self._desk.barrier()
+                fresh = True
+                continue
+            topic = self.topics.topic(asked.topic)
+            first, end = topic.bounds if topic is not None else (0, 0)
+            if pieces or start >= stop:
+                return Fetched(pieces, start, first, end, self._log)
+            if start < end:
+                await asyncio.sleep(0)
+            elif not fresh:  # nothing: is that so, or is this keeper behind?
+                await self._desk.barrier()
+                fresh = True
+            elif not await self._desk.changed(until):
+                return Fetched(pieces, start, first, end, self._log)
+
+    async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
+        """As much as is asked for, a little at a time, so that others have their turns. They also have them when
+        somebody asks again and again for little: what is here is read without waiting for anything."""
+        pieces: list[Piece] = []
+        left = min(max(asked.bytes_max, 1), READ_BYTES_MAX)  # with none at all it would never come to an end
+        while True:
+            if self._read_bytes >= TURN_BYTES:
+                self._read_bytes = 0
+                await asyncio.sleep(0)
+            some, at = self._read(asked.topic, start, asked.stop, min(left, TURN_BYTES), asked.where, asked.bodies)
+            pieces += some
+            left -= sum(len(packed) for _, packed in some)
+            if left <= 0 or at >= asked.stop or not some:
+                return pieces, at
+            start = at
+
+    async def _follow(self, asked: Follow) -> Followed:
+        until = asyncio.get_running_loop().time() + asked.wait_s
+        offsets = dict(asked.offsets)
+        known, names = -1, list[str]()
+        while True:
+            if known != len(self.topics.topics):
+                known = len(self.topics.topics)
+                names = [name for name in self.topics.bounds if any(matches(p, name) for p in asked.patterns)]
+            pieces: list[Piece] = []
+            left, behind = max(asked.bytes_max, 1), False
+            self._turns += 1
+            at = self._turns % max(len(names), 1)
+            for name in (*names[at:], *names[:at]):  # each is the first one some time: a busy one fills the answer
+                first, end = self.topics.bounds[name]
+                start = max(offsets.get(name, first), first)
+                if start < end and left > 0:
+                    found, offsets[name] = self._read(name, start, end, left, asked.where, True)
+                    pieces += found
+                    left -= sum(len(packed) for _, packed in found)
+                    behind = behind or offsets[name] < end
+            if pieces:
+                return Followed(pieces, offsets)
+            if behind:
+                await asyncio.sleep(0)
+            elif not await self._desk.changed(until):
+                return Followed(pieces, offsets)
+
+    def _read(
+        self, name: str, start: int, stop: int, bytes_max: int, where: str, bodies: bool
+    ) -> tuple[list[Piece], int]:
+        """Packed batches, and the offset behind the last event that was looked at."""
+        if not where and bodies:
+            pieces = self.reading.read(name, start, stop, bytes_max)
+            self._read_bytes += sum(len(packed) for _, packed in pieces)
+            return pieces, max(start, min(stop, _end(pieces[-1]))) if pieces else start
+        kept: list[Piece] = []
+        looked, size = 0, 0
+        while start < stop and size < bytes_max and looked < LONG_AGO_BYTES:
+            pieces = self.reading.read(name, start, stop, min(bytes_max, 256 << 10))
+            if not pieces:
+                break
+            for offset, packed in pieces:
+                looked += len(packed)
+                chosen = self._chosen(Batch(packed, offset).cut(start, stop), where, bodies)
+                start = min(_end((offset, packed)), stop)
+                if chosen is not None:
+                    kept.append((offset, chosen.data))
+                    size += len(chosen.data)
+        self._read_bytes += looked
+        return kept, start
+
+    def _chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
+        which: Sequence[int] = range(len(batch))
+        if where:
+            wanted = self._filter(where)
+            which = [place for place, body in enumerate(batch.plain()) if wanted(body)]
+        if not which:
+            return None
+        return batch if len(which) == len(batch) and bodies else batch.chosen(which, bodies)
+
+    def _filter(self, where: str) -> Callable[[Any], Any]:
+        found = self._filters.get(where)
+        if found is None:
+            if len(self._filters) >= FILTERS_MAX:
+                del self._filters[next(iter(self._filters))]
+            found = self._filters[where] = parse(where).predicate(now=time)
+        return found
+
+    async def _find(self, asked: Find) -> list[Known]:
+        if asked.fresh:
+            await self._desk.barrier()
+        if asked.pattern in self.topics.bounds:
+            names = [asked.pattern]
+        else:
+            names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
+        return [_known(name, topic, self._log) for name in names if (topic := self.topics.topic(name)) is not None]
+
+
+def _end(piece: Piece) -> int:
+    offset, packed = piece
+    return offset + head_of(packed).events
+
+
+def _known(name: str, topic: Topic, log: int) -> Known:
+    bounds = (topic.first, topic.end, topic.latest, topic.kept_bytes)
+    return Known(name, *bounds, topic.age_us, topic.size_bytes, log)

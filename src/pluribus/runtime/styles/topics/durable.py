@@ -1,0 +1,498 @@
+"""Durable topics as an application has them: publish, subscribe, read the log. The same on a member and on a client.
+
+``Durable`` asks keepers through a ``Line``: the keeper of this process, one that is a member of the same bus, or one
+behind a TCP connection. A line may break; what is asked here is asked again, of another keeper if need be, because
+every request may be repeated: batches have identities, commands say what they want in full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from ....core.errors import (
+    BadInput,
+    Closed,
+    Damaged,
+    NoKeeper,
+    NoMembers,
+    NotPrimary,
+    Overflow,
+    Refused,
+    Uncertain,
+    Unreachable,
+)
+from ....core.ids import MessageId
+from ....core.packing import of_one_topic
+from ....pubsub.durable import commands
+from ....pubsub.durable.batch import Batch, pack
+from ....pubsub.durable.commands import REFUSED, Outcome
+from ....pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put
+from ....pubsub.durable.stages import KEEP_WRITER_S
+from ....pubsub.topics import checked_topic, levels_of
+from ....wire.bodies import BYTES, encode_body
+from .follower import DurableSubscription, Mailbox, Start, unpacked
+from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
+
+B = TypeVar("B")
+
+ASK_S = 15.0
+WAITING_BYTES_MAX = 64 << 20
+"""Events that were published and are not confirmed; more wait, or raise ``Overflow``."""
+FOR_EVER = 1 << 62
+NOWHERE = "pluribus/nowhere"
+"""A topic to ask keepers for, to learn whether they are there."""
+LEASE_S = 3_600.0
+RETAIN_MAX = 1e12
+"""Seconds or bytes of a topic that are kept, at most."""
+
+TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable, NoMembers)
+"""Ask again, perhaps somebody else."""
+
+
+class Line(Protocol):
+    """A way to a keeper."""
+
+    async def ask(self, request: Any) -> Any:
+        """One attempt; raises one of ``TRANSIENT`` if another may succeed."""
+
+    def ask_now(self, put: Put, answered: Ended) -> bool:
+        """Of a keeper in this process; false if there is none, and nothing was asked."""
+
+
+class Durable:
+    """``sender`` is who publishes, as readers see it."""
+
+    def __init__(self, line: Line, sender: int, new_number: Callable[[], int], wall: Callable[[], float]) -> None:
+        self._line = line
+        self._sender = sender
+        self._new_number = new_number
+        self.wall = wall
+        self._publishers: dict[str, Publisher] = {}
+        self._rooms: list[asyncio.Future[None]] = []
+        self._subscriptions: dict[DurableSubscription[Any], None] = {}
+        """In their order, which a set does not keep: a world must do the same every time."""
+        self._kept = False
+        """Whether a keeper has ever answered."""
+        self._closed = False
+
+    # Asking.
+
+    async def ask(self, request: Any, timeout: float | None = ASK_S) -> Any:
+        """Until it is answered; what keeps it from that is raised after ``timeout`` seconds, ``NoKeeper`` at once."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        pause_s = PAUSE_S
+        while True:
+            try:
+                return await self._line.ask(request)
+            except NoKeeper:
+                if timeout is not None:
+                    raise
+            except TRANSIENT:
+                if self._closed or (until is not None and loop.time() + pause_s > until):
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    async def do(self, command: commands.Command, timeout: float | None = ASK_S) -> Outcome:
+        """Have a command done; ``Refused`` says why it was not."""
+        outcome: Outcome = await self.ask(Do(commands.encode(command)), timeout)
+        if outcome.status == REFUSED:
+            raise Refused(outcome.reason)
+        return outcome
+
+    # Publishing.
+
+    async def publish(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        timeout: float | None = None,
+        id: MessageId | None = None,
+    ) -> MessageId:
+        """Returns when a majority of the voters have the event on disk. ``Uncertain(id)``: perhaps they have, perhaps
+        not; with that ``id`` it may be published again and is there once. ``NoKeeper``: nobody keeps durable topics,
+        and nothing was published; a ``timeout`` gives a keeper time to come."""
+        if not self._kept:
+            timeout = await self._keeper(timeout)
+        if id is not None:
+            return await self._again(topic, body, headers, parent, timeout, id)
+        publisher = await self._room(topic)
+        id = publisher.add(*_encoded(body), headers, parent)
+        await self._confirmed(publisher.confirmed(), id, timeout)
+        return id
+
+    async def publish_many(
+        self,
+        events: Iterable[tuple[str, Any]],
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> Sequence[MessageId]:
+        """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations."""
+        pairs = events if isinstance(events, list) else list(events)
+        if not self._kept and pairs:
+            timeout = await self._keeper(timeout)
+        plain = of_one_topic(pairs) if headers is None else None
+        if plain is not None:
+            topic, bodies, size = plain
+            run, several = (await self._room(topic)).add_bytes(bodies, size)
+            if len(several) == 1:  # mostly, and then without a coroutine more
+                await self._confirmed(several[0], run[0], timeout)
+            else:
+                await self._all_confirmed(dict.fromkeys(several, run[0]), timeout)
+            return run
+        ids: list[MessageId] = []
+        waiting: dict[Confirmation, MessageId] = {}
+        for topic, body in pairs:
+            known = self._publishers.get(topic)
+            roomy = known is not None and known.waiting_bytes <= WAITING_BYTES_MAX
+            publisher = known if known is not None and roomy else await self._room(topic)
+            kind, encoded = (BYTES, body) if type(body) is bytes else _encoded(body)
+            id = publisher.add(kind, encoded, headers)
+            ids.append(id)
+            waiting.setdefault(publisher.confirmed(), id)
+        await self._all_confirmed(waiting, timeout)
+        return ids
+
+    async def _keeper(self, timeout: float | None) -> float | None:
+        """Returns when somebody keeps durable topics, with what is left of ``timeout``; ``NoKeeper`` if nobody does, by
+        then or at once. Asked before anything is published, so that whoever is told may be sure that nothing was."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        pause_s = PAUSE_S
+        while not self._kept:
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._line.ask(Find(NOWHERE))
+            except NoKeeper:
+                if until is None or loop.time() + pause_s > until:
+                    raise
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+                continue
+            except TimeoutError:
+                raise NoKeeper(
+                    f"no keeper answered in {timeout:g} s, and nothing was published: give it more time, or start one "
+                    "with `pluribus keep --store PATH`"
+                ) from None
+            except TRANSIENT:
+                break  # keepers there are: publishing will tell what is wrong with them
+            self._kept = True
+        return None if until is None else max(until - loop.time(), 0.0)
+
+    async def _all_confirmed(self, waiting: Mapping[Confirmation, MessageId], timeout: float | None) -> None:
+        """``timeout`` is for all of them."""
+        if timeout is None or len(waiting) == 1:
+            for done, id in waiting.items():
+                await self._confirmed(done, id, timeout)
+            return
+        until = asyncio.get_running_loop().time() + timeout
+        for done, id in waiting.items():
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._confirmed(done, id, None)
+            except TimeoutError:
+                raise Uncertain(f"no keeper confirmed all in {timeout:g} s: publish it again with id=", id) from None
+
+    def publish_soon(
+        self, topic: str, body: Any, *, headers: Mapping[str, Any] | None = None, parent: MessageId | None = None
+    ) -> MessageId:
+        """Publish without waiting; ``await flush()`` waits for all. ``Overflow`` if too much waits already."""
+        self._check_open()
+        publisher = self._publisher(topic)
+        if publisher.waiting_bytes > WAITING_BYTES_MAX:
+            raise Overflow(f"{publisher.waiting_bytes:,} bytes wait for the keepers: await bus.flush()")
+        id = publisher.add(*_encoded(body), headers, parent)
+        publisher.confirmed().soon = True
+        return id
+
+    async def flush(self) -> None:
+        """Returns when everything that was published is on disk; ``Uncertain`` with the first that may not be."""
+        for publisher in list(self._publishers.values()):
+            await publisher.flush()
+
+    async def drain(self, timeout: float) -> None:
+        """Returns when everything that was published soon is on disk; ``Uncertain`` with the first that may not be."""
+        try:
+            async with asyncio.timeout(timeout):
+                for publisher in [publisher for publisher in self._publishers.values() if publisher.owes]:
+                    await publisher.flush()
+        except TimeoutError:
+            for publisher in self._publishers.values():
+                publisher.close()
+            await self.flush()
+
+    async def _confirmed(self, done: Confirmation, id: MessageId, timeout: float | None) -> None:
+        try:
+            if timeout is None:
+                await done.waiter()
+            else:
+                async with asyncio.timeout(timeout):
+                    await done.waiter()
+        except TimeoutError:
+            raise Uncertain(f"no keeper confirmed it in {timeout:g} s: publish it again with id=", id) from None
+        except Uncertain as error:
+            raise Uncertain(str(error), id) from None
+
+    async def _again(
+        self,
+        topic: str,
+        body: Any,
+        headers: Mapping[str, Any] | None,
+        parent: MessageId | None,
+        timeout: float | None,
+        id: MessageId,
+    ) -> MessageId:
+        session, number = id
+        done = self._publisher(topic).pending(id)
+        if done is not None:
+            await self._confirmed(done, id, timeout)
+            return id
+        kind, encoded = _encoded(body)
+        time_us = int(self.wall() * 1e6)
+        packed = pack(topic, session, number, self._sender, kind, time_us, [encoded], [dict(headers or {})], [parent])
+        try:
+            (outcome,) = await self.ask(Put([packed]), ASK_S if timeout is None else timeout)
+        except TRANSIENT as error:
+            raise Uncertain(f"{error}; publish it again with id=", id) from None
+        if outcome.status == REFUSED:
+            raise Refused(f"{outcome.reason}: publish the ones before it again first, in their order")
+        return id
+
+    def _publisher(self, topic: str) -> Publisher:
+        publisher = self._publishers.get(topic)
+        if publisher is None:
+            self._check_open()
+            checked_topic(topic)
+            line = self._line
+            publisher = Publisher(topic, self._sender, self._new_number, line.ask, line.ask_now, self.wall, self._freed)
+            self._publishers[topic] = publisher
+        return publisher
+
+    async def _room(self, topic: str) -> Publisher:
+        publisher = self._publisher(topic)
+        while publisher.waiting_bytes > WAITING_BYTES_MAX:
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._rooms.append(room)
+            await room
+        self._check_open()
+        return publisher
+
+    def _freed(self) -> None:
+        if self._rooms:
+            rooms, self._rooms = self._rooms, []
+            for room in rooms:
+                if not room.done():
+                    room.set_result(None)
+
+    # Subscribing and reading.
+
+    def subscribe(
+        self,
+        pattern: str | Sequence[str],
+        *,
+        where: Any = None,
+        type: type[B] | None = None,
+        name: str | None = None,
+        start: Start = "latest",
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+    ) -> DurableSubscription[B]:
+        """Events of durable topics; see ``DurableSubscription``."""
+        self._check_open()
+        patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        for one in patterns:
+            levels_of(one)
+        subscription: DurableSubscription[B] = DurableSubscription(
+            self, patterns, name=name, start=start, where=where, type=type, commit=commit, max_bytes=max_bytes
+        )
+        self._subscriptions[subscription] = None
+        return subscription
+
+    def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
+        """What is kept for a subscriber that may be away: events of these topics, and what is posted to it."""
+        self._check_open()
+        watched = [topics] if isinstance(topics, str) else list(topics)
+        for one in watched:
+            levels_of(one)
+        box = Mailbox(self, checked_topic(name), watched)
+        self._subscriptions[box] = None
+        return box
+
+    def forgotten(self, subscription: DurableSubscription[Any]) -> None:
+        self._subscriptions.pop(subscription, None)
+
+    async def unsubscribe(self, name: str) -> None:
+        """Forget a durable subscription and how far it came."""
+        await self.do(commands.Detach(name))
+
+    def log(self, topic: str) -> Log:
+        """The log of one topic."""
+        self._check_open()
+        return Log(self, checked_topic(topic))
+
+    async def topics(self, pattern: str = "#") -> list[Known]:
+        """Durable topics that match, with their first offset, end, latest time and bytes."""
+        found: list[Known] = await self.ask(Find(pattern))
+        return found
+
+    async def retain(self, topic: str, *, age: float = 0.0, size: int = 0) -> None:
+        """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. What is older is
+        removed soon, in larger steps."""
+        for name, given in (("age", age), ("size", size)):
+            if isinstance(given, bool) or not isinstance(given, int | float):
+                raise BadInput(
+                    f"{name}={given!r} is no number: give age in seconds (86_400 is a day) and size in bytes"
+                )
+            if not 0 <= given <= RETAIN_MAX:
+                raise BadInput(f"retention by {name}={given:g}: use 0 for no limit, or more, up to {RETAIN_MAX:g}")
+        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size)))
+
+    # Writers that commit batches (for Spark's sink).
+
+    async def stage(
+        self,
+        writer: str,
+        batch: int,
+        attempt: str,
+        part: int,
+        packed: bytes,
+        lease: float = LEASE_S,
+        *,
+        query: str = "",
+        anew: bool = False,
+    ) -> Outcome:
+        """Write a part of a batch that is not visible before ``commit_batch``."""
+        at = int(self.wall() * 1e6)
+        return await self.do(commands.Stage(writer, batch, attempt, part, at, int(lease * 1e6), packed, query, anew))
+
+    async def commit_batch(
+        self,
+        writer: str,
+        batch: int,
+        attempts: Sequence[tuple[str, int]],
+        *,
+        query: str = "",
+        anew: bool = False,
+        keep: float = KEEP_WRITER_S,
+    ) -> Outcome:
+        """Make what these attempts staged visible, all at once; each with the number of its parts. Once.
+
+        The number of the batch is remembered for ``keep`` seconds. It belongs to ``query``: under the name of a writer
+        that another query has used, ``Refused``, unless it begins ``anew``.
+        """
+        at, keep_us = int(self.wall() * 1e6), int(keep * 1e6)
+        return await self.do(commands.Publish(writer, batch, list(attempts), query, anew, at, keep_us))
+
+    async def abort_batch(self, writer: str, batch: int, *, query: str = "") -> None:
+        """Drop what was staged for a batch."""
+        await self.do(commands.Drop(0, writer, batch, query))
+
+    async def last_batch(self, writer: str, *, query: str = "") -> int:
+        """The last batch that a writer committed; -1 if none."""
+        found: int = await self.ask(Last(writer, query))
+        return found
+
+    # The end.
+
+    async def close(self) -> None:
+        for subscription in list(self._subscriptions):
+            await subscription.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._closed = True
+        for publisher in self._publishers.values():
+            publisher.close()
+        for subscription in list(self._subscriptions):
+            subscription.abandon()
+        self._freed()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed("the bus is closed: connect again")
+
+
+class Log:
+    """One durable topic, to be read by offset. Made by ``bus.log(topic)``."""
+
+    def __init__(self, durable: Durable, topic: str) -> None:
+        self._durable = durable
+        self.topic = topic
+
+    async def offsets(self) -> tuple[int, int]:
+        """The first offset that is kept, and the one that the next event will have."""
+        found: list[Known] = await self._durable.ask(Find(self.topic))
+        return (found[0].first, found[0].end) if found else (0, 0)
+
+    async def offset_at(self, time: float | datetime) -> int:
+        """The first offset whose event is of this time (seconds since 1970, or a datetime) or later."""
+        found: int = await self._durable.ask(At(self.topic, _microseconds(time)))
+        return found
+
+    async def fetch(
+        self,
+        start: int,
+        stop: int = FOR_EVER,
+        max_bytes: int = FETCH_BYTES,
+        where: str | None = None,
+        bodies: bool = True,
+        wait: float = 0.0,
+    ) -> Fetched:
+        """One answer of a keeper: packed batches, and where to go on."""
+        if not 0 <= start <= stop:
+            upto = "the end" if stop == FOR_EVER else stop
+            raise BadInput(f"offsets from {start} to {upto}: start with 0 or more, and not behind the stop")
+        found: Fetched = await self._durable.ask(Fetch(self.topic, start, stop, max_bytes, wait, where or "", bodies))
+        return found
+
+    async def read(
+        self,
+        start: int = 0,
+        stop: int | None = None,
+        max_bytes: int = FETCH_BYTES,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Batches:
+        """The events from ``start`` up to ``stop``, about ``max_bytes`` of them: packed batches that unpack to events.
+
+        ``next`` of what is returned is where to go on. ``where`` is a filter on bodies that the keeper applies;
+        ``columns`` without ``"body"`` leaves bodies out. ``BadInput`` names the first offset that is kept, if ``start``
+        was removed by retention.
+        """
+        stop = FOR_EVER if stop is None else stop
+        found = await self.fetch(start, stop, max_bytes, where, columns is None or "body" in columns)
+        batches = [Batch(packed, offset).cut(start, stop) for offset, packed in found.pieces]
+        return Batches(batches, found.next, found.first, found.end)
+
+    def __repr__(self) -> str:
+        return f"<log of {self.topic!r}>"
+
+
+class Batches(list[Batch]):
+    """What was read: packed batches, whose columns numpy and Arrow take as they are; or ``events()``."""
+
+    def __init__(self, batches: list[Batch], next: int, first: int, end: int) -> None:
+        super().__init__(batches)
+        self.next = next
+        """Where to read on."""
+        self.first = first
+        self.end = end
+
+    def events(self) -> list[Any]:
+        return [event for batch in self for event in unpacked(batch)]
+
+
+def _encoded(body: Any) -> tuple[Any, bytes]:
+    return (BYTES, body) if type(body) is bytes else encode_body(body)
+
+
+def _microseconds(time: float | datetime) -> int:
+    return int((time.timestamp() if isinstance(time, datetime) else time) * 1e6)

@@ -1,0 +1,456 @@
+"""What topics add to a bus, and to a client: the calls and what they promise. ``pubsub.py`` does it on a member,
+``client.py`` on a client, ``durable.py`` does what is durable on both."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+
+from ....core.ids import MessageId
+from ....core.limits import BACKLOG_EVENTS
+from ....core.view import View
+from ...loop.lateness import loaded
+from ..style import Styled
+
+if TYPE_CHECKING:  # loaded when first used
+    from ....filters import Filter
+    from ....patterns import Pattern, Problem
+    from ....pubsub.concepts import Vocabulary
+    from ....pubsub.places import Near
+    from ...loop.callbacks import Call
+    from .durable import Durable, Log
+    from .follower import DurableSubscription, Mailbox, Start
+    from .observed import Observed
+    from .patterns import Matches
+    from .pubsub import Advertisement, Topics
+    from .style import TopicsStyle
+    from .subscription import Subscription
+
+_STYLE = "pluribus.runtime.styles.topics.style"
+FETCH_BYTES = 1 << 20
+"""What a durable subscription asks for at a time."""
+
+B = TypeVar("B")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Publish(Protocol):
+    """How ``bus.publish`` is called."""
+
+    def __call__(
+        self,
+        topic: str,
+        body: Any,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        timeout: float | None = None,
+        id: MessageId | None = None,
+        live: bool = True,
+    ) -> Awaitable[MessageId]:
+        """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity once the window has
+        admitted it, at once unless somebody who wants to be waited for reads too slowly.
+
+        ``headers`` is a small dictionary beside the body, ``parent`` the event that this one answers. ``retain=True``
+        keeps it as the last value of its topic, for those who subscribe later. ``timeout``: ``Overflow`` instead of
+        waiting longer. ``durable=True`` returns when a majority of the voting keepers have it on disk; ``Uncertain``
+        has the ``id`` with which it may be published again, ``NoKeeper`` says at once that nobody keeps durable topics,
+        unless ``timeout`` gives a keeper time to come. Live subscribers get it then, unless ``live=False``.
+        """
+
+
+class TopicsFace:
+    """``Bus`` and ``ClientBus`` are one."""
+
+    publish: Publish
+    """Publish an event under a topic; ``Publish`` says what it takes and promises. An attribute, because it is called
+    more often than anything else: once topics are in use it is their own method, without a call in between."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def durable(self) -> Durable: ...
+
+    def _publish_later(self) -> None:
+        """Until topics are loaded, ``publish`` loads them first."""
+        self.publish = self._publish_first
+
+    async def _publish_first(
+        self,
+        topic: str,
+        body: Any,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        timeout: float | None = None,
+        id: MessageId | None = None,
+        live: bool = True,
+    ) -> MessageId:
+        await loaded(_STYLE)
+        return await self.pubsub.publish(topic, body, headers, parent, retain, durable, timeout, id, live)
+
+    @property
+    def _topics_style(self) -> TopicsStyle:
+        from .style import TopicsStyle
+
+        return cast(Styled, self)._style(TopicsStyle)
+
+    @property
+    def pubsub(self) -> Topics:
+        """Publishing and subscribing, for those who extend it."""
+        return self._topics_style.live
+
+    # Publishing.
+
+    async def publish_many(
+        self,
+        events: Iterable[tuple[str, Any]],
+        *,
+        headers: Mapping[str, Any] | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        timeout: float | None = None,
+        live: bool = True,
+    ) -> Sequence[MessageId]:
+        """Publish pairs of a topic and a body, in order; the options are those of ``publish``, for all of them, and
+        ``timeout`` is for the whole."""
+        await loaded(_STYLE)
+        return await self.pubsub.publish_many(
+            events, headers=headers, retain=retain, durable=durable, timeout=timeout, live=live
+        )
+
+    def publish_soon(
+        self,
+        topic: str,
+        body: Any,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        parent: MessageId | None = None,
+        retain: bool = False,
+        durable: bool = False,
+        live: bool = True,
+    ) -> MessageId:
+        """Publish without waiting; ``await bus.flush()`` waits for everything. ``Overflow`` if too much waits already.
+        Live events are given their identity at once; durable ones too, and are on disk when flushed."""
+        return self.pubsub.publish_soon(topic, body, headers, parent, retain, durable, live)
+
+    async def flush(self) -> None:
+        """Returns when everything that was published is admitted, and on disk if it is durable."""
+        await self.pubsub.flush()
+
+    # Subscribing.
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | Sequence[str] | None = None,
+        where: str | Filter | None = None,
+        type: None = None,
+        *,
+        durable: str,
+        start: Start | None = None,
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+    ) -> DurableSubscription[Any]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | Sequence[str] | None = None,
+        where: str | Filter | None = None,
+        *,
+        type: type[B],
+        durable: str,
+        start: Start | None = None,
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+    ) -> DurableSubscription[B]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | Sequence[str] | None = None,
+        where: str | Filter | None = None,
+        type: None = None,
+        *,
+        start: Start,
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+    ) -> DurableSubscription[Any]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | Sequence[str] | None = None,
+        where: str | Filter | None = None,
+        *,
+        type: type[B],
+        start: Start,
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+    ) -> DurableSubscription[B]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | None = None,
+        where: str | Filter | None = None,
+        type: None = None,
+        *,
+        near: Near | None = None,
+        concept: str | None = None,
+        vocabulary: Vocabulary | None = None,
+        object: str | None = None,
+        property: str | None = None,
+        guarantee: str = "reliable",
+        deadline: float | None = None,
+        backlog: int = BACKLOG_EVENTS,
+        slow: str | None = None,
+        retain: bool = True,
+        shared: str | None = None,
+        call: Call | None = None,
+        bodies: bool = False,
+    ) -> Subscription[Any]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | None = None,
+        where: str | Filter | None = None,
+        *,
+        type: type[B],
+        near: Near | None = None,
+        concept: str | None = None,
+        vocabulary: Vocabulary | None = None,
+        guarantee: str = "reliable",
+        deadline: float | None = None,
+        backlog: int = BACKLOG_EVENTS,
+        slow: str | None = None,
+        retain: bool = True,
+        shared: str | None = None,
+        call: Call | None = None,
+        bodies: bool = False,
+    ) -> Subscription[B]: ...
+
+    def subscribe(
+        self,
+        pattern: str | Sequence[str] | None = None,
+        where: str | Filter | None = None,
+        type: type[Any] | None = None,
+        *,
+        near: Near | None = None,
+        concept: str | None = None,
+        vocabulary: Vocabulary | None = None,
+        object: str | None = None,
+        property: str | None = None,
+        guarantee: str = "reliable",
+        deadline: float | None = None,
+        backlog: int = BACKLOG_EVENTS,
+        slow: str | None = None,
+        retain: bool = True,
+        shared: str | None = None,
+        call: Call | None = None,
+        bodies: bool = False,
+        durable: str | None = None,
+        start: Start | None = None,
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+    ) -> Any:
+        """Events under topics that match a pattern: ``+`` is any level, ``#`` all levels below.
+
+        ``async with bus.subscribe(...) as events`` begins and ends it; ``async for event in events`` reads it.
+        ``where`` is a condition on fields of the body (``docs/filters.md``), ``type`` the class of the bodies,
+        subclasses included. ``call`` is called with every event, instead of iterating; with ``bodies``, with its body.
+
+        ``guarantee``: ``best effort``, ``reliable`` (the default), or an order: ``fifo``, ``causal``, ``total``.
+        ``deadline``: events that are older, in seconds, are dropped and reported. ``backlog`` events may wait; who is
+        slower than that chooses by ``slow`` to be waited for (``wait``), told (``tell``), buffered (``buffer``),
+        disconnected (``disconnect``) or given a sample (``sample``). ``shared="name"``: each event goes to one of those
+        who subscribe with that name. ``retain=False``: without the last values of before.
+
+        ``near=Near(latitude, longitude, within_m)``: events near a place; ``move`` changes it. ``concept="share",
+        vocabulary=...``: events about a concept, whatever words they use. ``object="name", property="price"``: changes
+        of an object that somebody lets be watched (``observed``).
+
+        ``durable="name"`` reads what keepers keep, and goes on under that name where it came to; ``start`` is
+        ``"earliest"``, ``"latest"``, an offset or a time, for a name that is new, or to replay without one. With these
+        come ``commit="manual"`` and ``max_bytes``; see ``DurableSubscription``.
+        """
+        if durable is not None or start is not None:
+            from .follower import refuse_live
+
+            refuse_live(
+                near=near,
+                concept=concept,
+                vocabulary=vocabulary,
+                object=object,
+                property=property,
+                guarantee=None if guarantee == "reliable" else guarantee,
+                deadline=deadline,
+                backlog=None if backlog == BACKLOG_EVENTS else backlog,
+                slow=slow,
+                retain=None if retain else retain,
+                shared=shared,
+                call=call,
+                bodies=bodies or None,
+            )
+            return self.durable.subscribe(
+                "#" if pattern is None else pattern,
+                where=where,
+                type=type,
+                name=durable,
+                start="latest" if start is None else start,
+                commit=commit,
+                max_bytes=max_bytes,
+            )
+        return self.pubsub.subscribe(
+            cast("str | None", pattern),
+            where,
+            type,
+            near=near,
+            concept=concept,
+            vocabulary=vocabulary,
+            object=object,
+            property=property,
+            guarantee=guarantee,
+            deadline=deadline,
+            backlog=backlog,
+            slow=slow,
+            retain=retain,
+            shared=shared,
+            call=call,
+            bodies=bodies,
+        )
+
+    def matches(
+        self,
+        topics: str,
+        pattern: Pattern | str,
+        *,
+        lateness_s: float = 0.0,
+        tick_s: float | None = None,
+        on_problem: Callable[[Problem], None] | None = None,
+        where: str | Filter | None = None,
+        type: type[Any] | None = None,
+        guarantee: str = "reliable",
+        deadline: float | None = None,
+        retain: bool = True,
+        shared: str | None = None,
+        durable: str | None = None,
+        start: Start | None = None,
+    ) -> Matches:
+        """What a row pattern (``docs/patterns.md``) finds in the events under some topics.
+
+        ``async with bus.matches(...) as found: async for match in found``. ``lateness_s`` and ``on_problem`` are those
+        of ``pluribus.patterns.Matcher``, ``where`` and what follows it those of ``subscribe``. ``tick_s``: when no
+        event came for so long, the time of this member's clock counts as the time of an event; for patterns ordered by
+        such times.
+        """
+        from .patterns import Matches
+
+        options: dict[str, Any] = {"guarantee": guarantee, "deadline": deadline, "retain": retain, "shared": shared}
+        if durable is not None or start is not None:
+            options |= {"durable": durable, "start": start}
+        return Matches(
+            lambda: cast(Any, self).subscribe(topics, where, type, **options),
+            pattern,
+            self.pubsub.wall,
+            lateness_s=lateness_s,
+            tick_s=tick_s,
+            on_problem=on_problem,
+        )
+
+    def on(
+        self,
+        pattern: str,
+        where: str | Filter | None = None,
+        *,
+        type: type[Any] | None = None,
+        guarantee: str = "reliable",
+        deadline: float | None = None,
+        backlog: int = BACKLOG_EVENTS,
+        slow: str | None = None,
+        retain: bool = True,
+        shared: str | None = None,
+        durable: str | None = None,
+        start: Start | None = None,
+    ) -> Callable[[F], F]:
+        """A decorator: the function is called with every event that matches, from now on; see ``subscribe``.
+
+        If its first parameter is annotated with a registered type, only bodies of that type come, and the function is
+        given the body itself; annotated as ``Event`` or not at all, it is given the event. The function's
+        ``subscription`` may be awaited, to be sure that it has begun, and closed.
+        """
+        from .pubsub import handled_type
+
+        def decorated(call: F) -> F:
+            wanted, bodies = handled_type(call)
+            if durable is not None or start is not None:
+                options: dict[str, Any] = {"durable": durable, "start": start, "shared": shared}
+                options |= {"guarantee": guarantee, "deadline": deadline, "backlog": backlog, "slow": slow}
+                kept = cast(Any, self).subscribe(pattern, where, type or wanted, retain=retain, **options)
+                call.subscription = kept  # type: ignore[attr-defined]
+                self.pubsub.call_soon(kept, call, bodies)
+                return call
+            subscription = self.pubsub.subscribe(
+                pattern,
+                where,
+                wanted if type is None else type,
+                guarantee=guarantee,
+                deadline=deadline,
+                backlog=backlog,
+                slow=slow,
+                retain=retain,
+                shared=shared,
+                call=call,
+                bodies=bodies,
+            )
+            call.subscription = subscription  # type: ignore[attr-defined]
+            self.pubsub.begin_soon(subscription)
+            return call
+
+        return decorated
+
+    async def unsubscribe(self, subscription: Subscription[Any] | DurableSubscription[Any]) -> None:
+        """The same as closing it."""
+        await subscription.close()
+
+    async def observed(self, name: str, **properties: Any) -> Observed:
+        """An object that others may watch: setting one of its attributes tells those who subscribed with ``object=``.
+        Its values are retained, so that who comes later gets them too."""
+        return await self.pubsub.observed(name, properties)
+
+    # Who is there, and with what.
+
+    async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
+        """The first view with so many members, this one included, that publish or subscribe. Members find each other a
+        moment after they have connected; what is published before that does not reach the others. It returns when this
+        member knows what each of them subscribed to: events published after that go to them in the order they want.
+        """
+        await loaded(_STYLE)
+        return await self.pubsub.wait_for(members, timeout)
+
+    async def advertise(self, pattern: str, type: type[Any] | None = None, about: str = "") -> None:
+        """Say to everybody what this program will publish."""
+        await self.pubsub.advertise(pattern, type, about)
+
+    async def unadvertise(self, pattern: str) -> None:
+        """Take it back."""
+        await self.pubsub.unadvertise(pattern)
+
+    async def topics(self, pattern: str = "#") -> list[Advertisement]:
+        """What members advertise under topics that the pattern may match."""
+        return await self.pubsub.topics(pattern)
+
+    # Durable topics.
+
+    def log(self, topic: str) -> Log:
+        """The log of a durable topic: ``await log.read(start, stop)``, ``await log.offsets()``."""
+        return self.durable.log(topic)
+
+    def mailbox(self, name: str, topics: str | Sequence[str] = ()) -> Mailbox:
+        """What is kept for a subscriber that may be away: events of these topics, and what is posted to it. Use it with
+        ``async with``; acknowledge each event when it is dealt with."""
+        return self.durable.mailbox(name, topics)

@@ -1,0 +1,204 @@
+"""Shared subscriptions on a bus. What is done when, and why it is right, is in ``pubsub.shares``; here it is sent.
+
+The sets ride on the carrier of total order, whose state they are: who joins it is given who is in which set, at a point
+of the order.
+
+*Finishing* is waited for: the next event is handed out when every member has the word ``Finished`` of the one before
+(half a millisecond on one machine). If the group has no room for it because this very member reads slowly, with
+another subscription in total order, that is waited for only ``ROOM_S``: the task that waits here may be the one that
+should read there. The word then follows when there is room.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ....core.errors import Closed, MalformedFrame, NotPrimary, Overflow, Uncertain
+from ....core.frame import Message
+from ....core.ids import ALL, MessageId
+from ....pubsub.batch import Arrived
+from ....pubsub.event import Event
+from ....pubsub.interest import Interest
+from ....pubsub.shares import Shares
+from ....pubsub.topics import matches
+from ....pubsub.words import Finished, Joined, Left
+from .carrier import Carrier
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .pubsub import Topics
+
+ROOM_S = 0.1
+"""How long the next event waits for room for the word that the one before is finished."""
+
+
+class Sharing:
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._me = int(topics.bus.me)
+        self.shares = Shares(self._me)
+        self._interests: dict[str, Interest] = {}
+        """Of the sets that this member is in, what they are about."""
+        self._numbers = 0
+        self._said: set[Left] = set()
+        """Who is gone, on its way to all."""
+        self._unsaid: dict[tuple[str, int], Finished] = {}
+        """By subscription, the last word that there was no room for."""
+        self._carrier: Carrier | None = None
+
+    def begin(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self.shares.restored = self._restored
+
+    # Subscriptions of this member
+
+    async def enter(self, subscription: Subscription[Any]) -> None:
+        """Returns when every member has it in the set."""
+        assert self._carrier is not None
+        key = share_key(subscription.shared, subscription.interest)
+        self._numbers += 1
+        subscription.share = (key, self._numbers)
+        self._interests[key] = subscription.interest
+
+        def deliver(events: list[Event[Any]]) -> None:
+            subscription.backlog.put_events(events)
+            subscription.arrived()
+
+        self.shares.enter(key, self._numbers, deliver)
+        word, everywhere = Joined(key, self._numbers), False
+        while not (everywhere or subscription.closed):
+            with suppress(Uncertain):  # members were cut off: it is said again, which does no harm where it was heard
+                await self._carrier.group.send(word, wait="stable")
+                everywhere = True
+
+    async def leave(self, subscription: Subscription[Any]) -> None:
+        key, number = subscription.share
+        if not number:  # it never entered
+            return
+        self.shares.leave(key, number)
+        if key not in self.shares.keys:
+            self._interests.pop(key, None)
+        if self._carrier is not None and not self._carrier.group.closed and self._topics.bus.primary:
+            await self._carrier.group.send(Left(key, self._me, number))
+
+    async def finished(self, subscription: Subscription[Any], upto: MessageId) -> None:
+        """Returns when every member knows that events up to this one are done; while this member is not in the primary,
+        that is when it is again."""
+        assert self._carrier is not None
+        key, number = subscription.share
+        word = Finished(key, number, (int(upto[0]), upto[1]))
+        while not subscription.closed:
+            try:
+                await self._carrier.group.send(word, timeout=ROOM_S, wait="stable")
+                break
+            except (Uncertain, NotPrimary):  # not everybody is known to have it: to say it twice does no harm
+                continue
+            except Overflow:
+                if self._fills_the_window():
+                    self._say_when_there_is_room(word)
+                    break
+            except Closed:
+                break
+
+    def _fills_the_window(self) -> bool:
+        assert self._carrier is not None
+        group = self._carrier.group
+        return group.me in group._dispatch.full(group._channel, ALL)
+
+    def _say_when_there_is_room(self, word: Finished) -> None:
+        share = (word.key, word.number)
+        waits = share in self._unsaid
+        self._unsaid[share] = word  # which says all that the one before did
+        if not waits:
+            self._topics.neighbours.task(self._say_rest(share))
+
+    async def _say_rest(self, share: tuple[str, int]) -> None:
+        assert self._carrier is not None
+        try:
+            word = None
+            while word is not self._unsaid[share]:
+                word = self._unsaid[share]
+                await self._carrier.group.send(word)
+        finally:
+            del self._unsaid[share]
+
+    # In total order
+
+    def taken(self, arrived: Arrived) -> None:
+        assert self._carrier is not None
+        self._tell_gone()
+        for key, interest in self._interests.items():
+            wanted = [matches(interest.pattern, topic) for topic in arrived.batch.topics]
+            if not any(wanted):
+                continue
+            for section in arrived.sections():
+                of = section.part.of
+                if interest.takes(section.part.kind) is False or (isinstance(of, int) and not wanted[of]):
+                    continue
+                try:
+                    events = section.events()
+                except MalformedFrame:
+                    self._carrier.table.malformed += section.part.count
+                    continue
+                if not isinstance(of, int):
+                    events = [event for event, place in zip(events, of, strict=True) if wanted[place]]
+                self.shares.give(key, interest.chosen(events))
+
+    def heard(self, message: Message) -> None:
+        word = message.body
+        if isinstance(word, Joined | Left | Finished):
+            self.shares.apply(int(message.sender), word)
+            if isinstance(word, Left):
+                self._said.discard(word)
+                if word.member == self._me:
+                    self._join_again()  # it was taken for dead, or has gone by itself
+            self._tell_gone()
+
+    # Who is there
+
+    def members_changed(self) -> None:
+        """Somebody may be gone who shared, or with whom it was lost who is."""
+        self._said.clear()
+        self._tell_gone()
+
+    def _tell_gone(self) -> None:
+        """The first who is there says who is gone. Looked at again and again: one who died may only now be in the set,
+        as what it said or the state of the group comes late, and what was said may have failed with the primary."""
+        if self._carrier is None or not self.shares.takers or not self._topics.bus.primary:
+            return
+        members = tuple(map(int, self._carrier.group.view.members))
+        if members and members[0] == self._me:
+            for word in self.shares.gone(members):
+                if word not in self._said:
+                    self._said.add(word)
+                    self._topics.neighbours.task(self._bury(self._carrier, word))
+
+    async def _bury(self, carrier: Carrier, word: Left) -> None:
+        try:
+            await carrier.group.send(word)
+        except BaseException:
+            self._said.discard(word)
+            raise
+
+    def _restored(self) -> None:
+        """This member was cut off, and given the state anew."""
+        assert self._carrier is not None
+        self._topics.cut_off(self._carrier)
+        self._said.clear()
+        self._join_again()
+        self._tell_gone()
+
+    def _join_again(self) -> None:
+        for word in self.shares.absent():
+            self._say(word)
+
+    def _say(self, word: Joined) -> None:
+        if self._carrier is not None:
+            self._topics.neighbours.task(self._carrier.group.send(word))
+
+
+def share_key(name: str, interest: Interest) -> str:
+    """Subscriptions share events if they have the same name and ask for the same."""
+    kind = interest.type.__name__ if interest.type is not None else ""
+    return "\n".join([name, interest.pattern, str(interest.filter or ""), kind])

@@ -1,0 +1,354 @@
+"""A subscription as a program holds it: ``async with bus.subscribe(...) as events: async for event in events``.
+
+It may also be awaited (``events = await bus.subscribe(...)``, closed by hand), or be given a call-back. Reading works
+as in groups: the iterator makes events from whole runs and gives the loop a turn after ``TURN_S_MAX`` of work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from itertools import islice
+from operator import length_hint
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ....core.errors import BadInput, Closed, Gap, Overflow
+from ....core.events import Missed
+from ....core.ids import MessageId
+from ....core.limits import STALL_S, TURN_S_MAX
+from ....core.quick import flatten
+from ....pubsub.backlog import WAIT, Backlog
+from ....pubsub.event import Event
+from ....pubsub.interest import Interest
+from ....pubsub.places import Near
+from ...loop.callbacks import Call, call_with_events
+from ...loop.futures import looked_at
+from ...loop.waiting import Arrivals
+
+if TYPE_CHECKING:
+    from .carrier import Carrier
+    from .pubsub import Topics
+
+log = logging.getLogger(__name__)
+
+B = TypeVar("B")
+
+RECEIVE_MANY = 4_096
+LOOK_S_MIN = 0.01
+"""A moment that is too short for a clock would never pass."""
+
+
+class Subscription(Generic[B]):
+    """Made by ``bus.subscribe``. It begins when it is entered or awaited, and ends with ``close`` or with the bus."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        interest: Interest,
+        backlog: Backlog,
+        *,
+        order: str = "",
+        deadline: float | None = None,
+        retain: bool = True,
+        shared: str | None = None,
+        call: Call | None = None,
+        bodies: bool = False,
+    ) -> None:
+        if deadline is not None and not deadline > 0:
+            raise BadInput(f"deadline={deadline!r} is no time that an event may take: give seconds above 0")
+        self.interest = interest
+        self.backlog = backlog
+        self.order = order
+        self.deadline = deadline
+        self.retain = retain
+        self.near: Near | None = None
+        self.where: str | None = None
+        self.shared = shared or ""
+        self.share = ("", 0)
+        """The set that it is of, and its number in it."""
+        self.given: set[MessageId] = set()
+        """Last values that it has, and that may still arrive by themselves."""
+        self._under_way: MessageId | None = None
+        """Of a shared subscription, the last event that was handed out."""
+        self._finishing: asyncio.Future[None] | None = None
+        self.late = 0
+        """Events that came after the deadline, and were dropped."""
+        self.closed = False
+        self._topics = topics
+        self._call = call
+        self._bodies = bodies
+        """Whether the call-back is given the body alone."""
+        self._carrier: Carrier | None = None
+        self._opening: asyncio.Future[Carrier] | None = None
+        self._current: Iterator[Event[B]] = iter(())
+        self._run: Iterator[Event[B]] = self._current
+        """The same, before late ones are left out: what is left of it tells whether somebody reads."""
+        self._left = 0
+        self._arrivals = Arrivals(topics.line)
+        self._now = topics.now
+        self._taken_at = 0.0
+        self._watched = False
+        self._calling: asyncio.Task[None] | None = None
+
+    @property
+    def pattern(self) -> str:
+        return self.interest.pattern
+
+    @property
+    def missed(self) -> int:
+        """Events that were dropped because they were not read in time."""
+        return self.backlog.missed
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait to be read."""
+        return self.backlog.waiting
+
+    # Beginning and end
+
+    async def open(self) -> Subscription[B]:
+        self._check_open()
+        if self._carrier is None:
+            if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+                self._opening = asyncio.ensure_future(self._topics.begin(self))
+                self._opening.add_done_callback(looked_at)
+            opening = self._opening
+            await asyncio.wait([opening])  # others may wait for it too: it goes on when this one gives up
+            self._check_open()
+            self._carrier = opening.result()
+            if self._call is not None and self._calling is None:
+                self._calling = asyncio.get_running_loop().create_task(call_with_events(self, self._call, self._bodies))
+        return self
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+
+    async def open_quietly(self) -> None:
+        """For whoever does not wait for it."""
+        await self.open()
+
+    async def close(self) -> None:
+        """Unsubscribe. What was not read is given up."""
+        if self.closed:
+            return
+        self.end()
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        await self._topics.end(self)
+        if self._calling is not None and self._calling is not asyncio.current_task():
+            self._calling.cancel()
+            await asyncio.gather(self._calling, return_exceptions=True)
+
+    def end(self) -> None:
+        """No more will come."""
+        self.closed = True
+        self._current = iter(())
+        self.backlog.close()
+        if self._carrier is not None:
+            self._carrier.crowd.discard(self)
+        self._arrivals.wake()
+
+    def __await__(self) -> Generator[Any, None, Subscription[B]]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Subscription[B]:
+        try:
+            return await self.open()
+        except asyncio.CancelledError:  # it is never left then, and nobody would read what it gets
+            await self.close()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # What the table tells
+
+    def arrived(self) -> None:
+        backlog = self.backlog
+        if self.shared:  # publishers do not wait for it: who works on one event for long gives up nothing that waits
+            pass
+        elif backlog.slow == WAIT:
+            if not self._watched:
+                self._watched = True
+                self._taken_at, self._left = self._now(), length_hint(self._run)
+                self._topics.later(STALL_S, self._look)
+            if self._carrier is not None and backlog.waiting > backlog.limit:
+                self._carrier.crowd.add(self)
+        elif backlog.missed and self._report_missed():
+            pass
+        self._arrivals.wake()
+
+    _reported = 0
+
+    def _report_missed(self) -> bool:
+        new = self.backlog.missed - self._reported
+        self._reported = self.backlog.missed
+        if new:
+            self._topics.tell(Missed(self.pattern, new, "slow"))
+        return new > 0
+
+    def _look(self) -> None:
+        """Whether a reader for whom publishers wait reads at all."""
+        self._watched = False
+        if self.closed or not self.backlog.waiting:
+            return
+        left = length_hint(self._run)
+        if left != self._left:  # it is still busy with what it took
+            self._left, self._taken_at = left, self._now()
+        if self._now() - self._taken_at >= STALL_S:
+            dropped = self.backlog.give_up()
+            log.warning("%d events of %r were dropped: nobody has read them for %g s", dropped, self.pattern, STALL_S)
+            self._relieved()
+            self._report_missed()
+            self._arrivals.wake()
+        else:
+            self._watched = True
+            self._topics.later(max(STALL_S - (self._now() - self._taken_at), LOOK_S_MIN), self._look)
+
+    def _relieved(self) -> None:
+        if self._carrier is not None and self in self._carrier.crowd and self.backlog.waiting <= self.backlog.limit:
+            self._carrier.crowd.discard(self)
+            self._carrier.wake()
+
+    # Reading
+
+    def _take(self) -> Iterator[Event[B]]:
+        self._taken_at = self._now()
+        events = self.backlog.take_some()
+        if self.given:
+            events = self._new(events)
+        if self._carrier is not None and self._carrier.crowd:
+            self._relieved()
+        self._run = iter(events)
+        return self._run if self.deadline is None else self._in_time(self._run, self.deadline)
+
+    async def _finish(self) -> None:
+        """The reader of a shared subscription asks for what comes next: what it was handed out is done. It goes on when
+        who waits for it gives up, so that the next one who asks waits for it too."""
+        if self._under_way is not None:
+            finishing = self._topics.sharing.finished(self, self._under_way)
+            self._under_way = None
+            self._finishing = asyncio.ensure_future(finishing)
+            self._finishing.add_done_callback(looked_at)
+        if self._finishing is not None:
+            await asyncio.shield(self._finishing)
+            self._finishing = None
+
+    def _new(self, events: list[Event[B]]) -> list[Event[B]]:
+        """Without those that it was given as last values."""
+        again = {event.id for event in events if event.id in self.given and not event.retained}
+        self.given -= again
+        return [event for event in events if event.retained or event.id not in again] if again else events
+
+    def _in_time(self, events: Iterator[Event[B]], deadline: float) -> Iterator[Event[B]]:
+        """Asked event by event, when the reader comes to it: one that was in time when it arrived may be late now."""
+        wall, late = self._topics.wall, 0
+        for event in events:
+            if wall() - event.time > deadline:
+                late += 1
+                continue
+            if late:  # now, because nobody may ask for the rest
+                self._report_late(late)
+                late = 0
+            yield event
+        if late:
+            self._report_late(late)
+
+    def _report_late(self, late: int) -> None:
+        self.late += late
+        self._topics.tell(Missed(self.pattern, late, "late"))
+
+    def __aiter__(self) -> AsyncIterator[Event[B]]:
+        return flatten(self._singles() if self.shared else self._runs())
+
+    async def _singles(self) -> AsyncGenerator[Iterator[Event[B]], None]:
+        """One event at a time: which is finished when the reader asks for more."""
+        while True:
+            try:
+                event = await self.receive()
+            except Closed:
+                return
+            yield iter((event,))
+
+    async def _runs(self) -> AsyncGenerator[Iterator[Event[B]], None]:
+        await self.open()
+        since = self._now()
+        while True:
+            yield self._current
+            if self._now() - since > TURN_S_MAX:
+                await asyncio.sleep(0)
+                since = self._now()
+            while not self.backlog:
+                if self._over():
+                    return
+                await self._arrivals.wait()
+                since = self._now()
+            self._current = self._take()
+
+    def _over(self) -> bool:
+        if self.backlog.ended:
+            self.backlog.take()  # which raises
+        return self.closed
+
+    async def receive(self, timeout: float | None = None) -> Event[B]:
+        """The next event; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
+        async with asyncio.timeout(timeout):
+            await self.open()
+            if self.shared:
+                await self._finish()
+            while True:
+                for event in self._current:
+                    if self.shared:
+                        self._under_way = event.id
+                    return event
+                while not self.backlog:
+                    if self._over():
+                        raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
+                    await self._arrivals.wait()
+                self._current = self._take()
+
+    async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[B]]:
+        """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""
+        events = [await self.receive(timeout)]
+        while len(events) < most:
+            events += islice(self._current, most - len(events))
+            if not self.backlog or len(events) >= most:
+                break
+            try:
+                self._current = self._take()
+            except Gap as gap:
+                self.backlog.put_back(gap)
+                break
+            except Overflow:  # it comes again by itself
+                break
+        if self.shared:
+            self._under_way = events[-1].id
+        return events
+
+    # Moving
+
+    def move(self, latitude: float, longitude: float) -> None:
+        """The subscriber is somewhere else; what arrives from now on is near that place."""
+        if self.near is None:
+            raise BadInput(f"the subscription to {self.pattern!r} is not bound to a place: subscribe with near=")
+        self.near = self.near.moved(latitude, longitude)
+        self.set_where(self.near.condition(self.where))
+
+    def set_where(self, where: Any) -> None:
+        """Another condition, for events that arrive from now on."""
+        before = self.interest.filter is not None and self.interest.by_body
+        self.interest.set_where(where)
+        if self._carrier is not None:
+            self._carrier.table.changed(self, before)
+
+    def stats(self) -> dict[str, int]:
+        return {"waiting": self.waiting, "missed": self.missed, "late": self.late, "malformed": self.backlog.malformed}
+
+    def __repr__(self) -> str:
+        return f"<subscription to {self.pattern!r}>"

@@ -1,0 +1,1 @@
+"""The same faces without ``await``, on a loop in a thread of its own."""

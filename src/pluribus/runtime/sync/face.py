@@ -1,0 +1,69 @@
+"""What every synchronous face is made of: a stand-in for an object that lives on the loop of a background thread."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ..loop.background import Background
+
+T = TypeVar("T")
+
+
+class Face:
+    """A synchronous stand-in for an object on the background loop."""
+
+    def __init__(self, real: Any, thread: Background) -> None:
+        self._real = real
+        self._thread = thread
+
+    def __getattr__(self, name: str) -> Any:
+        """What this face does not have is the real object's: coroutines are waited for, the rest is asked there."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = inspect.getattr_static(type(self._real), name, None)
+        method = getattr(self._real, name) if inspect.isfunction(found) else None
+        if method is None:
+            return self._thread.ask(getattr, self._real, name)
+        crossing = self._thread.call if inspect.iscoroutinefunction(method) else self._thread.ask
+
+        def crossed(*args: Any, **kwargs: Any) -> Any:
+            return crossing(method, *args, **kwargs)
+
+        return crossed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Also in a forked child, where nothing of this can be used."""
+        return self._real.closed or not self._thread.usable
+
+    def close(self) -> None:
+        """Twice is harmless; in a forked child it does nothing, because what it would close is the parent's."""
+        if not self.closed:
+            self._thread.call(self._real.close)
+
+    def __repr__(self) -> str:
+        return f"<synchronous {self._real!r}>"
+
+
+def one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[T]:
+    """What an iterator of the loop yields, a crossing each."""
+
+    async def following() -> T | None:
+        return await anext(asynchronous, None)
+
+    while True:
+        found = thread.call(following)
+        if found is None:
+            return
+        yield found

@@ -1,0 +1,183 @@
+"""Questions, answers and errors between programs: the one vocabulary of members, keepers and clients.
+
+A question belongs to a *style*, which registers its words once (``Words``): the questions that it understands, what the
+answer to each looks like, and what it pushes to those who listen. Who carries questions (a group of the bus, a TCP
+connection, a call in the own process) knows no style; who answers is found by the style's name.
+
+Questions are numbered by who asks, and answered in any order. Unknown fields at the end of a struct are skipped, so a
+later minor may add some. A question that cannot be read is answered with the reason, because its number can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import msgspec
+
+from ..core import errors
+from ..core.errors import MalformedFrame, PluribusError, Refused, RemoteError, Uncertain
+from ..core.ids import MessageId
+
+TEXT_CHARACTERS_MAX = 2_000
+"""Of an error; the rest is cut off."""
+WAIT_S_MAX = 30.0
+"""How long a question may ask to be held where there is nothing to answer it with yet (its field ``wait_s``)."""
+
+
+class Asked(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """``request`` is one of the style's questions. Number 0: no answer is wanted."""
+
+    number: int
+    style: str
+    request: Any
+
+
+class Answered(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    number: int
+    result: msgspec.Raw
+
+
+class Failed(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """``kind`` is the name of the exception, ``id`` that of ``Uncertain``."""
+
+    number: int
+    kind: str
+    text: str
+    id: MessageId = (0, 0)
+
+
+class Pushed(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """Something that was not asked for now: for those who listen, or asked for it once."""
+
+    style: str
+    body: msgspec.Raw
+
+
+class Arriving(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """``Asked`` as it is read: the question is looked at when its style is known."""
+
+    number: int
+    style: str
+    request: msgspec.Raw
+
+
+Word = Arriving | Answered | Failed | Pushed
+
+_encode = msgspec.msgpack.Encoder().encode
+_word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
+_styles: dict[str, Words] = {}
+_of: dict[type, Words] = {}
+
+
+class Words:
+    """One style's vocabulary. ``answers`` has each of its questions, tagged structs, with the type of the answer;
+    ``pushed`` is the type of what it pushes. Making it registers it."""
+
+    def __init__(self, style: str, answers: Mapping[type, Any], pushed: Any = None) -> None:
+        before = _styles.get(style)
+        if before is not None and before.questions != tuple(answers):
+            raise errors.BadInput(f"a style {style!r} has registered its words already: give yours another name")
+        self.style = style
+        self.questions: tuple[type, ...] = tuple(answers)
+        self._question: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, answers))
+        self._answers = {kind: msgspec.msgpack.Decoder(answer) for kind, answer in answers.items()}
+        self._pushed: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(pushed)
+        _styles[style] = self
+        _of.update(dict.fromkeys(answers, self))
+
+    def question(self, raw: msgspec.Raw) -> Any:
+        try:
+            return self._question.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise MalformedFrame(f"a question that the style {self.style!r} does not have: {error}") from None
+
+    def answer(self, question: type, raw: msgspec.Raw) -> Any:
+        try:
+            return self._answers[question].decode(raw)
+        except msgspec.MsgspecError as error:
+            raise MalformedFrame(f"an answer that the style {self.style!r} does not give: {error}") from None
+
+    def push(self, raw: msgspec.Raw) -> Any:
+        try:
+            return self._pushed.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise MalformedFrame(f"something that the style {self.style!r} does not push: {error}") from None
+
+
+def style_of(request: Any) -> str:
+    """The style that a question belongs to."""
+    return _of[type(request)].style
+
+
+def styles() -> Iterable[str]:
+    """All styles that registered their words."""
+    return _styles.keys()
+
+
+# Writing.
+
+
+def asked(number: int, request: Any) -> bytes:
+    return _encode(Asked(number, _of[type(request)].style, request))
+
+
+def answered(number: int, result: Any) -> bytes:
+    return _encode(Answered(number, msgspec.Raw(_encode(result))))
+
+
+def failed(number: int, error: BaseException) -> bytes:
+    id = error.id if isinstance(error, Uncertain) else (0, 0)
+    return _encode(Failed(number, type(error).__name__, str(error)[:TEXT_CHARACTERS_MAX], id))
+
+
+def pushed(style: str, body: Any) -> bytes:
+    return _encode(Pushed(style, msgspec.Raw(_encode(body))))
+
+
+# Reading.
+
+
+def decode(data: bytes) -> Word:
+    try:
+        return _word.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedFrame(f"bytes that no program of this bus sends: {error}") from None
+
+
+def request_of(word: Arriving) -> Any:
+    """The question; ``Refused`` if nobody here knows its style, ``MalformedFrame`` if it is none of that style's."""
+    words = _styles.get(word.style)
+    if words is None:
+        raise Refused(
+            f"nobody here answers questions of the style {word.style!r}: the program that was asked is of another "
+            "release, or has not loaded it"
+        )
+    return words.question(word.request)
+
+
+def result_of(request: Any, answer: Answered) -> Any:
+    """What was answered to a question that was asked here."""
+    return _of[type(request)].answer(type(request), answer.result)
+
+
+def push_of(word: Pushed) -> Any:
+    words = _styles.get(word.style)
+    if words is None:
+        raise MalformedFrame(f"something of a style {word.style!r} that was not asked for")
+    return words.push(word.body)
+
+
+def error_of(failure: Failed) -> PluribusError:
+    """As it was raised there, if it is one of ours."""
+    kind = getattr(errors, failure.kind, None)
+    if kind is Uncertain:
+        return Uncertain(failure.text, failure.id)
+    if isinstance(kind, type) and issubclass(kind, PluribusError):
+        try:
+            return kind(failure.text)
+        except TypeError:
+            pass
+    return RemoteError(failure.text, failure.kind)

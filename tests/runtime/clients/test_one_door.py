@@ -1,0 +1,226 @@
+"""One door: what a member can do that needs no membership of its own, a client can do too, with the same calls."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Refused, RemoteError
+from pluribus.pubsub.requests import Listen
+from pluribus.wire import asking
+from pluribus.wire.asking import Words
+from tests.runtime.clients.test_client import served, url_of
+
+
+class Price(msgspec.Struct):
+    share: str
+    price: float
+
+
+pluribus.register(Price)
+
+
+class Counter:
+    """A user's machine: adds up."""
+
+    def __init__(self):
+        self.total = 0
+
+    def apply(self, index, command):
+        self.total += int(command)
+        return b"%d" % self.total
+
+    def query(self, question):
+        return b"%d" % self.total
+
+    def snapshot(self):
+        return b"%d" % self.total
+
+    def restore(self, data):
+        self.total = int(data or b"0")
+
+
+async def answering(group):
+    async for message in group:
+        if message.asks:
+            if message.body == "fail":
+                await group._asker.fail(message, ValueError("no"))
+            else:
+                await message.reply(f"{message.body}!")
+
+
+def test_a_client_sends_to_an_open_group_and_asks_it():
+    async def main():
+        async with (
+            served("door-groups") as member,
+            pluribus.connect("inproc://door-groups", name="other") as other,
+            pluribus.connect(url_of(member)) as client,
+        ):
+            groups = [await bus.group("alarms", open=True) for bus in (other,)]
+            closed = await other.group("closed")
+            tasks = [asyncio.create_task(answering(group)) for group in groups]
+            answers = await client.ask("alarms", "fire", replies="all")
+            assert [answer.body for answer in answers] == ["fire!"] and answers[0].sender == other.me
+            with pytest.raises(pluribus.PluribusError, match="no"):
+                (await client.ask("alarms", "fail", replies="all"))[0].body  # noqa: B018
+            assert (await member.ask("alarms", "member"))[0].body == "member!", "a member that is not in it"
+            with pytest.raises(Refused, match="closed"):
+                await client.ask("closed", "anybody?")
+            for task in tasks:
+                task.cancel()
+            sent = await client.send("alarms", b"flood")
+            assert sent[0] == int(member.me)
+            assert (await groups[0].receive(5)).body == b"flood"
+            await closed.close()
+            with pytest.raises(NoMembers):
+                await client.send("nobody", b"?")
+
+    asyncio.run(main())
+
+
+def test_a_handler_that_fails_is_told_to_a_client_as_to_a_member():
+    async def main():
+        async with served("door-failures") as member, pluribus.connect(url_of(member)) as client:
+            group = await member.group("alarms", open=True)
+            task = asyncio.create_task(answering(group))
+            with pytest.raises(pluribus.PluribusError) as told:
+                await client.ask("alarms", "fail", replies=1)
+            assert "no" in str(told.value)
+            assert isinstance(told.value, RemoteError) or type(told.value).__name__ == "Unanswered"
+            task.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_client_calls_a_durable_replica(tmp_path):
+    async def main():
+        async with (
+            served("door-replica", store=tmp_path / "a.db", machines={"Counter": Counter}) as member,
+            pluribus.connect(url_of(member)) as client,
+        ):
+            replica = await client.replica("total", Counter, durable=True)
+            assert [await replica.call(b"5"), await replica.call(b"-2")] == [b"5", b"3"]
+            assert await replica.query(b"") == b"" and await replica.query(b"?") == b"3"
+            same = await member.replica("total", Counter, durable=True)
+            assert await same.call(b"1") == b"4" and await replica.query(b"?") == b"4"
+            with pytest.raises(BadInput, match="durable=True"):
+                await client.replica("total", Counter())
+
+    asyncio.run(main())
+
+
+def test_a_client_has_all_of_topics():
+    async def main():
+        async with served("door-topics") as member, pluribus.connect(url_of(member)) as client:
+            await client.advertise("stocks/#", Price, "prices of shares")
+            (advert,) = await member.topics()
+            assert (advert.pattern, advert.type, advert.about) == ("stocks/#", "Price", "prices of shares")
+            assert [one.pattern for one in await client.topics("stocks/ibm")] == ["stocks/#"]
+            await client.unadvertise("stocks/#")
+            assert await member.topics() == []
+            assert member.me in (await client.wait_for(1, 5)).members
+
+            near = pluribus.Near(52.5, 13.4, 10_000)
+            async with (
+                client.subscribe("places", near=near) as here,
+                client.subscribe(object="ibm", property="price") as watched,
+                client.subscribe("stocks/+", type=Price, where="price > 100") as prices,
+            ):
+                await member.publish("places", {"lat": 48.1, "lon": 11.6, "name": "Munich"})
+                await member.publish("places", {"lat": 52.5, "lon": 13.4, "name": "Berlin"})
+                assert (await here.receive(5)).body["name"] == "Berlin"
+                here.move(48.1, 11.6)
+                await member.publish("places", {"lat": 52.5, "lon": 13.4, "name": "Berlin"})
+                await member.publish("places", {"lat": 48.1, "lon": 11.6, "name": "Munich"})
+                assert (await here.receive(5)).body["name"] == "Munich"
+                ibm = await client.observed("ibm", price=99.0)
+                await ibm.set(price=101.0)
+                assert [(await watched.receive(5)).body.value for _ in range(2)] == [99.0, 101.0]
+                await client.publish_many(
+                    [("stocks/a", Price("a", 99.0)), ("stocks/b", Price("b", 101.0))], headers={"desk": 7}
+                )
+                event = await prices.receive(5)
+                assert event.body == Price("b", 101.0) and event.headers["desk"] == 7
+
+    asyncio.run(main())
+
+
+def test_many_durable_events_keep_their_headers_for_live_subscribers(tmp_path):
+    async def main():
+        async with (
+            served("door-headers", store=tmp_path / "a.db") as member,
+            pluribus.connect(url_of(member)) as client,
+            member.subscribe("t") as events,
+        ):
+            for bus in (member, client):
+                await bus.publish_many([("t", 1)], durable=True, headers={"from": bus.name}, retain=True)
+                event = await events.receive(5)
+                assert event.headers["from"] == bus.name
+            async with member.subscribe("t") as later:
+                assert (await later.receive(5)).retained
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ["member", "client"])
+def test_a_misspelt_option_is_an_error_at_once(kind):
+    async def main():
+        async with served(f"door-typos-{kind}") as member, pluribus.connect(url_of(member)) as client:
+            bus = member if kind == "member" else client
+            with pytest.raises(TypeError, match="tiemout"):
+                bus.publish_soon("t", 1, tiemout=3)
+            with pytest.raises(TypeError, match="retian"):
+                await bus.publish_many([("t", 1)], retian=True)
+            with pytest.raises(TypeError, match="tiemout"):
+                await bus.publish("t", 1, tiemout=3)
+            with pytest.raises(TypeError, match="wher"):
+                bus.subscribe("t", wher="a > 1")
+            with pytest.raises(TypeError, match="backlgo"):
+                bus.on("t", backlgo=1)
+
+    asyncio.run(main())
+
+
+def test_what_comes_from_outside_is_typed_and_checked():
+    async def main():
+        async with served("door-typed") as member, pluribus.connect(url_of(member)) as client:
+            for field, value in (("guarantee", "print"), ("slow", "os.system"), ("backlog", -1), ("deadline_s", 0.0)):
+                with pytest.raises(MalformedFrame, match="does not have"):
+                    await client.line.ask(msgspec.structs.replace(Listen(1, "t"), **{field: value}))
+            assert not member.pubsub.subscriptions
+            await client.publish("t", 1)  # the connection is still good
+            assert client.stats()["client"]["connections"] == 1
+
+    asyncio.run(main())
+
+
+def test_a_style_that_is_not_there_is_refused_in_words():
+    class Wish(msgspec.Struct, array_like=True, frozen=True, tag=1):
+        for_what: str
+
+    words = Words("wishes", {Wish: None})
+
+    async def main():
+        async with served("door-unknown") as member, pluribus.connect(url_of(member)) as client:
+            with pytest.raises(Refused, match="nobody here answers Wish"):
+                await client.line.ask(Wish("rain"))
+
+    asyncio.run(main())
+    unknown = asking.decode(asking.asked(7, Wish("rain")))
+    del asking._styles[words.style]
+    with pytest.raises(Refused, match="style 'wishes'"):
+        asking.request_of(unknown)
+    with pytest.raises(BadInput, match="registered its words already"):
+        Words("topics", {Wish: None})
+
+
+def test_members_and_clients_say_what_they_are():
+    async def main():
+        async with served("door-repr") as member, pluribus.connect(url_of(member), name="outside") as client:
+            assert "inproc://door-repr" in repr(member) and "1 members" in repr(member)
+            assert "'outside'" in repr(client) and "open" in repr(client)
+            with pytest.raises(BadInput, match="slots is for members"):
+                await client.enroll("consumer")
+
+    asyncio.run(main())

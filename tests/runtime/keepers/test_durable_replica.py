@@ -1,0 +1,161 @@
+"""Users' own state machines on the keepers' log: done once, on disk, with agreed code."""
+
+import asyncio
+
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadInput, GroupMismatch, Refused, Uncertain
+from tests.harness import eventually, new_bus, on_a_loop
+from tests.runtime.group.test_replica import Ledger, balance
+
+
+class Asked(Ledger):
+    """It answers questions, too."""
+
+    def query(self, question: bytes) -> bytes:
+        return str(self.accounts[question.decode()]).encode()
+
+
+class Raised(Asked):
+    version = 2
+
+
+@on_a_loop
+async def test_a_machine_survives_the_process_that_kept_it(tmp_path):
+    path, url = tmp_path / "kept.db", new_bus()
+    async with pluribus.connect(url, store=path, machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        assert await ledger.call(b"anna 10") == b"10"
+        with pytest.raises(Refused, match="ValueError: anna has not that much"):
+            await ledger.call(b"anna -11")
+        assert await ledger.query(b"anna") == b"10"
+        with pytest.raises(Refused, match="KeyError"):
+            await ledger.query(b"nobody")
+        again = await bus.replica("shop", "ledger", durable=True)
+        assert again is ledger
+        with pytest.raises(GroupMismatch, match="open as a 'ledger'"):
+            await bus.replica("shop", "other", durable=True)
+    async with pluribus.connect(url, store=path, machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        assert await ledger.read(balance("anna")) == 10
+        assert await ledger.call(b"anna 5") == b"15"
+
+
+@on_a_loop
+async def test_members_without_a_store_call_and_ask_but_do_not_look_inside(tmp_path):
+    url = new_bus()
+    async with (
+        pluribus.connect(url, store=tmp_path / "kept.db", machines={"Asked": Asked}),
+        pluribus.connect(url) as member,
+    ):
+        ledger = await member.replica("shop", Asked, durable=True)
+        await asyncio.gather(*(ledger.call(b"anna 1") for _ in range(50)))
+        assert await ledger.query(b"anna") == b"50"
+        with pytest.raises(BadInput, match="runs at the keepers, and this process keeps none"):
+            await ledger.read(balance("anna"))
+        with pytest.raises(BadInput, match="give an object, or durable=True"):
+            await member.replica("shop", Asked)
+
+
+@on_a_loop
+async def test_a_call_with_the_same_identity_is_done_once_whoever_makes_it(tmp_path):
+    url = new_bus()
+    async with (
+        pluribus.connect(url, store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus,
+        pluribus.connect(url) as member,
+    ):
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        id = ledger.new_id()
+        assert await ledger.call(b"anna 7", id=id) == b"7"
+        elsewhere = await member.replica("shop", "ledger", durable=True)
+        assert await elsewhere.call(b"anna 7", id=id) == b"7"
+        assert await ledger.query(b"anna") == b"7"
+
+
+@on_a_loop
+async def test_without_an_answer_a_call_is_uncertain_and_can_be_repeated(tmp_path, monkeypatch):
+    async with pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        keeper = bus.keeping.keeper.keeper
+        with monkeypatch.context() as patch:
+            patch.setattr(keeper, "submit_many", lambda commands, done, machine=0: None)
+            with pytest.raises(Uncertain) as lost:
+                await asyncio.wait_for(ledger.call(b"anna 7", timeout=0.2), 5)
+        assert await ledger.call(b"anna 7", id=lost.value.id) == b"7"
+
+
+@on_a_loop
+async def test_a_machine_is_made_when_every_voter_has_its_code(tmp_path):
+    url = new_bus()
+    async with (
+        pluribus.connect(url, store=tmp_path / "a.db", machines={"ledger": Asked}) as first,
+        pluribus.connect(url, store=tmp_path / "b.db", votes=True) as second,
+    ):
+        await eventually(lambda: len(first.keeping.keeper.keeper.voters) == 2)
+        with pytest.raises(Refused, match="has no code of 'ledger' in version 1: every voter needs it"):
+            await first.replica("shop", "ledger", durable=True)
+        await second.close()
+    async with (
+        pluribus.connect(url, store=tmp_path / "b.db", votes=True, machines={"ledger": Asked}) as second,
+        pluribus.connect(url, store=tmp_path / "a.db", machines={"ledger": Asked}) as first,
+    ):
+        other = second.keeping.keeper.desk.host
+        await eventually(lambda: "ledger" in other.announced(second.keeping.keeper.keeper.id))
+        ledger = await first.replica("shop", "ledger", durable=True)
+        assert await ledger.call(b"anna 1") == b"1"
+
+
+@on_a_loop
+async def test_a_learner_without_the_code_stores_and_does_not_serve(tmp_path):
+    url = new_bus()
+    async with pluribus.connect(url, store=tmp_path / "a.db", machines={"ledger": Asked}) as first:
+        ledger = await first.replica("shop", "ledger", durable=True)
+        async with pluribus.connect(url, store=tmp_path / "b.db") as learner:
+            keeper = learner.keeping.keeper
+            await eventually(lambda: keeper.keeper.seat.halted)
+            assert "no version of the machine 'ledger'" in keeper.keeper.seat.halted and not keeper.ready
+            assert await ledger.call(b"anna 1") == b"1"
+            await eventually(lambda: keeper.keeper.ledger.durable == first.keeping.keeper.keeper.ledger.end)
+
+
+@on_a_loop
+async def test_a_later_version_takes_over_the_state(tmp_path):
+    path, url = tmp_path / "kept.db", new_bus()
+    async with pluribus.connect(url, store=path, machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        await ledger.call(b"anna 10")
+        with pytest.raises(Refused, match="in version 2"):
+            await bus.replica("other", "ledger", durable=True, version=2)
+    async with pluribus.connect(url, store=path, machines={"ledger": Raised}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True, version=2)
+        assert await ledger.query(b"anna") == b"10"
+        assert isinstance(bus.keeping.machine_of("shop"), Raised)
+
+
+def test_without_a_loop(tmp_path):
+    with (
+        pluribus.sync.connect(new_bus(), store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus,
+        bus.replica("shop", "ledger", durable=True) as ledger,
+    ):
+        assert ledger.call(b"anna 10") == b"10"
+        assert ledger.query(b"anna") == b"10"
+        assert ledger.read(balance("anna")) == 10
+
+
+@on_a_loop
+async def test_who_looks_after_keepers_sees_their_machines(tmp_path):
+    async with pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        await ledger.call(b"anna 10")
+        (keeper,) = await bus.keepers.ls()
+        shown = {machine.name: (machine.kind, machine.version, machine.commands) for machine in keeper.machines}
+        assert shown["shop"] == ("ledger", 1, 1) and shown["topics"][:2] == ("topics", 1)
+
+
+def test_a_kind_of_our_own_is_no_name_for_yours(tmp_path):
+    async def scenario():
+        await pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"topics": Asked})
+
+    with pytest.raises(BadInput, match="'topics' is a kind of machine of Pluribus itself"):
+        asyncio.run(scenario())

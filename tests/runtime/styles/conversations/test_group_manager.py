@@ -1,0 +1,159 @@
+"""The group manager: calls and call-backs of chapter 8, with overlapping groups; and the same without ``await``."""
+
+import asyncio
+import threading
+
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadInput
+from tests.harness import new_bus, on_a_loop
+from tests.runtime.styles.conversations.test_conversations import until
+
+
+class Console(pluribus.GroupManager):
+    def __init__(self, bus) -> None:
+        super().__init__(bus)
+        self.messages: dict[str, list[str]] = {}
+        self.groups: list[str] = []
+        self.created: list[str] = []
+        self.ids: dict[str, tuple[int, int]] = {}
+
+    def on_messages(self, gid, messages) -> None:
+        self.messages.setdefault(gid, []).extend(message.body for message in messages)
+        self.ids |= {message.body: message.id for message in messages}
+
+    def on_new_groups(self, groups) -> None:
+        self.groups += [group.description for group in groups]
+        raise RuntimeError("a call-back that fails is logged")
+
+    def on_group_created(self, gid) -> None:
+        self.created.append(gid)
+
+
+@on_a_loop
+async def test_four_members_in_groups_that_overlap():
+    url = new_bus()
+    buses = [await pluribus.connect(url, name=name, stack="adhoc") for name in "ABCD"]
+    try:
+        a, b, c, d = consoles = [Console(bus) for bus in buses]
+        for console in consoles:
+            await console.start()
+        towns = await c.create_group("towns")
+        chess = await a.create_group("chess")
+        assert c.created == [towns] and a.created == [chess] and towns != chess
+        for console, group in ((a, towns), (b, towns), (d, towns), (b, chess)):
+            await until(lambda console=console, group=group: group in [info.gid for info in console._lobby])
+            await console.join_group(group)
+        await until(lambda: set(d.groups) == {"towns", "chess"})
+        d.reject_group(chess)
+        await c.send(towns, "Did you visit Delhi?")
+        await c.send(towns, "Did you visit Chennai?")
+        for console in (a, b):
+            await until(lambda console=console: len(console.messages.get(towns, [])) == 2)
+        await a.send(towns, "No", parent=a.ids["Did you visit Chennai?"])
+        await b.send(towns, "Yes", parent=b.ids["Did you visit Delhi?"])
+        await b.send(chess, "a game?")
+        tree = [(0, "Did you visit Delhi?"), (1, "Yes"), (0, "Did you visit Chennai?"), (1, "No")]
+        for console in consoles:
+            room = console._lobby.rooms[towns]
+            await until(lambda room=room: [(depth, one.body) for depth, one in room.tree().walk()] == tree)
+            heard = console.messages[towns]
+            assert heard.index("Yes") > heard.index("Did you visit Delhi?")
+        await until(lambda: a.messages[chess] == ["a game?"])
+        assert chess not in d.messages
+        with pytest.raises(BadInput, match="not in the group"):
+            await d.send(chess, "me too")
+        d.groups.clear()
+        d.advertise()
+        await until(lambda: d.groups == ["chess"])
+        await b.leave_group(chess)
+        await until(lambda: a._lobby.rooms[chess].members == {"A": True})
+    finally:
+        for bus in buses:
+            await bus.close()
+
+
+@on_a_loop
+async def test_it_is_started_before_it_is_used():
+    async with pluribus.connect(new_bus(), name="A", stack="adhoc") as bus:
+        with pytest.raises(BadInput, match=r"await manager.start\(\) first"):
+            Console(bus).advertise()
+
+
+def test_without_await():
+    url = new_bus()
+    with (
+        pluribus.sync.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.sync.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        room = ann.conversation("notes", description="ours")
+        lobby = bob.conversations()
+        invitation = next(lobby.invitations())
+        assert (invitation.gid, invitation.description) == ("notes", "ours")
+        other = lobby.join("notes")
+        heard: list[str] = []
+
+        def read() -> None:
+            for message in other:
+                heard.append(message.body)
+                if len(heard) == 2:
+                    return
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        sent = []
+        while reading.is_alive() and len(sent) < 500:  # the thread begins to listen when it does
+            sent.append(room.send(f"message {len(sent)}"))
+            reading.join(0.02)
+        reading.join(5)
+        assert len(heard) == 2
+        assert [info.gid for info in lobby] == ["notes"] and room.members["bob"] is True
+
+
+@on_a_loop
+async def test_a_terminal():
+    from pluribus.cli.chat import Terminal
+
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        room = await bob.conversation("lounge")
+        await room.send("who \x1b[31mis there?")
+        lobby = await ann.conversations()
+        shown: list[str] = []
+
+        async def lines():
+            await until(lambda: any("is there?" in line for line in shown))
+            for line in ("/re 0 I am", "hello", "/re 99 x", "/nothing", "/help", "/who", "/rooms", "/tree"):
+                yield line
+            await until(lambda: len(room.history()) == 3)
+            for line in ("/join chess", "/leave", "", "/quit", "never"):
+                yield line
+
+        await Terminal(lobby, shown.append).talk("lounge", lines())
+        assert "[0] bob: who  [31mis there?" in shown, "nothing is taken for a command of the terminal"
+        assert "  [1] ann: I am" in shown and "[1 to 0] ann: I am" in shown
+        assert "! /re 99 x answers nothing: write /re N text, with the number of a message" in shown
+        assert any(line.startswith("! /nothing is no command") for line in shown)
+        assert "-- you left; /join NAME goes to another one" in shown
+        assert [entry.body for entry in room.history()].count("never") == 0
+
+
+@on_a_loop
+async def test_the_verbs_look_and_join_nothing():
+    from pluribus.cli import conversations as verbs
+
+    url = new_bus()
+    async with pluribus.connect(url, name="ann", stack="adhoc") as ann:
+        room = await ann.conversation("lounge", description="for all")
+        first = await room.send("one")
+        await room.send("two", parent=first)
+        listed, rows = await asyncio.gather(verbs._listed(url, "adhoc", 1.0), verbs._read(url, "adhoc", 1.0, "lounge"))
+        assert listed == [{"name": "lounge", "description": "for all", "members": ["ann"]}]
+        assert [(row["depth"], row["body"]) for row in rows] == [(0, "one"), (1, "two")]
+        assert room.members == {"ann": True}
+        with pytest.raises(BadInput, match="nobody knows a conversation 'other'"):
+            await verbs._read(url, "adhoc", 0.2, "other")
