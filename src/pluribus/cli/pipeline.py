@@ -11,7 +11,10 @@ from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import BadInput
 
 command = typer.Typer(add_completion=False, no_args_is_help=True, help="Jobs on Spark, archives, and checks of traces.")
-Master = Annotated[str, typer.Option(help="local[N], spark://HOST:PORT or sc://HOST:PORT.")]
+Master = Annotated[
+    str, typer.Option(help="local[N], spark://HOST:PORT, yarn, k8s://https://HOST:PORT or sc://HOST:PORT.")
+]
+Conf = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, as spark.executor.instances=4.")]
 
 
 @command.callback()
@@ -25,13 +28,14 @@ def conformance(
     only: Annotated[str, typer.Option(help="Only these checks, as fifo,causal.")] = "",
     shown: Annotated[int, typer.Option(help="Offending events to show of each check.", min=1, max=100)] = 3,
     master: Master = "local[*]",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Check the traces of runs for every promise of order and delivery. Exits with 1 when one was broken."""
     from pluribus.pipeline.conformance import conformance as check
     from pluribus.pipeline.session import session
 
-    with session(master, "conformance") as spark:
+    with session(master, "conformance", **dict(_pair(one, "--conf") for one in conf or [])) as spark:
         found = check(spark, trace, [name for name in only.split(",") if name], shown)
     if json:
         print_json(found)
@@ -45,25 +49,48 @@ def conformance(
 def run(
     job: Annotated[Path, typer.Argument(help="A file of Python with a function job(spark, options).")],
     master: Master = "local[*]",
+    conf: Conf = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Where queries remember how far they are; the same folder resumes them.")
-    ] = None,
+        str,
+        typer.Option(help="Where queries remember how far they are, a folder or a URI; the same one resumes them."),
+    ] = "",
     option: Annotated[list[str] | None, typer.Option("--set", help="An option for the job, as topic=stocks/#.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
     once: Annotated[bool, typer.Option("--once", help="Handle what is there now, and stop.")] = False,
+    status: Annotated[
+        str, typer.Option(help="Serve a page, /metrics for Prometheus and /status.json at HOST:PORT meanwhile.")
+    ] = "",
     json: JsonFlag = False,
 ) -> None:
     """Run the standing queries of a job; Ctrl-C ends them when the micro-batch under way is done."""
+    from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
     from pluribus.pipeline.jobs import Job, stopped_by_signals
     from pluribus.pipeline.session import session
+    from pluribus.pipeline.status import FILE, Status, serve
 
     options = dict(_pair(one) for one in option or [])
-    with TemporaryDirectory() as folder, session(master, f"pluribus {job.name}") as spark:
-        running = Job(spark, job, checkpoint or folder, options)
+    settings = dict(_pair(one, "--conf") for one in conf or [])
+    with ExitStack() as stack:
+        folder = checkpoint or stack.enter_context(TemporaryDirectory())
+        watched = Status()
+        if status:
+            typer.echo(f"status at {stack.enter_context(serve(watched, status))}", err=True)
+        spark = stack.enter_context(session(master, f"pluribus {job.name}", **settings))
+        running = Job(spark, job, folder, options, status=watched)
+
+        def note() -> None:
+            if checkpoint and ":/" not in checkpoint:
+                watched.write(Path(checkpoint) / FILE)
+
+        def tell(progress: dict[str, Any]) -> None:
+            _tell(progress)
+            note()
+
+        stack.callback(note)
         with stopped_by_signals(running):
-            found = running.run(seconds=seconds, once=once, progress=_tell)
+            found = running.run(seconds=seconds, once=once, progress=tell)
     if json:
         print_json(found)
         return
@@ -135,10 +162,73 @@ def replay(
         typer.echo(f"{found['events']:,} events of {found['topics']:,} topics in {found['seconds']} s")
 
 
-def _pair(text: str) -> tuple[str, str]:
+@command.command()
+def status(
+    where: Annotated[str, typer.Argument(help="The --checkpoint of a job, or the URL that its --status serves.")],
+    prometheus: Annotated[bool, typer.Option("--prometheus", help="As text for Prometheus.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """What the standing queries of a job do: rows, rates, lag, state."""
+    from pluribus.pipeline.status import fetched
+    from pluribus.pipeline.status import prometheus as as_text
+
+    found = fetched(where)
+    if json:
+        print_json(found)
+    elif prometheus:
+        typer.echo(as_text(found), nl=False)
+    else:
+        for name, told in found["queries"].items():
+            lag = "" if told["lag"] is None else f", {told['lag']:,} behind"
+            typer.echo(
+                f"{name} {told['state']}: {told['rows']:,} rows in {told['batches']:,} batches, "
+                f"{told['rows_a_second']:,.0f}/s{lag}, {told['late']:,} too late, {told['state_rows']:,} rows of state"
+            )
+
+
+@command.command()
+def scale(
+    events: Annotated[float, typer.Option(help="Events a day.", min=1)] = 1e9,
+    topics: Annotated[int, typer.Option(min=1)] = 10_000,
+    logs: Annotated[int, typer.Option(help="Logs, each with keepers of its own.", min=1, max=10_000)] = 16,
+    body: Annotated[int, typer.Option(help="Bytes of an event.", min=1)] = 200,
+    skew: Annotated[float, typer.Option(help="How unequal topics are: 0 not at all, 1 as words are.", min=0)] = 0.8,
+    peak: Annotated[float, typer.Option(help="The busiest hour over the mean.", min=1)] = 4.0,
+    days: Annotated[float, typer.Option(help="Days for which the logs keep events.", min=0.01)] = 3.0,
+    log_rate: Annotated[
+        float, typer.Option(help="Events a second of one leader: `pluribus bench log`.", min=1)
+    ] = 60_000,
+    core_rate: Annotated[
+        float, typer.Option(help="Events a second of a core of Spark: `pluribus bench pipeline`.", min=1)
+    ] = 250_000,
+    seed: int = 1,
+    json: JsonFlag = False,
+) -> None:
+    """What a load needs: logs, keepers, disks, cores, files; computed, and the busiest log played."""
+    from pluribus.pipeline.scale import Load, Means, estimate
+
+    load = Load(events, topics, body, skew, peak, days)
+    found = estimate(load, Means(logs, log_events_s=log_rate, core_events_s=core_rate), seed)
+    if json:
+        print_json(found)
+        return
+    for part, told in found.items():
+        rest = (
+            ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in told.items())
+            if isinstance(told, dict)
+            else _shown(told)
+        )
+        typer.echo(f"{part.replace('_', ' ')}: {rest}")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _pair(text: str, option: str = "--set") -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals:
-        raise BadInput(f"--set {text} has no value: write --set name=value")
+    if not equals or not name:
+        raise BadInput(f"{option} {text} has no value: write {option} name=value")
     return name, value
 
 

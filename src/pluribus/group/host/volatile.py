@@ -93,6 +93,7 @@ class VolatileLog:
         self.host: Host | None = None
         self._index = 0
         self._firsts: dict[int, int] = {}
+        self._submitted = 0
         self._bodies: dict[int, tuple[int, list[bytes]]] = {}
         """By row, in their order: the machine, and the commands."""
         self._freed: set[int] = set()
@@ -119,11 +120,18 @@ class VolatileLog:
         """As a keeper's."""
 
         def placed(row: int, error: PluribusError | None) -> None:
+            self._submitted -= 1
             first = self._firsts.pop(row, None) if error is None else -1
             done(-1 if first is None else first, error)
 
         stamped = Row(machine, self.now_us if time_us is None else time_us, list(commands))
         self.log.submit(_encode(stamped), placed)
+        self._submitted += 1
+
+    @property
+    def awaits(self) -> bool:
+        """Whether somebody here waits for what commands answer."""
+        return self._submitted > 0
 
     def barrier(self, done: Done) -> None:
         self.log.barrier(done)

@@ -26,6 +26,7 @@ from ..files import files_of
 from ..landing import Landing, days_between, on_days
 from .answers import answers, enriched, shaped
 from .configuration import Configuration, Gold, Silver, seconds, time_of
+from .intake import table_of
 from .report import Report
 from .tiers import WRITER, Tiers, bronze_fields, dated
 from .verdicts import DEAD, DROPPED, GOOD, Judge, judged_fields
@@ -133,23 +134,7 @@ def _raw(spark: SparkSession, configuration: Configuration, tiers: Tiers, low: i
 
     files = on_days(tiers.bronze.snapshot(), days_between(low, high))
     rows = tiers.bronze.read(spark, bronze_fields(), files).drop("day").where(_within("time", low, high))
-    table = F.lit(None).cast("string")
-    for silver in configuration.silver:
-        table = F.when(F.col("topic").rlike(_regex(silver.topics)), F.lit(silver.name)).otherwise(table)
-    return rows.withColumn("table", table).where(F.col("table").isNotNull())
-
-
-def _regex(pattern: str) -> str:
-    """A pattern of topics as a regular expression."""
-    import re
-
-    levels = pattern.split("/")
-    rest = levels[-1] == "#"
-    named = [r"[^/]+" if level == "+" else re.escape(level) for level in (levels[:-1] if rest else levels)]
-    whole = "/".join(named)
-    if not rest:
-        return f"^{whole}$"
-    return f"^{whole}(/.*)?$" if whole else "^.*$"
+    return rows.withColumn("table", table_of(configuration, F.col("topic"))).where(F.col("table").isNotNull())
 
 
 def _judged(configuration: Configuration, raw: DataFrame) -> DataFrame:

@@ -337,6 +337,8 @@ class _Checks:
         at: list[str | int] = ["silver", number]
         told = f"silver {silver.name!r}"
         self._sure([*at, "topics"], told, lambda: levels_of(silver.topics))
+        if "," in silver.topics:
+            self._refuse([*at, "topics"], told, f"topics = {silver.topics!r} has a comma: write a [[silver]] for each")
         if bool(silver.fields) == bool(silver.type):
             self._refuse(at, told, "write fields = 'price double, …' or type = 'module:Class', one of both")
         kinds = self._sure([*at, "fields" if silver.fields else "type"], told, lambda: kinds_of(silver))
@@ -421,6 +423,8 @@ class _Checks:
         elif gold.kind == "where":
             self._refuse(keys, told, "kind = 'where' has no condition: write where = 'price > 100'")
         self._sure([*keys, "topic"], told, lambda: checked_topic(PLACEHOLDER.sub("x", gold.topic)))
+        if "," in gold.topic:
+            self._refuse([*keys, "topic"], told, f"topic = {gold.topic!r} has a comma: leave it out")
         for name in PLACEHOLDER.findall(gold.topic):
             self._column([*keys, "topic"], told, answers, name)
         at = gold.time or time_of(gold)

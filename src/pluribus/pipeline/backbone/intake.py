@@ -21,6 +21,7 @@ late; every ``SEEN_FOLD`` batches they are put together.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
@@ -33,7 +34,7 @@ from .report import Entry, Report, rows_of
 from .verdicts import DEAD, DUPLICATE, GOOD, NEVER_US, Judge, judged_fields
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -43,22 +44,35 @@ WRITTEN = ("topic", "id", "sender", "time", "parent", "headers", "kind", "body")
 QUERY_ID = "sql.streaming.queryId"
 
 
-def raw_events(spark: SparkSession, configuration: Configuration, **options: str) -> DataFrame:
-    """The stream of all inputs, with the name of its ``table`` beside each event."""
+def events_of(spark: SparkSession, url: str, patterns: Sequence[str], **options: str) -> DataFrame:
+    """One stream of all topics that match, as a single source: each is a process beside the driver. Topics need not be
+    there yet."""
+    # A single topic would have to be there: its levels below are watched too, and there are none.
+    watched = [f"{one}/#" if len(patterns) == 1 and is_channel(one) else one for one in patterns]
+    register(spark)
+    source = spark.readStream.format("pluribus").options(url=url, topics=",".join(watched), start="earliest")
+    return source.options(**options).load()
+
+
+def table_of(configuration: Configuration, topic: Column) -> Column:
+    """The name of the silver table that a topic belongs to, else null."""
     from pyspark.sql import functions as F
 
-    register(spark)
-    streams = []
+    found = F.lit(None).cast("string")
     for silver in configuration.silver:
-        # A single topic need not be there yet: its levels below are watched too, and left out.
-        watched = f"{silver.topics}/#" if is_channel(silver.topics) else silver.topics
-        source = spark.readStream.format("pluribus").options(url=configuration.url, topic=watched)
-        stream = source.options(start="earliest", **options).load().withColumn("table", F.lit(silver.name))
-        streams.append(stream.where(F.col("topic") == silver.topics) if watched != silver.topics else stream)
-    found = streams[0]
-    for stream in streams[1:]:
-        found = found.unionByName(stream)
+        found = F.when(topic.rlike(_regex(silver.topics)), F.lit(silver.name)).otherwise(found)
     return found
+
+
+def _regex(pattern: str) -> str:
+    """A pattern of topics as a regular expression of Java."""
+    levels = pattern.split("/")
+    rest = levels[-1] == "#"
+    named = ["[^/]+" if level == "+" else rf"\Q{level}\E" for level in (levels[:-1] if rest else levels)]
+    whole = "/".join(named)
+    if not rest:
+        return f"^{whole}$"
+    return f"^{whole}(/.*)?$" if whole else "^.*$"
 
 
 class Intake:
@@ -75,9 +89,14 @@ class Intake:
 
     def query(self) -> Any:
         """The standing query, not started."""
-        share = max(self._configuration.rows // len(self._configuration.silver), 1)
-        events = raw_events(self._spark, self._configuration, rows=str(share), gaps=self._configuration.gaps)
-        return events.writeStream.foreachBatch(self.handle)
+        from pyspark.sql import functions as F
+
+        configuration = self._configuration
+        patterns = [silver.topics for silver in configuration.silver]
+        limits = {"rows": str(configuration.rows), "gaps": configuration.gaps}
+        events = events_of(self._spark, configuration.url, patterns, **limits)
+        named = events.withColumn("table", table_of(configuration, F.col("topic")))
+        return named.where(F.col("table").isNotNull()).writeStream.foreachBatch(self.handle)
 
     def handle(self, events: DataFrame, number: int) -> None:
         query = str(self._spark.sparkContext.getLocalProperty(QUERY_ID) or "")

@@ -21,14 +21,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from ...pubsub.topics import is_channel
 from ..columns import envelope_fields
 from ..decoding import body_fields, decode
 from ..landing import COMPACTOR, Landing
 from ..retention import Retention
-from ..source import register
 from .answers import GOLD_HEADER, answer_fields, answer_patterns, shaped
 from .configuration import Configuration, Gold, Silver, seconds, time_of
+from .intake import events_of, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,33 +78,25 @@ class Tiers:
     def query(self) -> Any:
         from pyspark.sql import functions as F
 
-        register(self._spark)
         configuration = self._configuration
-        sources = [("bronze", one.name, one.topics) for one in configuration.silver]
-        sources += [("silver", one.name, configuration.prefix("silver") + one.topics) for one in configuration.silver]
-        sources += [("dead", "", configuration.prefix("dead") + "#")]
-        sources += [("gold", "", pattern) for pattern in answer_patterns(configuration)]
-        found: DataFrame | None = None
-        for tier, table, pattern in sources:
-            source = self._spark.readStream.format("pluribus").options(url=configuration.url, start="earliest")
-            watched = pattern if not is_channel(pattern) else f"{pattern}/#"
-            events = source.options(topic=watched, gaps=configuration.gaps, rows=str(10 * configuration.rows)).load()
-            if watched != pattern:
-                events = events.where(F.col("topic") == pattern)
-            one = events.withColumns({"tier": F.lit(tier), "table": F.lit(table)})
-            found = one if found is None else found.unionByName(one)
-        assert found is not None
-        return found.writeStream.foreachBatch(self.handle).trigger(processingTime=configuration.tiers.every)
+        clean, dead = configuration.prefix("silver"), configuration.prefix("dead")
+        patterns = [*(one.topics for one in configuration.silver), f"{clean}#", f"{dead}#"]
+        limits = {"rows": str(10 * configuration.rows), "gaps": configuration.gaps}
+        patterns += answer_patterns(configuration)
+        events = events_of(self._spark, configuration.url, patterns, **limits)
+        topic, gold = F.col("topic"), F.col("headers")[GOLD_HEADER]
+        tier = F.when(topic.startswith(clean), F.lit("silver")).when(topic.startswith(dead), F.lit("dead"))
+        raw = table_of(configuration, topic)
+        tier = tier.when(raw.isNotNull(), F.lit("bronze")).when(gold.isNotNull(), F.lit("gold"))
+        behind = F.substring(topic, len(clean) + 1, 1 << 20)
+        table = F.when(tier == "silver", table_of(configuration, behind)).when(tier == "gold", gold)
+        tagged = events.withColumns({"tier": tier, "table": table}).where(F.col("tier").isNotNull())
+        return tagged.writeStream.foreachBatch(self.handle).trigger(processingTime=configuration.tiers.every)
 
     def handle(self, events: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
-        gold = F.col("headers")[GOLD_HEADER]
-        day = F.date_format("time", "yyyy-MM-dd")
-        tagged = events.withColumns(
-            {"table": F.when(F.col("tier") == "gold", gold).otherwise(F.col("table")), "day": day}
-        )
-        kept = tagged.persist()
+        kept = events.withColumn("day", F.date_format("time", "yyyy-MM-dd")).persist()
         try:
             found = kept.groupBy("tier", "table", "topic").agg(
                 F.count("*").alias("rows"), F.max("offset").alias("most")

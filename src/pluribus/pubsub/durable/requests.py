@@ -8,6 +8,7 @@ import msgspec
 
 from ...wire.asking import WAIT_S_MAX, Words
 from .commands import Outcome, Query, Text, Whole
+from .many import AtMany, DoMany, FetchedMany, FetchMany
 
 FETCH_BYTES = 1 << 20
 
@@ -98,7 +99,7 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     """Which log it is in, as ``Fetched.log``."""
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last
+Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany
 
 WORDS = Words(
     "durable-topics",
@@ -110,5 +111,8 @@ WORDS = Words(
         Find: list[Known],
         At: int,
         Last: int,
+        FetchMany: FetchedMany,
+        DoMany: list[Outcome],
+        AtMany: list[int],
     },
 )
