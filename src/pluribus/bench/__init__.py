@@ -24,6 +24,7 @@ BENCHES = {
     "patterns": "complex events, in a process and on Spark",
     "spread": "every way for a message to get to all: on this machine, and simulated to 100,000 hosts",
     "pipeline": "Spark on durable topics: reading, writing, standing queries, alerts; traces checked",
+    "backbone": "a backbone on Spark end to end: published events to answers",
     "adhoc": "multicast among moving nodes on a shared radio medium: floodings, trees, a mesh, gossip, conversations",
     "topics-many": "the same rows in one topic and in ten thousand, as Spark reads and writes them",
     "sim": "events and frames a second in the simulator",
