@@ -11,7 +11,14 @@ import msgspec
 from ..core.ids import MessageId
 
 NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
+KEY = "key"
+"""The header that holds the key which an event was published with."""
 B = TypeVar("B")
+
+
+def with_key(headers: Mapping[str, Any] | None, key: str | None) -> Mapping[str, Any] | None:
+    """The headers of an event that has a key."""
+    return headers if key is None else {**(headers or {}), KEY: key}
 
 
 class Event(msgspec.Struct, Generic[B], gc=False):

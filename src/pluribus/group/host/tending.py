@@ -9,7 +9,7 @@ Leases are renewed without commands: whoever holds the line of an owner tells th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...core.errors import PluribusError
 from ...core.ports import Timer
@@ -43,6 +43,8 @@ class Tending:
         self._hollowed: set[int] = set()
         """First rows of stretches that were made hollow in this life."""
         self._stopped = False
+        self.also: Callable[[], None] | None = None
+        """Called where this keeper leads, after commands and now and then: what others bring to machines."""
         self.forwarded_bytes = 0
         self.hollow_rows = 0
         keeper.on_alive = self._alive
@@ -67,6 +69,8 @@ class Tending:
 
     def _search(self) -> None:
         """What was found is under way: the search goes on when that was applied."""
+        if self.also is not None:
+            self.also()
         idle = self._searching is None and not self._bringing
         if idle and any(one.machine.busy for one in self._host.machines.values()):
             self._searching = self._clock.call_later(0.0, self._chores)

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from ...wire.asking import WAIT_S_MAX, Words
+from ..consumer_groups.words import Dead
 from .commands import Outcome, Query, Text, Whole
 from .many import AtMany, DoMany, FetchedMany, FetchMany
 
@@ -68,6 +69,10 @@ class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
     query: Query = ""
 
 
+class Groups(msgspec.Struct, array_like=True, frozen=True, tag=11):
+    """Consumer groups; the answer is a list of ``GroupKnown``."""
+
+
 class Fetched(msgspec.Struct, array_like=True, frozen=True):
     """Packed batches with the offset of each; ``next`` is where to go on, ``first`` and ``end`` are the topic's."""
 
@@ -99,7 +104,20 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     """Which log it is in, as ``Fetched.log``."""
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany
+class GroupKnown(msgspec.Struct, array_like=True, frozen=True):
+    """A consumer group."""
+
+    name: str
+    patterns: list[str]
+    members: int
+    held: int
+    """Events that members hold."""
+    behind: int
+    """Events that are not settled, whether held or not."""
+    dead: list[Dead]
+
+
+Request = Put | Do | Fetch | Follow | Find | At | Last | Groups | FetchMany | DoMany | AtMany
 
 WORDS = Words(
     "durable-topics",
@@ -111,6 +129,7 @@ WORDS = Words(
         Find: list[Known],
         At: int,
         Last: int,
+        Groups: list[GroupKnown],
         FetchMany: FetchedMany,
         DoMany: list[Outcome],
         AtMany: list[int],

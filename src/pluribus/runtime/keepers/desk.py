@@ -28,9 +28,11 @@ from ...group.keepers.operations import Adopt, Lead, Stand, Voting
 from ...group.keepers.voting import MachineStanding, Standing, standing_of
 from ...group.log import StateMachine
 from ...group.sessions import Command, Entry
+from ...pubsub.consumer_groups.machine import ConsumerGroup
 from ...pubsub.durable.machine import Topics
 from ..machines.desk import MachineDesk
 from ..styles.topics.desk import TopicsDesk
+from ..styles.topics.groups_desk import GroupsDesk
 from ..styles.topics.many_desk import ManyDesk
 
 MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
@@ -50,14 +52,17 @@ class Desk:
 
     def __init__(self, keeper: Keeper, codes: Mapping[str, type[Machine]] | None = None) -> None:
         self.keeper = keeper
-        self.host = Host(keeper, {Topics.kind: Topics, **(codes or {})}, builtin=(Topics.kind,))
+        shipped: dict[str, type[Machine]] = {Topics.kind: Topics, ConsumerGroup.kind: ConsumerGroup}
+        self.host = Host(keeper, {**shipped, **(codes or {})}, builtin=(Topics.kind,))
         self.host.on_applied = self._applied
         self.tending = Tending(self.host, keeper)
         self.machines = MachineDesk(self.host, keeper, self.announced, keeper.alive)
         keeper.seat.state = self.host
         keeper.keep_rows(0)
         self.of_topics = TopicsDesk(self)
-        self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics)]
+        self.groups = GroupsDesk(self, self.of_topics)
+        self.tending.also = self.groups.look
+        self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
             **dict.fromkeys((Make, Order, Examine, Resolve, Await), self.machines.ask),
             Call: self._call,

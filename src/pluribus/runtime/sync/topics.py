@@ -14,7 +14,7 @@ from ...core.ids import MessageId
 from ...core.limits import BACKLOG_EVENTS
 from ...pubsub.event import Event
 from ..loop.background import Background
-from ..styles.topics.face import FETCH_BYTES, TopicsFace
+from ..styles.topics.face import FETCH_BYTES, HELD_MAX, TRIES, TopicsFace
 from .face import Face
 
 if TYPE_CHECKING:  # loaded when first used
@@ -47,11 +47,12 @@ class TopicsSync(Face):
         timeout: float | None = None,
         id: MessageId | None = None,
         live: bool = True,
+        key: str | None = None,
     ) -> MessageId:
         """Publish an event. See ``pluribus.Bus.publish``; ``publish_many`` is much faster for many."""
 
         async def crossed() -> MessageId:
-            return await self._real.publish(topic, body, headers, parent, retain, durable, timeout, id, live)
+            return await self._real.publish(topic, body, headers, parent, retain, durable, timeout, id, live, key)
 
         return self._thread.call(crossed)
 
@@ -79,10 +80,11 @@ class TopicsSync(Face):
         retain: bool = False,
         durable: bool = False,
         live: bool = True,
+        key: str | None = None,
     ) -> MessageId:
         """Publish without waiting; ``flush`` waits. See ``pluribus.Bus.publish_soon``."""
         options: dict[str, Any] = {"headers": headers, "parent": parent, "retain": retain, "durable": durable}
-        return self._thread.ask(self._real.publish_soon, topic, body, live=live, **options)
+        return self._thread.ask(self._real.publish_soon, topic, body, live=live, key=key, **options)
 
     def flush(self) -> None:
         """Returns when everything that was published is admitted, and on disk if it is durable."""
@@ -96,9 +98,12 @@ class TopicsSync(Face):
         type: None = None,
         *,
         durable: str,
+        shared: bool = False,
         start: Start | None = None,
         commit: str = "auto",
         max_bytes: int = FETCH_BYTES,
+        tries: int = TRIES,
+        ahead: int = HELD_MAX,
     ) -> Subscription[Any]: ...
 
     @overload
@@ -109,9 +114,12 @@ class TopicsSync(Face):
         *,
         type: type[B],
         durable: str,
+        shared: bool = False,
         start: Start | None = None,
         commit: str = "auto",
         max_bytes: int = FETCH_BYTES,
+        tries: int = TRIES,
+        ahead: int = HELD_MAX,
     ) -> Subscription[B]: ...
 
     @overload
@@ -196,13 +204,15 @@ class TopicsSync(Face):
         backlog: int = BACKLOG_EVENTS,
         slow: str | None = None,
         retain: bool = True,
-        shared: str | None = None,
+        shared: str | bool | None = None,
         call: Call | None = None,
         bodies: bool = False,
         durable: str | None = None,
         start: Start | None = None,
         commit: str = "auto",
         max_bytes: int = FETCH_BYTES,
+        tries: int = TRIES,
+        ahead: int = HELD_MAX,
     ) -> Any:
         """Events under topics that match; see ``pluribus.Bus.subscribe``. It begins at once: use it with ``with``."""
         options: dict[str, Any] = {
@@ -223,11 +233,13 @@ class TopicsSync(Face):
             "start": start,
             "commit": commit,
             "max_bytes": max_bytes,
+            "tries": tries,
+            "ahead": ahead,
         }
         subscribing: Any = self._real.subscribe
         real = self._thread.ask(subscribing, pattern, where, type, **options)
         self._thread.call(real.open)
-        return Subscription(real, self._thread, shared=shared is not None)
+        return Subscription(real, self._thread, shared=bool(shared))
 
     def matches(
         self,

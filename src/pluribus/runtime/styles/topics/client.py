@@ -25,7 +25,7 @@ from ....filters import Filter
 from ....pubsub.backlog import SAMPLE, TELL
 from ....pubsub.concepts import Vocabulary
 from ....pubsub.durable.batch import pack
-from ....pubsub.event import NO_HEADERS, Event
+from ....pubsub.event import NO_HEADERS, Event, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
 from ....pubsub.places import Near
@@ -109,8 +109,11 @@ class ClientTopics:
         timeout: float | None = None,
         id: MessageId | None = None,
         live: bool = True,
+        key: str | None = None,
     ) -> MessageId:
         """See ``Publish``; a live event returns when the member has published it."""
+        if key is not None:
+            headers = with_key(headers, key)
         self._bus._check_open()
         given = dict(headers) if headers else None
         if durable:

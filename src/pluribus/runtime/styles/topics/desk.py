@@ -243,13 +243,17 @@ class TopicsDesk:
         return kept, start
 
     def chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
-        which: Sequence[int] = range(len(batch))
-        if where:
-            wanted = self._filter(where)
-            which = [place for place, body in enumerate(batch.plain()) if wanted(body)]
+        which = self.which(batch, where)
         if not which:
             return None
         return batch if len(which) == len(batch) and bodies else batch.chosen(which, bodies)
+
+    def which(self, batch: Batch, where: str) -> Sequence[int]:
+        """The events that a filter wants, by their place in the batch."""
+        if not where:
+            return range(len(batch))
+        wanted = self._filter(where)
+        return [place for place, body in enumerate(batch.plain()) if wanted(body)]
 
     def _filter(self, where: str) -> Callable[[Any], Any]:
         found = self._filters.get(where)

@@ -29,12 +29,14 @@ from ....core.packing import of_one_topic
 from ....pubsub.durable import commands
 from ....pubsub.durable.batch import Batch, pack
 from ....pubsub.durable.commands import REFUSED, Outcome
-from ....pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, Known, Last, Put
+from ....pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, GroupKnown, Groups, Known, Last, Put
 from ....pubsub.durable.stages import KEEP_WRITER_S
 from ....pubsub.topics import checked_topic, levels_of
 from ....wire.bodies import BYTES, encode_body
+from .face import HELD_MAX, TRIES
 from .follower import DurableSubscription, Mailbox, Start, unpacked
 from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
+from .shared import SharedSubscription
 
 B = TypeVar("B")
 
@@ -81,6 +83,10 @@ class Durable:
     def new_number(self) -> int:
         """One that nobody else draws: of a session, or a consumer."""
         return self._new_number()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     # Asking.
 
@@ -308,15 +314,23 @@ class Durable:
         start: Start = "latest",
         commit: str = "auto",
         max_bytes: int = FETCH_BYTES,
+        shared: bool = False,
+        tries: int = TRIES,
+        ahead: int = HELD_MAX,
     ) -> DurableSubscription[B]:
-        """Events of durable topics; see ``DurableSubscription``."""
+        """Events of durable topics; see ``DurableSubscription``, and with ``shared``, ``SharedSubscription``."""
         self._check_open()
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         for one in patterns:
             levels_of(one)
-        subscription: DurableSubscription[B] = DurableSubscription(
-            self, patterns, name=name, start=start, where=where, type=type, commit=commit, max_bytes=max_bytes
-        )
+        options: dict[str, Any] = {"start": start, "where": where, "commit": commit, "max_bytes": max_bytes}
+        subscription: DurableSubscription[B]
+        if shared:
+            if name is None:
+                raise BadInput("shared=True shares what is read under a name: give durable=NAME with it")
+            subscription = SharedSubscription(self, patterns, name=name, type=type, tries=tries, ahead=ahead, **options)
+        else:
+            subscription = DurableSubscription(self, patterns, name=name, type=type, **options)
         self._subscriptions[subscription] = None
         return subscription
 
@@ -345,6 +359,11 @@ class Durable:
     async def topics(self, pattern: str = "#") -> list[Known]:
         """Durable topics that match, with their first offset, end, latest time and bytes."""
         found: list[Known] = await self.ask(Find(pattern))
+        return found
+
+    async def groups(self) -> list[GroupKnown]:
+        """Consumer groups: names, topics, members, events that are not settled, dead letters."""
+        found: list[GroupKnown] = await self.ask(Groups())
         return found
 
     async def retain(self, topic: str, *, age: float = 0.0, size: int = 0) -> None:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, overload
 
+from ....core.errors import BadInput
 from ....core.ids import MessageId
 from ....core.limits import BACKLOG_EVENTS
 from ....core.view import View
+from ....pubsub.event import with_key
 from ...loop.lateness import loaded
 from ..style import Styled
 
@@ -23,12 +25,17 @@ if TYPE_CHECKING:  # loaded when first used
     from .observed import Observed
     from .patterns import Matches
     from .pubsub import Advertisement, Topics
+    from .shared import SharedSubscription
     from .style import TopicsStyle
     from .subscription import Subscription
 
 _STYLE = "pluribus.runtime.styles.topics.style"
 FETCH_BYTES = 1 << 20
 """What a durable subscription asks for at a time."""
+HELD_MAX = 32
+"""Events that a member of a consumer group holds: few, so that the others have something to do."""
+TRIES = 20
+"""Deliveries after which an event is a dead letter of its group."""
 
 B = TypeVar("B")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,6 +55,7 @@ class Publish(Protocol):
         timeout: float | None = None,
         id: MessageId | None = None,
         live: bool = True,
+        key: str | None = None,
     ) -> Awaitable[MessageId]:
         """Publish an event under a topic, such as ``stocks/ibm/tick``; returns its identity once the window has
         admitted it, at once unless somebody who wants to be waited for reads too slowly.
@@ -57,6 +65,8 @@ class Publish(Protocol):
         waiting longer. ``durable=True`` returns when a majority of the voting keepers have it on disk; ``Uncertain``
         has the ``id`` with which it may be published again, ``NoKeeper`` says at once that nobody keeps durable topics,
         unless ``timeout`` gives a keeper time to come. Live subscribers get it then, unless ``live=False``.
+        ``key``: what the event is about; it travels as the header ``"key"``, and consumer groups handle events of one
+        key in their order.
         """
 
 
@@ -87,9 +97,10 @@ class TopicsFace:
         timeout: float | None = None,
         id: MessageId | None = None,
         live: bool = True,
+        key: str | None = None,
     ) -> MessageId:
         await loaded(_STYLE)
-        return await self.pubsub.publish(topic, body, headers, parent, retain, durable, timeout, id, live)
+        return await self.pubsub.publish(topic, body, headers, parent, retain, durable, timeout, id, live, key)
 
     @property
     def _topics_style(self) -> TopicsStyle:
@@ -131,10 +142,11 @@ class TopicsFace:
         retain: bool = False,
         durable: bool = False,
         live: bool = True,
+        key: str | None = None,
     ) -> MessageId:
         """Publish without waiting; ``await bus.flush()`` waits for everything. ``Overflow`` if too much waits already.
         Live events are given their identity at once; durable ones too, and are on disk when flushed."""
-        return self.pubsub.publish_soon(topic, body, headers, parent, retain, durable, live)
+        return self.pubsub.publish_soon(topic, body, with_key(headers, key), parent, retain, durable, live)
 
     async def flush(self) -> None:
         """Returns when everything that was published is admitted, and on disk if it is durable."""
@@ -150,6 +162,39 @@ class TopicsFace:
         type: None = None,
         *,
         durable: str,
+        shared: Literal[True],
+        start: Start | None = None,
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+        tries: int = TRIES,
+        ahead: int = HELD_MAX,
+    ) -> SharedSubscription[Any]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | Sequence[str] | None = None,
+        where: str | Filter | None = None,
+        *,
+        type: type[B],
+        durable: str,
+        shared: Literal[True],
+        start: Start | None = None,
+        commit: str = "auto",
+        max_bytes: int = FETCH_BYTES,
+        tries: int = TRIES,
+        ahead: int = HELD_MAX,
+    ) -> SharedSubscription[B]: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: str | Sequence[str] | None = None,
+        where: str | Filter | None = None,
+        type: None = None,
+        *,
+        durable: str,
+        shared: Literal[False] | None = None,
         start: Start | None = None,
         commit: str = "auto",
         max_bytes: int = FETCH_BYTES,
@@ -163,6 +208,7 @@ class TopicsFace:
         *,
         type: type[B],
         durable: str,
+        shared: Literal[False] | None = None,
         start: Start | None = None,
         commit: str = "auto",
         max_bytes: int = FETCH_BYTES,
@@ -250,13 +296,15 @@ class TopicsFace:
         backlog: int = BACKLOG_EVENTS,
         slow: str | None = None,
         retain: bool = True,
-        shared: str | None = None,
+        shared: str | bool | None = None,
         call: Call | None = None,
         bodies: bool = False,
         durable: str | None = None,
         start: Start | None = None,
         commit: str = "auto",
         max_bytes: int = FETCH_BYTES,
+        tries: int = TRIES,
+        ahead: int = HELD_MAX,
     ) -> Any:
         """Events under topics that match a pattern: ``+`` is any level, ``#`` all levels below.
 
@@ -277,7 +325,12 @@ class TopicsFace:
         ``durable="name"`` reads what keepers keep, and goes on under that name where it came to; ``start`` is
         ``"earliest"``, ``"latest"``, an offset or a time, for a name that is new, or to replay without one. With these
         come ``commit="manual"`` and ``max_bytes``; see ``DurableSubscription``.
+
+        ``durable="name", shared=True``: each event goes to one of those who subscribe so, as each has room for up to
+        ``ahead`` events; after ``tries`` deliveries it is a dead letter. See ``SharedSubscription``.
         """
+        if shared is True and durable is None:
+            raise BadInput("shared=True shares what is kept under a name: give durable=NAME, or shared=NAME for live")
         if durable is not None or start is not None:
             from .follower import refuse_live
 
@@ -292,7 +345,7 @@ class TopicsFace:
                 backlog=None if backlog == BACKLOG_EVENTS else backlog,
                 slow=slow,
                 retain=None if retain else retain,
-                shared=shared,
+                shared=None if isinstance(shared, bool) else shared,
                 call=call,
                 bodies=bodies or None,
             )
@@ -304,6 +357,9 @@ class TopicsFace:
                 start="latest" if start is None else start,
                 commit=commit,
                 max_bytes=max_bytes,
+                shared=shared is True,
+                tries=tries,
+                ahead=ahead,
             )
         return self.pubsub.subscribe(
             cast("str | None", pattern),
@@ -319,7 +375,7 @@ class TopicsFace:
             backlog=backlog,
             slow=slow,
             retain=retain,
-            shared=shared,
+            shared=shared if isinstance(shared, str) else None,
             call=call,
             bodies=bodies,
         )
@@ -373,7 +429,7 @@ class TopicsFace:
         backlog: int = BACKLOG_EVENTS,
         slow: str | None = None,
         retain: bool = True,
-        shared: str | None = None,
+        shared: str | bool | None = None,
         durable: str | None = None,
         start: Start | None = None,
     ) -> Callable[[F], F]:
@@ -394,6 +450,8 @@ class TopicsFace:
                 call.subscription = kept  # type: ignore[attr-defined]
                 self.pubsub.call_soon(kept, call, bodies)
                 return call
+            if shared is True:
+                raise BadInput("shared=True shares what is kept under a name: give durable=NAME, or shared=NAME")
             subscription = self.pubsub.subscribe(
                 pattern,
                 where,
@@ -403,7 +461,7 @@ class TopicsFace:
                 backlog=backlog,
                 slow=slow,
                 retain=retain,
-                shared=shared,
+                shared=shared or None,
                 call=call,
                 bodies=bodies,
             )

@@ -26,7 +26,7 @@ from ....filters import Filter
 from ....pubsub.backlog import SAMPLE, WAIT, Backlog
 from ....pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
 from ....pubsub.concepts import Vocabulary
-from ....pubsub.event import Event
+from ....pubsub.event import Event, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
 from ....pubsub.places import Near
@@ -187,8 +187,11 @@ class Topics(End):
         timeout: float | None = None,
         id: MessageId | None = None,
         live: bool = True,
+        key: str | None = None,
     ) -> MessageId:
         """See ``Bus.publish``. The fast path is an append or two."""
+        if key is not None:
+            headers = with_key(headers, key)
         gathering: Gathering = self._open
         if type(body) is gathering.type and headers is None and parent is None and not retain and not durable:
             encoded = body if type(body) is bytes else encode_quickly(body)

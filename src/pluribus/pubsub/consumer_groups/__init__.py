@@ -1,0 +1,1 @@
+"""Consumer groups: members of one name share the events of durable topics. Read ``machine`` first."""
