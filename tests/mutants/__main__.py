@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.mutants import (
     asking,
+    consumer_groups,
     conversations,
     deaf,
     durable,
@@ -40,6 +41,7 @@ SCENARIOS = [
     for scenario, tables in {
         "groups": [orders.FOUND, views.FOUND, regrouping.FOUND, wholeness.FOUND],
         "asks": [asking.FOUND],
+        "consumer-groups": [consumer_groups.FOUND],
         "conversations": [conversations.FOUND],
         "crowd": [spread.CROWD_FOUND],
         "deaf": [deaf.FOUND],

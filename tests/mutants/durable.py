@@ -92,9 +92,9 @@ class Eager(DurableSubscription):
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Doubling: (0, "stands behind"),
-    Overlooking: (0, "did not come to offset"),
+    Overlooking: (5, "did not come to offset"),
     Confident: (0, "was acknowledged as"),
     Wasteful: (0, "cannot read what they keep"),
-    Twice: (0, "stands behind"),
+    Twice: (1, "stands behind"),
     Eager: (2, "the subscriber began again at"),
 }

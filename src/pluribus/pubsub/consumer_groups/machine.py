@@ -293,6 +293,10 @@ class ConsumerGroup(Machine):
 
     # Questions.
 
+    def place_of(self, thing: int) -> tuple[str, int]:
+        """Topic and offset of an assignment."""
+        return self._things[thing]
+
     def wants(self, topic: str) -> bool:
         return any(matches(pattern, topic) for pattern in self.patterns)
 

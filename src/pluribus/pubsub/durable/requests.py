@@ -73,6 +73,15 @@ class Groups(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """Consumer groups; the answer is a list of ``GroupKnown``."""
 
 
+class Watch(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """Whether another subscriber took over a durable subscription since this epoch; answered when one does, or after
+    ``wait_s``."""
+
+    name: Text
+    epoch: Whole
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
+
+
 class Fetched(msgspec.Struct, array_like=True, frozen=True):
     """Packed batches with the offset of each; ``next`` is where to go on, ``first`` and ``end`` are the topic's."""
 
@@ -117,7 +126,7 @@ class GroupKnown(msgspec.Struct, array_like=True, frozen=True):
     dead: list[Dead]
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | Groups | FetchMany | DoMany | AtMany
+Request = Put | Do | Fetch | Follow | Find | At | Last | Groups | Watch | FetchMany | DoMany | AtMany
 
 WORDS = Words(
     "durable-topics",
@@ -130,6 +139,7 @@ WORDS = Words(
         At: int,
         Last: int,
         Groups: list[GroupKnown],
+        Watch: bool,
         FetchMany: FetchedMany,
         DoMany: list[Outcome],
         AtMany: list[int],

@@ -34,6 +34,13 @@ class Subscription(msgspec.Struct, array_like=True):
 class Subscriptions:
     def __init__(self) -> None:
         self.known: dict[str, Subscription] = {}
+        self.news: dict[str, None] = {}
+        """Subscriptions that somebody took over or removed, since somebody looked. Not part of the state."""
+
+    def _tell(self, name: str) -> None:
+        if len(self.news) >= DURABLE_SUBSCRIPTIONS_MAX:  # nobody looks
+            self.news.clear()
+        self.news[name] = None
 
     def attach(self, command: Attach, topics: Mapping[str, Bounds]) -> Outcome:
         try:
@@ -58,6 +65,7 @@ class Subscriptions:
             return Outcome(AGAIN, found.epoch, "", dict(found.offsets))
         found.consumer = command.consumer
         found.epoch += 1
+        self._tell(command.name)
         return Outcome(DONE, found.epoch, "", dict(found.offsets))
 
     def commit(self, command: Commit, topics: Mapping[str, Bounds]) -> Outcome:
@@ -72,6 +80,7 @@ class Subscriptions:
         return Outcome(DONE, found.epoch)
 
     def detach(self, command: Detach) -> Outcome:
+        self._tell(command.name)
         return Outcome(AGAIN if self.known.pop(command.name, None) is None else DONE)
 
     def saved(self) -> Any:

@@ -60,6 +60,7 @@ class Desk:
         keeper.seat.state = self.host
         keeper.keep_rows(0)
         self.of_topics = TopicsDesk(self)
+        self.host.on_restored = self._restored
         self.groups = GroupsDesk(self, self.of_topics)
         self.tending.also = self.groups.look
         self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
@@ -83,13 +84,19 @@ class Desk:
     def _applied(self) -> None:
         self.tending.applied()
         self.machines.applied()
+        self.of_topics.applied()
         self._wake()
+
+    def _restored(self) -> None:
+        self.machines.restored()
+        self.of_topics.wake()
 
     def close(self) -> None:
         self._closed = True
         self.tending.stop()
         self.machines.close()
         self.host.bodies.close()
+        self.of_topics.wake()
         self._wake()
 
     def stats(self) -> dict[str, Any]:

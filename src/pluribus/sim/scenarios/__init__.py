@@ -45,6 +45,7 @@ def scenario(name: str) -> Scenario:
         adhoc,
         asks,
         boundaries,
+        consumer_groups,
         conversations,
         crowd,
         deaf,
@@ -82,6 +83,7 @@ def scenario(name: str) -> Scenario:
         objects.OBJECTS,
         conversations.CONVERSATIONS,
         spaces.SPACES,
+        consumer_groups.CONSUMER_GROUPS,
     )
     shipped = (
         *plain,

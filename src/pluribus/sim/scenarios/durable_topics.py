@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.errors import Closed, NoKeeper, PluribusError, Refused, Uncertain, Violation
 from ...group.host import Host
@@ -88,7 +88,7 @@ class Life(KeeperLife):
     def final(self) -> Finals:
         """Everything that it keeps, read as subscribers would."""
         topics: dict[str, tuple[int, list[tuple[int, int, int, bytes]]]] = {}
-        for name in TOPICS:
+        for name in self.play.topics:
             first, end = self.desk.of_topics.topics.bounds.get(name, (0, 0))
             events: list[tuple[int, int, int, bytes]] = []
             at = first
@@ -139,6 +139,7 @@ class Line:
 
 class Play(KeepersPlay):
     lives: dict[int, Life]  # type: ignore[assignment]
+    topics: ClassVar[tuple[str, ...]] = TOPICS
 
     def __init__(self, world: World, history: History) -> None:
         super().__init__(world, history)
@@ -316,7 +317,7 @@ async def play(world: World, history: History) -> None:
     for task in tasks:
         task.result()
     playing.done = True
-    finals = await _finals(playing)
+    finals = await finals_of_all(playing)
     await _read_to_the_end(playing, len(finals[0].topics["a"][1]))
     reading.cancel()
     for life, final in zip(playing.lives.values(), finals, strict=True):
@@ -329,7 +330,7 @@ async def play(world: World, history: History) -> None:
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
 
 
-async def _finals(playing: Play) -> list[Finals]:
+async def finals_of_all(playing: Play) -> list[Finals]:
     """When every keeper has applied the same, and can read all of it."""
     until = playing.world.now + CALM_S
     while playing.world.now < until:

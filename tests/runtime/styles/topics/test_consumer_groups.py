@@ -183,3 +183,27 @@ def test_without_await():
         with bus.subscribe("jobs", durable="w", shared=True, start="earliest") as events:
             assert events.receive(PATIENCE_S).body == 1
             assert events.dead() == []
+
+
+@on_a_loop
+async def test_who_is_taken_over_is_told_before_it_handles_what_it_had_fetched():
+    async with pluribus.connect(new_bus(), store=":memory:") as bus:
+        await bus.publish_many([("t", n) for n in range(5)], durable=True)
+        async with bus.subscribe("t", durable="one", start="earliest") as first:
+            assert (await first.receive(PATIENCE_S)).body == 0  # four more were fetched with it
+            async with bus.subscribe("t", durable="one") as second:
+                assert (await second.receive(PATIENCE_S)).body == 0
+                await eventually(lambda: first._refused is not None)
+                with pytest.raises(Refused, match="another consumer took over the subscription 'one'"):
+                    await first.receive(PATIENCE_S)
+                assert [(await second.receive(PATIENCE_S)).body for _ in range(4)] == [1, 2, 3, 4]
+
+
+@on_a_loop
+async def test_who_waits_for_events_is_told_at_once_that_it_was_taken_over():
+    async with pluribus.connect(new_bus(), store=":memory:") as bus, bus.subscribe("t", durable="one") as first:
+        waiting = asyncio.create_task(first.receive())
+        async with bus.subscribe("t", durable="one"):
+            with pytest.raises(Refused, match="took over"):
+                async with asyncio.timeout(PATIENCE_S):
+                    await waiting

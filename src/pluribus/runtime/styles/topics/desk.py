@@ -19,7 +19,7 @@ from ....pubsub.durable.batch import Batch, checked, head_of, is_batch
 from ....pubsub.durable.commands import Outcome
 from ....pubsub.durable.machine import Topic, Topics
 from ....pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
-from ....pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put
+from ....pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Watch
 from ....pubsub.topics import matches
 from .publisher import Ended
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 TOPICS = 1
 """The number of the machine that durable topics are: every log begins with it."""
 FILTERS_MAX = 256
+WATCHERS_MAX = 1_024
+"""Of one durable subscription; all but one are told at once."""
 TURN_BYTES = 512 << 10
 """What is read before others have a turn."""
 LONG_AGO_BYTES = 8 << 20
@@ -45,6 +47,8 @@ class TopicsDesk:
         self._read_bytes = 0
         """Since others had a turn."""
         self._turns = 0
+        self._watchers: dict[str, list[asyncio.Future[None]]] = {}
+        """By durable subscription: who wants to know when another one takes it over."""
 
     def questions(self) -> Mapping[type, Callable[[Any], Any]]:
         return {
@@ -55,6 +59,7 @@ class TopicsDesk:
             Find: self._find,
             At: self._at,
             Last: self._last,
+            Watch: self._watch,
         }
 
     @property
@@ -139,6 +144,55 @@ class TopicsDesk:
     async def _last(self, request: Last) -> int:
         await self._desk.barrier()
         return self.topics.stages.last(request.writer, request.query)
+
+    async def _watch(self, asked: Watch) -> bool:
+        loop = asyncio.get_running_loop()
+        until, fresh = loop.time() + asked.wait_s, False
+        while True:
+            known = self.topics.subscriptions.known.get(asked.name)
+            if known is not None and known.epoch >= asked.epoch:
+                if known.epoch > asked.epoch:
+                    return True
+                if loop.time() >= until:
+                    return False
+                await self._news_of(asked.name, until)
+            elif fresh:  # it was removed
+                return True
+            else:  # or perhaps this keeper is behind
+                await self._desk.barrier()
+                fresh = True
+
+    async def _news_of(self, name: str, until: float) -> None:
+        loop = asyncio.get_running_loop()
+        watcher: asyncio.Future[None] = loop.create_future()
+        watchers = self._watchers.setdefault(name, [])
+        if len(watchers) >= WATCHERS_MAX:
+            raise Overflow(f"{WATCHERS_MAX:,} subscribers watch {name!r} here: ask another keeper")
+        watchers.append(watcher)
+        timer = loop.call_at(until, _wake, watcher)
+        try:
+            await watcher
+        finally:
+            timer.cancel()
+            watchers.remove(watcher)
+            if not watchers and self._watchers.get(name) is watchers:
+                del self._watchers[name]
+
+    def applied(self) -> None:
+        """Commands were applied: whoever lost a subscription hears of it."""
+        hosted = self._desk.host.named(Topics.kind) if self._watchers else None
+        news = self.topics.subscriptions.news if hosted is not None else {}
+        if news:
+            for name in news:
+                for watcher in self._watchers.get(name, ()):
+                    _wake(watcher)
+            news.clear()
+
+    def wake(self) -> None:
+        """The state is another one, or this keeper stops: everybody looks again."""
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                _wake(watcher)
 
     async def barrier(self) -> None:
         """Returns when this keeper has applied all that was committed before."""
@@ -271,6 +325,11 @@ class TopicsDesk:
         else:
             names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
         return [_known(name, topic, self.log) for name in names if (topic := self.topics.topic(name)) is not None]
+
+
+def _wake(watcher: asyncio.Future[None]) -> None:
+    if not watcher.done():
+        watcher.set_result(None)
 
 
 def _end(piece: Piece) -> int:

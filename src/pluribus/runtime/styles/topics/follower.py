@@ -19,7 +19,7 @@ from ....core.ids import MessageId
 from ....pubsub.durable import commands
 from ....pubsub.durable.batch import Batch
 from ....pubsub.durable.commands import EARLIEST, LATEST
-from ....pubsub.durable.requests import FETCH_BYTES, At, Find, Follow, Followed, Known
+from ....pubsub.durable.requests import FETCH_BYTES, At, Find, Follow, Followed, Known, Watch
 from ....pubsub.event import NO_HEADERS, Event
 from ....wire.bodies import checked_type
 
@@ -79,8 +79,8 @@ class DurableSubscription(Generic[B]):
 
     ``start`` is ``"earliest"``, ``"latest"``, an offset (int) or a time (seconds since 1970 as float, or a datetime);
     it counts when the name is new, later the committed offsets do. Without a name nothing is kept: a replay from
-    ``start`` on. ``where`` is a filter that the keeper applies. A second subscriber of a name takes over, and the first
-    one's reading ends with ``Refused``.
+    ``start`` on. ``where`` is a filter that the keeper applies. A second subscriber of a name takes over at once; the
+    first one is told so, drops what it had fetched, and its reading ends with ``Refused``.
     """
 
     def __init__(
@@ -119,6 +119,7 @@ class DurableSubscription(Generic[B]):
         self._committing: asyncio.Task[None] | None = None
         self._refused: PluribusError | None = None
         self._reading: asyncio.Task[Followed] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._begun = self.closed = False
 
     @property
@@ -139,7 +140,22 @@ class DurableSubscription(Generic[B]):
             attach = commands.Attach(self.name, self._durable._new_number(), self._patterns, start, starts)
             outcome = await self._durable.do(attach)
             self._epoch, self._offsets = outcome.number, dict(outcome.offsets)
+            self._watching = asyncio.ensure_future(self._watch(self.name))
         self._begun = True
+
+    async def _watch(self, name: str) -> None:
+        """When another subscriber takes over, what was fetched and not handed out is dropped: it is the other's."""
+        while not self.closed:
+            try:
+                taken = await self._durable.ask(Watch(name, self._epoch, WAIT_S), None)
+            except PluribusError:  # an older keeper does not know: then the next commit tells
+                return
+            if taken:
+                self._refused = self._refused or Refused(f"another consumer took over the subscription {name!r}")
+                del self._ready[self._at :]
+                if self._reading is not None:
+                    self._reading.cancel()
+                return
 
     async def _starts(self) -> dict[str, int]:
         """Offsets of topics that are there, where the keepers cannot tell them from ``start`` alone."""
@@ -324,7 +340,7 @@ class DurableSubscription(Generic[B]):
 
     def abandon(self) -> None:
         self.closed = True
-        for task in (self._reading, self._committing):
+        for task in (self._reading, self._committing, self._watching):
             if task is not None:
                 task.cancel()
         self._durable.forgotten(self)
