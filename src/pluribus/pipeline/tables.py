@@ -177,7 +177,7 @@ class Shape:
             self._columns(rows)
         except msgspec.ValidationError:
             return f"its fields are not {self._said()}"
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return f"its body does not decode: {error}"
         except (TypeError, ValueError, OverflowError):
             return f"its fields are not {self._said()}"

@@ -128,6 +128,6 @@ def _kind(name: str, body: bytes) -> Any:
     kind = kind_of_name(name) if name else BYTES
     try:
         msgspec.msgpack.decode(body, type=msgspec.Raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return BYTES
     return kind
