@@ -10,7 +10,7 @@ later minor may add some. A question that cannot be read is answered with the re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -147,8 +147,15 @@ def decode(data: bytes) -> Word:
         raise MalformedFrame(f"bytes that no program of this bus sends: {error}") from None
 
 
+loading: list[Callable[[str], object]] = []
+"""Called with the name of a style whose words are not here: they may register them."""
+
+
 def request_of(word: Arriving) -> Any:
     """The question; ``Refused`` if nobody here knows its style, ``MalformedFrame`` if it is none of that style's."""
+    if word.style not in _styles:
+        for load in loading:
+            load(word.style)
     words = _styles.get(word.style)
     if words is None:
         raise Refused(
