@@ -13,7 +13,6 @@ from ...layers.reliable import Reliable
 from ...stack.events import Unconfirmed
 from ..loop.futures import has_come
 
-
 LOOK_S = 0.1
 """How often what is left is looked at again, while a bus is being closed."""
 
