@@ -155,7 +155,27 @@ class Restage(msgspec.Struct, frozen=True, array_like=True, tag=11):
     data: bytes
 
 
-Command = Configure | Attach | Settle | Detach | Offer | Purge | Redrive | Pause | Move | Stage | Restage
+class Keep(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Of a transaction that is being prepared: what it received is held for it, whatever becomes of the consumer."""
+
+    transaction: Number
+    consumer: Number
+    epoch: Number
+    acked: Things = []
+    deliveries: Annotated[list[Number], msgspec.Meta(max_length=131_072)] = []
+
+
+class Resolve(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """A prepared transaction is decided: what is kept for it is settled, or comes back. It was promised room: limits of
+    the queue do not count for what it sends."""
+
+    transaction: Number
+    commits: bool
+
+
+Command = (
+    Configure | Attach | Settle | Detach | Offer | Purge | Redrive | Pause | Move | Stage | Restage | Keep | Resolve
+)
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):

@@ -18,7 +18,7 @@ from ...core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusE
 from ...group.host import words
 from ...group.host.host import HOST, Host, Hosted
 from ...group.host.machine import Machine
-from ...group.host.requests import Await, Call, Examine, Inspect, Make, Open, Order, Resolve
+from ...group.host.requests import Await, Call, Examine, Inspect, Make, Open, Order, Resolve, Transact
 from ...group.host.tending import Tending, machines_of
 from ...group.host.user import UserMachine
 from ...group.host.words import Announce, Create
@@ -59,7 +59,7 @@ class Desk:
         self.of_topics = TopicsDesk(self)
         self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics)]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
-            **dict.fromkeys((Make, Order, Examine, Resolve, Await), self.machines.ask),
+            **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self.machines.ask),
             Call: self._call,
             Inspect: self._query,
             Open: self._open,
