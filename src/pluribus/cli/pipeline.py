@@ -1,5 +1,8 @@
 """``pluribus pipeline``: what runs on Spark."""
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +14,7 @@ from pluribus.core.errors import BadInput
 
 command = typer.Typer(add_completion=False, no_args_is_help=True, help="Jobs on Spark, archives, and checks of traces.")
 Master = Annotated[str, typer.Option(help="local[N], spark://HOST:PORT or sc://HOST:PORT.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark itself has to say.")]
 
 
 @command.callback()
@@ -24,14 +28,20 @@ def conformance(
     only: Annotated[str, typer.Option(help="Only these checks, as fifo,causal.")] = "",
     shown: Annotated[int, typer.Option(help="Offending events to show of each check.", min=1, max=100)] = 3,
     master: Master = "local[*]",
+    verbose: Verbose = False,
     json: JsonFlag = False,
 ) -> None:
     """Check the traces of runs for every promise of order and delivery. Exits with 1 when one was broken."""
+    from pluribus.pipeline.conformance import check_names
     from pluribus.pipeline.conformance import conformance as check
-    from pluribus.pipeline.session import session
+    from pluribus.pipeline.traces import written_by_members
 
-    with session(master, "conformance") as spark:
-        found = check(spark, trace, [name for name in only.split(",") if name], shown)
+    names = [name for name in only.split(",") if name]
+    check_names(names)
+    if not written_by_members(trace):
+        _there(trace, "a folder of Parquet files; 'pluribus sim SCENARIO --history DIR' writes one")
+    with _progress() as tell, _spark(master, "conformance", verbose) as spark:
+        found = check(spark, trace, names, shown, progress=tell)
     if json:
         print_json(found)
     else:
@@ -50,16 +60,17 @@ def run(
     option: Annotated[list[str] | None, typer.Option("--set", help="An option for the job, as topic=stocks/#.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
     once: Annotated[bool, typer.Option("--once", help="Handle what is there now, and stop.")] = False,
+    verbose: Verbose = False,
     json: JsonFlag = False,
 ) -> None:
     """Run the standing queries of a job; Ctrl-C ends them when the micro-batch under way is done."""
     from tempfile import TemporaryDirectory
 
     from pluribus.pipeline.jobs import Job, stopped_by_signals
-    from pluribus.pipeline.session import session
 
     options = dict(_pair(one) for one in option or [])
-    with TemporaryDirectory() as folder, session(master, f"pluribus {job.name}") as spark:
+    _there(job, "a file of Python with a function job(spark, options)")
+    with TemporaryDirectory() as folder, _spark(master, f"pluribus {job.name}", verbose) as spark:
         running = Job(spark, job, checkpoint or folder, options)
         with stopped_by_signals(running):
             found = running.run(seconds=seconds, once=once, progress=_tell)
@@ -81,14 +92,15 @@ def archive(
     seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive what is there now, and stop.")] = False,
     master: Master = "local[*]",
+    verbose: Verbose = False,
     json: JsonFlag = False,
 ) -> None:
     """Keep every event of durable topics as Parquet; started again, it goes on where it ended."""
     from pluribus.pipeline.archive import archive as standing
     from pluribus.pipeline.jobs import Job, stopped_by_signals
-    from pluribus.pipeline.session import session
 
-    with session(master, "pluribus archive") as spark:
+    _check_archive(url, topic, gaps)
+    with _spark(master, "pluribus archive", verbose) as spark:
         writer = {"archive": standing(spark, url, topic, folder, gaps=gaps)}
         running = Job(spark, "archive", folder.with_name(f"{folder.name}.checkpoint"), {}, lambda *_: writer)
         with stopped_by_signals(running):
@@ -124,6 +136,47 @@ def replay(
         print_json(found)
     else:
         typer.echo(f"{found['events']:,} events of {found['topics']:,} topics in {found['seconds']} s")
+
+
+@contextmanager
+def _spark(master: str, app: str, verbose: bool) -> Iterator[Any]:
+    """A session; what Spark itself says is kept from people unless they ask."""
+    from pluribus.pipeline.session import VERBOSE, session
+
+    if verbose:
+        os.environ[VERBOSE] = "1"
+    elif master.startswith(("local", "spark://")):
+        with session(master, app, spark_log_level="ERROR") as spark:
+            yield spark
+        return
+    with session(master, app) as spark:
+        yield spark
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line on standard error that says what is done now; nothing where nobody looks."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("Spark starts") as status:
+        yield lambda text: status.update(f"Spark {text}")
+
+
+def _there(path: Path, wanted: str) -> None:
+    if not path.exists():
+        raise BadInput(f"{path} is not there: name {wanted}")
+
+
+def _check_archive(url: str, topic: str, gaps: str) -> None:
+    """A mistake is told before Spark is started."""
+    from pluribus.core.url import parse_url
+    from pluribus.pubsub.topics import levels_of
+
+    if parse_url(url).scheme != "client":
+        raise BadInput(f"{url} is no member that serves clients: write client://HOST:PORT/BUS")
+    levels_of(topic)
+    if gaps not in ("fail", "skip"):
+        raise BadInput(f"--gaps {gaps} is none of fail, skip: choose one of them")
 
 
 def _pair(text: str) -> tuple[str, str]:
