@@ -2,8 +2,10 @@
 
 import codecs
 import fcntl
+import io
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -13,6 +15,9 @@ import time
 from collections.abc import Callable
 
 import pyte
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
 
 
 class Terminal:
@@ -74,6 +79,26 @@ class Terminal:
         with self._lock:
             return {character.fg for row in self._screen.buffer.values() for character in row.values()}
 
+    def resize(self, columns: int, rows: int) -> None:
+        with self._lock:
+            self._screen.resize(rows, columns)
+            self._screen.reset()
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def svg(self, title: str) -> str:
+        """A picture of the screen, in its colours."""
+        with self._lock:
+            columns, rows = self._screen.columns, self._screen.lines
+            console = Console(width=columns, height=rows, file=io.StringIO(), record=True, force_terminal=True)
+            for row in range(rows):
+                line = Text()
+                for column in range(columns):
+                    one = self._screen.buffer[row][column]
+                    line.append(one.data, _style(one))
+                console.print(line, no_wrap=True, overflow="crop")
+        # Without the fonts of somebody else's server: every reader has one for terminals.
+        return re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=title), flags=re.DOTALL)
+
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
@@ -91,6 +116,16 @@ class Terminal:
         code = self.process.wait(seconds)
         self._thread.join(10)
         return code
+
+
+def _style(one: pyte.screens.Char) -> Style:
+    def colour(name: str) -> str | None:
+        return None if name == "default" else {"brown": "yellow"}.get(name, name)
+
+    plain = {
+        name: None if name is None else name.replace("bright", "bright_") for name in (colour(one.fg), colour(one.bg))
+    }
+    return Style(color=plain[colour(one.fg)], bgcolor=plain[colour(one.bg)], bold=one.bold, reverse=one.reverse)
 
 
 def _controls() -> None:

@@ -32,7 +32,6 @@ EXTRAS = {
     "console": "nicegui",
     "postgres": "psycopg",
     "nats": "nats",
-    "plot": "matplotlib",
 }
 
 
