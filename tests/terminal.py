@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from itertools import groupby
 
 import pyte
 from rich.console import Console
@@ -91,10 +92,10 @@ class Terminal:
             columns, rows = self._screen.columns, self._screen.lines
             console = Console(width=columns, height=rows, file=io.StringIO(), record=True, force_terminal=True)
             for row in range(rows):
+                cells = [self._screen.buffer[row][column] for column in range(columns)]
                 line = Text()
-                for column in range(columns):
-                    one = self._screen.buffer[row][column]
-                    line.append(one.data, _style(one))
+                for style, same in groupby(cells, _style):
+                    line.append("".join(one.data for one in same), style)
                 console.print(line, no_wrap=True, overflow="crop")
         # Without the fonts of somebody else's server: every reader has one for terminals.
         return re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=title), flags=re.DOTALL)

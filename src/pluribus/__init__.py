@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .pubsub.places import Near
     from .runtime.styles.conversations.application import GroupManager
     from .runtime.styles.objects.shadows import Shadow
+    from .runtime.styles.spaces.space import Space
     from .runtime.styles.topics.follower import DurableSubscription
     from .runtime.styles.topics.subscription import Subscription
 
@@ -50,6 +51,7 @@ __all__ = [
     "PluribusError",
     "Replica",
     "Shadow",
+    "Space",
     "Subscription",
     "View",
     "Vocabulary",
@@ -58,6 +60,7 @@ __all__ = [
     "errors",
     "events",
     "exposed",
+    "javaspaces",
     "objects",
     "register",
     "run",
@@ -65,7 +68,7 @@ __all__ = [
     "sync",
 ]
 
-_LATE = ("objects", "sim", "sync")
+_LATE = ("javaspaces", "objects", "sim", "sync")
 """Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
 
 
@@ -74,6 +77,7 @@ _LATE_NAMES = {
     "Event": "pubsub.event",
     "GroupManager": "runtime.styles.conversations.application",
     "Near": "pubsub.places",
+    "Space": "runtime.styles.spaces.space",
     "Shadow": "runtime.styles.objects.shadows",
     "Subscription": "runtime.styles.topics.subscription",
     "Vocabulary": "pubsub.concepts",

@@ -70,6 +70,43 @@ def test_a_table_for_people(talking: str, capsys: pytest.CaptureFixture[str], mo
     assert "ann" in printed and "bob" in printed and "flush ms" in printed
 
 
+KEEPER = """
+import asyncio, sys, pluribus
+from pluribus.runtime.machines.machines import Machines
+from pluribus.sim.machinery.jobs import Jobs
+
+async def main() -> None:
+    async with pluribus.connect(sys.argv[1], name="kay", store=sys.argv[2]) as kay:
+        await kay.publish("a/b", b"kept", durable=True)
+        await kay._style(Machines).open("work", Jobs, tuple, durable=False)
+        print("ready", flush=True)
+        await asyncio.sleep(600)
+
+pluribus.run(main())
+"""
+
+
+def test_keepers_and_machines_are_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    url = f"multicast://top-{free_port()}"
+    command = [sys.executable, "-c", KEEPER, url, str(tmp_path / "kept.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            assert run(["top", url, "--every", "0.2", "--json"]) == 0
+            (kay,) = json.loads(capsys.readouterr().out)["members"]
+            assert kay["keeper"]["role"] == "leader" and kay["keeper"]["live_bytes"] > 0
+            assert kay["keeper"]["dead_bytes"] >= 0 and kay["keeper"]["snapshot_s"] == -1
+            told = {(one["machine"], one["where"]): one for one in kay["machines"]}
+            assert told["topics", "machines"]["version"] == 1 and told["topics", "machines"]["turn_bytes"] > 0
+            assert (told["work", "memory"]["kind"], told["work", "memory"]["group"]) == ("jobs", "work")
+            assert run(["top", url, "--every", "0.2", "--times", "1"]) == 0
+            printed = capsys.readouterr().out
+            assert "leader" in printed and "written in its turns" in printed and "memory" in printed
+        finally:
+            process.kill()
+
+
 def test_a_name_in_brackets_is_shown(capsys: pytest.CaptureFixture[str]):
     from rich.console import Console
 

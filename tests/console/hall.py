@@ -1,8 +1,7 @@
 """Four people's pages in one process, on a bus in memory whose air the test rules.
 
 Each person has a page (``/ann``). The test asks under ``/air/`` for what the air should do: ``part`` it into halves,
-let them ``meet``, ``hold`` what one says to another and ``release`` it later; and for people that go ``away`` and come
-``back``.
+let them ``meet``; and for people that go ``away`` and come ``back``.
 """
 
 import os
@@ -26,7 +25,6 @@ class Air:
     def __init__(self):
         self.names = {}
         self.halves = []
-        self.held = {}
 
     def install(self):
         from pluribus.engines.inproc import InprocEngine
@@ -36,9 +34,6 @@ class Air:
         def hand_over(engine, datagrams, peer):
             ends = self.names.get(engine.address), self.names.get(peer.address if peer is not None else None)
             if any((ends[0] in half) != (ends[1] in half) for half in self.halves):
-                return
-            if ends in self.held:
-                self.held[ends].append(lambda: carry(engine, datagrams, peer))
                 return
             carry(engine, datagrams, peer)
 
@@ -80,11 +75,6 @@ class Hall:
                 air.halves.append(set(query["half"].split(",")))
             case "meet":
                 air.halves.clear()
-            case "hold":
-                air.held[query["by"], query["to"]] = []
-            case "release":
-                for go_on in air.held.pop((query["by"], query["to"])):
-                    go_on()
             case "away":
                 await self.away(query["name"])
             case "back":

@@ -53,6 +53,7 @@ def screens(air, chromium):
         return made[-1]
 
     yield screen
+    air("meet")
     errors = [error for found in made for error in found.errors]
     for found in made:
         found.close()
@@ -84,14 +85,12 @@ def test_delhi_and_chennai_on_four_screens(air, screens):
     for screen in (ann, bob, dan):
         screen.wait_for_tree([[0, "cid", DELHI], [0, "cid", CHENNAI]])
 
-    for ends in ({"by": "ann", "to": "dan"}, {"by": "bob", "to": "cid"}):
-        air("hold", **ends)
+    air("part", half="ann,cid")  # so nobody can hand on the other answer, however slow this machine is
     ann.answer(CHENNAI, "No")
     cid.wait_for_tree([[0, "cid", DELHI], [0, "cid", CHENNAI], [1, "ann", "No"]])
     bob.answer(DELHI, "Yes")
     dan.wait_for_tree([[0, "cid", DELHI], [1, "bob", "Yes"], [0, "cid", CHENNAI]])
-    for ends in ({"by": "ann", "to": "dan"}, {"by": "bob", "to": "cid"}):
-        air("release", **ends)
+    air("meet")
 
     whole = [[0, "cid", DELHI], [1, "bob", "Yes"], [0, "cid", CHENNAI], [1, "ann", "No"]]
     for screen in (ann, bob, cid, dan):

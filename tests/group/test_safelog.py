@@ -127,6 +127,27 @@ def test_a_command_larger_than_a_frame_goes_in_pieces():
     pluribus.sim.run(main())
 
 
+@pytest.mark.parametrize(("members", "size"), [(1, 3_000_000), (3, 3_000_000), (3, 100_000)])
+def test_large_commands_may_be_submitted_while_the_stack_is_at_work(members, size):
+    async def main() -> None:
+        async with pluribus.sim.world(members=members, seed=3, stack=VIEWS) as world:
+            found = await readers(world)
+            large = [b"%d" % number * size for number in range(4)]
+
+            def submit() -> None:
+                for command in large:
+                    found[0].submit(command)
+                    found[0].submit(b"small")
+
+            world.buses[0]._dispatch.stimulus(submit)
+            await until(lambda: len(found[0].done) == 8)
+            await until(lambda: all(len(reader.commands) == 8 for reader in found))
+            assert found[0].commands[::2] == large and found[0].done == list(range(8))
+            found[0].log.validate()
+
+    pluribus.sim.run(main())
+
+
 def test_what_was_sent_before_being_cut_off_is_uncertain_and_what_waits_is_kept():
     async def main() -> None:
         async with pluribus.sim.world(members=3, seed=4, stack=VIEWS) as world:

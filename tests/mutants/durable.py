@@ -2,6 +2,7 @@
 
 import pluribus.pubsub.durable.machine as machine
 import pluribus.runtime.keepers.desk as desk
+import pluribus.runtime.styles.topics.desk as topics_desk
 import pluribus.runtime.styles.topics.durable as durable
 from pluribus.group.host.tending import Tending
 from pluribus.pubsub.durable.batch import outline_of
@@ -32,7 +33,7 @@ class Doubling(Topics):
 class Overlooking(Reading):
     """Reads batches that did not count."""
 
-    replaces = (desk, "Reading")
+    replaces = (topics_desk, "Reading")
 
     def _scan(self, *asked):
         passed, self.topics.passed_over = self.topics.passed_over, set()

@@ -13,3 +13,10 @@ class Price(msgspec.Struct):
 
 
 pluribus.register(Price)
+
+
+def plain_row(value):
+    """Numbers of any kind alike."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return value

@@ -17,8 +17,8 @@ from pyspark.sql import types as T
 
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.columns import arrow_schema, envelope_fields, kind_of_name
+from pluribus.pipeline.options import Settings
 from pluribus.pipeline.sink import Staged, StreamWriter
-from pluribus.pipeline.source import Settings
 from pluribus.pipeline.tables import Shape
 from pluribus.pubsub.durable.batch import Batch, checked, pack
 
@@ -101,9 +101,9 @@ def tables(draw):
 
 def written(schema, table):
     """The packed batches of rows, as keepers would give them back."""
-    writer = StreamWriter({"url": "client://127.0.0.1:1/x", "writer": "w", "topic": "t"}, schema)
+    writer = StreamWriter(Settings({"url": "client://127.0.0.1:1/x", "writer": "w", "topic": "t"}), schema)
     found, offset = [], 0
-    for stage in writer._stages(iter([table]), 0, Staged("a", 0, 0)):
+    for stage in writer._stages(iter([table]), 0, Staged("a", [0]), 0):
         checked(stage.packed)
         found.append(Batch(stage.packed, offset))
         offset += len(found[-1])
@@ -210,7 +210,7 @@ def test_columns_that_only_have_a_name_of_the_envelope_are_fields():
 
 
 def test_what_would_be_left_out_is_refused():
-    url = {"url": "client://127.0.0.1:1/x", "writer": "w", "topic": "t"}
+    url = Settings({"url": "client://127.0.0.1:1/x", "writer": "w", "topic": "t"})
     with pytest.raises(BadInput, match="a column 'body', and the column 'price'"):
         StreamWriter(url, T.StructType().add("body", T.BinaryType()).add("price", T.DoubleType()))
     schema = T.StructType().add("kind", T.StringType()).add("body", T.BinaryType())

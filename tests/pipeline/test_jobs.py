@@ -16,6 +16,7 @@ import pluribus
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput, JobFailed
 from pluribus.pipeline.jobs import Job
+from pluribus.pipeline.status import Status, fetched
 from tests.pipeline import engines
 from tests.pipeline.test_source import url_of
 
@@ -101,7 +102,11 @@ def options(tmp_path):
 
 def test_a_job_tells_of_every_batch_and_resumes_where_it_ended(spark, job, tmp_path):
     told = []
-    first = Job(spark, job, tmp_path / "checkpoint", options(tmp_path)).run(once=True, progress=told.append)
+    status = Status()
+    running = Job(spark, job, tmp_path / "checkpoint", options(tmp_path), status=status)
+    first = running.run(once=True, progress=told.append)
+    reported = status.report()["queries"]["sums"]
+    assert (reported["rows"], reported["state"]) == (len(FIRST), "ended") and reported["state_rows"] > 0
     assert first["queries"]["sums"]["rows"] == len(FIRST) == sum(batch["rows"] for batch in told)
     write(tmp_path / "in", "2.json", SECOND)
     second = Job(spark, job, tmp_path / "checkpoint", options(tmp_path)).run(once=True)
@@ -150,7 +155,7 @@ def test_what_is_no_job_is_said(spark, tmp_path, capsys):
         Job(spark, tmp_path / "empty.py", tmp_path, {}).run()
     assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--set", "x"]) == 2
     assert "has no value" in capsys.readouterr().err
-    assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--master", "yarn"]) == 2
+    assert run(["pipeline", "run", str(tmp_path / "empty.py"), "--master", "mesos://x"]) == 2
 
 
 def test_options_that_do_not_fit_are_said_in_one_sentence(spark, tmp_path, capsys):
@@ -228,11 +233,12 @@ def copies_of(bus):
 ALL = (COUNT, sum(range(COUNT)), COUNT)
 
 
-def command_for(master, job, tmp_path, **more):
+def command_for(master, job, tmp_path, uri=False, **more):
     write(tmp_path / "in", "2.json", SECOND)
     write(tmp_path / "in", "3.json", THIRD)
     command = [sys.executable, "-m", "pluribus", "pipeline", "run", str(job), "--master", master, "--once", "--json"]
-    command += ["--checkpoint", str(tmp_path / "checkpoint")]
+    command += ["--checkpoint", (tmp_path / "checkpoint").as_uri() if uri else str(tmp_path / "checkpoint")]
+    command += ["--conf", "spark.sql.streaming.minBatchesToRetain=7"]
     for name, value in {**options(tmp_path), **more}.items():
         command += ["--set", f"{name}={value}"]
     return command
@@ -263,7 +269,7 @@ def test_on_a_standalone_cluster_an_executor_and_then_the_driver_are_killed_in_m
     faults = tmp_path / "faults"
     faults.mkdir()
     with engines.cluster(tmp_path / "cluster") as master, bus_of_numbers(tmp_path) as (bus, url):
-        command = command_for(master, job, tmp_path, url=url, faults=faults)
+        command = command_for(master, job, tmp_path, uri=True, url=url, faults=faults)
         killed_when(faults / "driver", command)
         assert (faults / "executor").exists()
         assert 0 < copies_of(bus)[0] < COUNT
@@ -277,4 +283,6 @@ def test_the_same_job_through_a_connect_server(java, job, tmp_path):
         found = run_to_the_end(command_for(master, job, tmp_path, url=url))
         assert copies_of(bus) == ALL
     assert (found["queries"]["sums"]["rows"], found["queries"]["copies"]["rows"]) == (7, COUNT)
+    reported = fetched(str(tmp_path / "checkpoint"))["queries"]["copies"]
+    assert (reported["rows"], reported["lag"], reported["state"]) == (COUNT, 0, "ended")
     assert sums(tmp_path / "out")[:3] == [("00:00", "a", 3), ("00:00", "b", 5), ("00:10", "a", 4)]

@@ -224,3 +224,36 @@ def test_another_number_of_buckets_on_one_checkpoint_is_refused(spark, tmp_path)
         run_stream(spark, tmp_path, [], RISING, buckets=0)
     found, _ = run_stream(spark, tmp_path, [[END]], RISING, buckets=2)
     assert sorted(tuple(match) for match in found) == sorted((key, 1.0, 5, 3, None) for key in keys)
+
+
+def test_windows_and_patterns_chain_in_both_directions(spark, tmp_path):
+    """Counts of windows are searched for a rise; the matches are counted in windows. All in one query."""
+    import pyarrow as pa
+    from pyarrow import parquet
+    from pyspark.sql import functions as F
+
+    from pluribus.pipeline.patterns import match_recognize
+
+    counts = [1, 2, 3, 1, 1, 2, 4, 1, 1, 1]
+    (tmp_path / "in").mkdir()
+    for number, count in enumerate([*counts, 1, 1]):
+        start = 1_700_000_000 + 10 * number if number < len(counts) else 1_700_000_000 + 10_000 * number
+        times = [datetime.fromtimestamp(start + place) for place in range(count)]
+        file = tmp_path / "in" / f"{number}.parquet"
+        parquet.write_table(pa.table({"at": pa.array(times, pa.timestamp("us"))}), file)
+        os.utime(file, (number, number))
+    source = spark.readStream.schema("at timestamp").option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    windows = source.withWatermark("at", "1 second").groupBy(F.window("at", "10 seconds")).count()
+    windows = windows.select("window", "count", F.window_time("window").alias("ended"))
+    rises = match_recognize(
+        windows,
+        """ORDER BY ended MEASURES LAST(count) AS high PATTERN (A UP UP) WITHIN INTERVAL '1' HOUR
+           DEFINE UP AS count > PREV(count)""",
+        event_time="certain",
+    )
+    answer = rises.where("problem IS NULL").groupBy(F.window("certain", "1 hour")).agg(F.sum("high").alias("highs"))
+    writer = answer.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "state"))
+    query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
+    query.awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert sum(row.highs for row in found) == 3 + 4

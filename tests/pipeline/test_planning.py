@@ -13,7 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pluribus.core.errors import BadInput, LogChanged
 from pluribus.pipeline import source
 from pluribus.pipeline.columns import spark_fields
-from pluribus.pipeline.source import Settings, TopicReader, TopicStreamReader
+from pluribus.pipeline.options import Settings
+from pluribus.pipeline.source import TopicReader, TopicStreamReader
 from pluribus.pubsub.durable.requests import Known
 
 
@@ -41,7 +42,7 @@ def at(log=LOG, **offsets):
 
 def reader(kind, log, monkeypatch, **options):
     settings = Settings({"url": "client://127.0.0.1:1/x", "topic": "#", **options})
-    monkeypatch.setattr(Settings, "keepers", lambda self: nullcontext(log))
+    monkeypatch.setattr(Settings, "keepers", lambda self, *_: nullcontext(log))
     return kind(settings, settings.schema())
 
 
@@ -166,3 +167,50 @@ def test_a_number_that_is_none_is_said():
 def test_a_type_that_no_column_holds_is_said():
     with pytest.raises(BadInput, match=r"Odd.when is of type .*, which no column of Spark holds"):
         spark_fields(Odd)
+
+
+def test_conditions_on_the_envelope_say_what_is_read(monkeypatch):
+    from pyspark.sql.datasource import (
+        EqualTo,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        IsNotNull,
+        LessThan,
+        StringStartsWith,
+    )
+
+    from pluribus.pipeline.source import PushingReader
+
+    log = Log(known("a/x", 0, 100), known("a/y", 0, 50), known("b", 0, 100))
+    log.offsets_at = lambda topics, time_s: [{"a/x": 70, "a/y": 50, "b": 0}[topic] for topic in topics]
+    narrow = reader(PushingReader, log, monkeypatch)
+    filters = [
+        StringStartsWith(("topic",), "a/"),
+        IsNotNull(("offset",)),
+        GreaterThan(("offset",), 9),
+        LessThan(("offset",), 90),
+        GreaterThanOrEqual(("time",), datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),
+        EqualTo(("sender",), 7),
+    ]
+    assert list(narrow.pushFilters(filters)) == filters[-2:], "Spark looks at times again, and at what is not taken"
+    assert ranges(narrow.partitions()) == [[("a/x", 70, 90)]]
+    some = reader(PushingReader, log, monkeypatch)
+    assert list(some.pushFilters([In(("topic",), ("b", "c")), EqualTo(("offset",), 3)])) == []
+    assert ranges(some.partitions()) == [[("b", 3, 4)]]
+    naive = reader(PushingReader, log, monkeypatch)
+    assert len(list(naive.pushFilters([GreaterThan(("time",), datetime.datetime(2026, 1, 1))]))) == 1
+    assert naive._bounds.since_s is None, "nobody knows where that time is meant"
+
+
+def test_tasks_are_as_many_as_the_cluster_and_the_bytes_ask_for(monkeypatch):
+    monkeypatch.setattr(source, "ROWS_A_TASK_MIN", 10)
+    large = Log(known("a", 0, 1_000_000, 320 << 20))
+    plain = reader(TopicReader, large, monkeypatch)
+    assert len(plain.partitions()) == 10, "32 MiB each"
+    plain._cores = 50
+    assert len(plain.partitions()) == 100
+    assert len(reader(TopicReader, large, monkeypatch, part_rows="1000").partitions()) == 1_000
+    assert len(reader(TopicReader, large, monkeypatch, parts="3").partitions()) == 3
+    small = Log(known("a", 0, 5, 100))
+    assert len(reader(TopicReader, small, monkeypatch).partitions()) == 1

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark.sql")
 
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.columns import name_of_kind
-from pluribus.pipeline.source import Settings
+from pluribus.pipeline.options import Settings
 from pluribus.pubsub.durable.batch import Batch, pack
 from pluribus.wire.bodies import BYTES, DATA, TEXT
 

@@ -105,7 +105,7 @@ def test_a_trace_of_a_member_is_a_history(tmp_path):
 
 def test_a_trace_is_a_table_whoever_wrote_it(tmp_path):
     pytest.importorskip("pyspark.sql")
-    from pluribus.pipeline.source import Settings
+    from pluribus.pipeline.options import Settings
     from pluribus.pipeline.trace_source import TraceReader
 
     write_history(tmp_path, "made", [VIEW, SENT, SEEN], ["fifo"])

@@ -46,6 +46,8 @@ ONCE = [
     ("replica", 9_100_755, "a life that went on with an older state and applied nothing was not written down"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
+    ("hosts", 8_100_172, "a leader went on to send pieces of a snapshot whose offer the keeper had forgotten"),
+    ("group-hosts", 6, "a large row was sent by two stimuli of the stack"),
 ]
 
 

@@ -36,9 +36,13 @@ def command(
     network: Annotated[str, typer.Option(help="group: loopback, or namespaces for 1,500-byte packets.")] = "loopback",
     peers: Annotated[
         str,
-        typer.Option(help="group, pubsub, log, objects: compare with these, as zmq,zenoh; without names, with all."),
+        typer.Option(
+            help="group, pubsub, log, queue, objects: compare with these, as zmq,zenoh; without names, with all."
+        ),
     ] = "",
     events: Annotated[int, typer.Option(help="log: events of the long log.", min=1_000)] = 10_000_000,
+    depth: Annotated[bool, typer.Option("--depth", help="queue: what a long queue costs.")] = False,
+    messages: Annotated[int, typer.Option(help="queue: messages of the long queue.", min=1_000)] = 5_000_000,
     sweep: Annotated[
         str,
         typer.Option(
@@ -62,6 +66,8 @@ def command(
         "network": network,
         "peers": peers,
         "events": events,
+        "depth": depth,
+        "messages": messages,
         "sweep": sweep,
         "full": full,
     }

@@ -1,4 +1,5 @@
-"""``pluribus top``: every member of a bus with its rates, credit, views, flushes, suspicions and drops.
+"""``pluribus top``: every member of a bus with its rates, credit, views, flushes, suspicions and drops; keepers with
+their logs; machines with their versions and what was asked of them.
 
 It asks members from outside (``runtime.survey``) and joins nothing, so looking changes nothing.
 """
@@ -73,7 +74,14 @@ async def _show(url: str, every_s: float, times: int) -> None:
 
 def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
     """In a thread: drawing takes longer than a turn of the loop may."""
-    live.update(_table(url, found, live.console.width), refresh=True)
+    from rich.console import Group
+
+    tables = [
+        table
+        for table in (_table(url, found, live.console.width), _keepers(found), _machines(found))
+        if table is not None
+    ]
+    live.update(Group(*tables), refresh=True)
 
 
 def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:
@@ -84,6 +92,12 @@ def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:
             "member": str(answer.member),
             "name": answer.name,
             **summary(answer, rates := answer.rates(earlier.get(answer.member, answer))),
+            "keeper": answer.layers.get("keeper"),
+            "machines": [
+                {**machine, "where": where}
+                for where in ("machines", "memory")
+                for machine in answer.layers.get(where, {}).values()
+            ],
             "layers": answer.layers,
             "rates": rates,
         }
@@ -169,3 +183,49 @@ def _table(url: str, rows: list[dict[str, Any]], width: int) -> Any:
             f"{row['drops']:,}",
         )
     return table
+
+
+def _keepers(rows: list[dict[str, Any]]) -> Any:
+    """The logs of members that keep; None if nobody does."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("keeper", "is", "rows", "applied", "live", "dead", "snapshot", "elections", show_edge=False)
+    for row in rows:
+        if (kept := row["keeper"]) is not None:
+            table.add_row(
+                escape(row["name"]),
+                kept["role"],
+                f"{kept['rows']:,}",
+                f"{kept['applied']:,}",
+                f"{kept['live_bytes'] / 1e6:,.1f} MB",
+                f"{kept['dead_bytes'] / 1e6:,.1f} MB",
+                "–" if kept["snapshot_s"] < 0 else f"{kept['snapshot_s']:,.0f} s ago",
+                f"{kept['elections']:,}",
+            )
+    return table if table.row_count else None
+
+
+def _machines(rows: list[dict[str, Any]]) -> Any:
+    """Each machine once: as the keeper that leads has it, or the first member that has it in memory."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("machine", "kind", "version", "where", "commands", "written in its turns", show_edge=False)
+    seen: set[tuple[str, str]] = set()
+    leading = sorted(rows, key=lambda row: (row["keeper"] or {}).get("role") != "leader")
+    for row in leading:
+        for machine in row["machines"]:
+            key = (machine["where"], machine["machine"])
+            if key not in seen:
+                seen.add(key)
+                durable = machine["where"] == "machines"
+                table.add_row(
+                    escape(machine["machine"]),
+                    escape(machine["kind"]),
+                    str(machine["version"]),
+                    "keepers" if durable else "memory",
+                    f"{machine['commands']:,}",
+                    f"{machine['turn_bytes']:,} B" if durable else "–",
+                )
+    return table if table.row_count else None

@@ -35,6 +35,8 @@
     ├── Overflow                  a bounded queue is full and the caller asked not to wait
     │   └── WouldDeadlock         the waiting task alone could make the room it waits for
     ├── Uncertain                 it may have happened or not: ask again with the same id
+    ├── LeaseEnded                a lease is over: what it held is, or will be, another's
+    ├── TransactionEnded          a transaction was committed, aborted, or outlived its lease
     ├── Undelivered               the bus was closed before everybody had what was sent
     │   └── Expired               a message of a software bus outlived its time before all had acknowledged it
     ├── Refused                   another member, or this one, said no, and why
@@ -261,6 +263,14 @@ class Uncertain(PluribusError):
     def __init__(self, text: str, id: tuple[int, int] = (0, 0)) -> None:
         super().__init__(text)
         self.id = id
+
+
+class LeaseEnded(PluribusError):
+    pass
+
+
+class TransactionEnded(PluribusError):
+    pass
 
 
 class Undelivered(PluribusError):

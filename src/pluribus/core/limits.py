@@ -258,7 +258,7 @@ DURABLE_TOPICS_MAX = 100_000
 DURABLE_SESSIONS_MAX = 100_000
 """Publishers, one a topic, whose last sequence is remembered; the one that was silent longest is forgotten first."""
 DURABLE_SUBSCRIPTIONS_MAX = 100_000
-STAGED_BATCHES_MAX = 65_536
+STAGED_BATCHES_MAX = 262_144
 """Batches that were written and are not visible yet, of all writers."""
 
 # Trace

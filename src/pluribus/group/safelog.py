@@ -68,6 +68,8 @@ class Submission(msgspec.Struct, eq=False):
     done: Done
     barrier: bool = False
     large: Large | None = None
+    sending: bool = False
+    """Pieces of it are sent as soon as the stack has time."""
     offset: int = 0
     """Where in the frame that brought it its first command was."""
 
@@ -208,7 +210,8 @@ class SafeLog:
                 submission = self._waiting[0]
                 if not self._send(channel, submission):
                     break
-                self._waiting.popleft()
+                if self._waiting and self._waiting[0] is submission:  # a large one is gone already
+                    self._waiting.popleft()
         finally:
             self._pumping = False
 
@@ -239,15 +242,24 @@ class SafeLog:
         if submission.large is None:
             submission.large = Large(submission.kind, submission.encoded, None)
         large = submission.large
-        if channel.out.room <= 0 or not large.admitted(channel.out, channel.restarts):
+        if submission.sending or channel.out.room <= 0 or not large.admitted(channel.out, channel.restarts):
             return False
-        self._dispatch.stimulus(partial(large.send_some, channel.restarts))
+        submission.sending = True
+        self._dispatch.stimulus(partial(self._send_pieces, channel, submission, large))
         if large.number is None:
             self._clock.call_soon(self._pump)
-            return False
-        large.end()
-        self._sent[large.number] = submission
-        return True
+        return large.number is not None
+
+    def _send_pieces(self, channel: Channel, submission: Submission, large: Large) -> None:
+        """Within a stimulus it is called when that is over: everything may be otherwise by then."""
+        if not self._closed and large.admitted(channel.out, channel.restarts):
+            large.send_some(channel.restarts)
+            if large.number is not None:
+                large.end()
+                self._sent[large.number] = submission  # at once: it may be delivered before anything else happens
+                assert self._waiting[0] is submission, "nothing overtakes it while it is being sent"
+                self._waiting.popleft()
+        submission.sending = False
 
     # Reading
 

@@ -193,6 +193,19 @@ class Matcher:
         for key, place in self._places.items():
             self._look_again(key, place)
 
+    def parts(self) -> Iterator[tuple[Key, bytes, float]]:
+        """Each partition of which something is remembered, by itself; and when time alone will change it (``inf``: it
+        will not). The watermark is not in it."""
+        for key, place in self._places.items():
+            yield key, msgspec.msgpack.encode(place.state), place.due
+
+    def take(self, key: Key, part: bytes) -> None:
+        """Go on with a partition that another matcher of the same pattern gave as one of its ``parts``.
+
+        Set the watermark after all are taken: ``advance`` then finds a time-out that it has passed already."""
+        place = self._places[key] = _Place(msgspec.msgpack.decode(part, type=Partition))
+        self._look_again(key, place)
+
     def due(self) -> float | None:
         """When time alone will change something: the watermark passes this. ``None`` if it will not."""
         moments = [place.due for place in self._places.values()]

@@ -11,6 +11,7 @@ here asks which it is: progress is read from the queries themselves.
 
 from __future__ import annotations
 
+import re
 import runpy
 import signal
 import threading
@@ -19,10 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import BadInput, JobFailed
 from .session import logging_nothing
+from .status import Status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,11 +52,14 @@ class Job:
         checkpoint: str | Path,
         options: Mapping[str, str],
         function: Callable[..., Any] | None = None,
+        status: Status | None = None,
     ) -> None:
+        """``checkpoint`` is a folder, or a URI that Spark's Hadoop client takes. ``status`` is fed with progress."""
         self._spark = spark
         self._path = Path(path)
         self._function = function
-        self._checkpoint = Path(checkpoint)
+        self._checkpoint = str(checkpoint)
+        self._status = status
         self._options = dict(options)
         self._stopping = threading.Event()
         self._seen: dict[str, int] = {}
@@ -87,6 +92,10 @@ class Job:
             self._watch(until, progress or (lambda _: None))
         finally:
             self._end(progress or (lambda _: None))
+        if self._status is not None:
+            for name, query in self.queries.items():
+                error = query.exception()
+                self._status.end(name, "" if error is None else _words(error))
         failed = {name: query.exception() for name, query in self.queries.items() if query.exception() is not None}
         for name, error in failed.items():
             raise _failure(name, error)
@@ -101,7 +110,7 @@ class Job:
         return function  # type: ignore[no-any-return]
 
     def _started(self, name: str, writer: Any, once: bool) -> Any:
-        writer = writer.queryName(name).option("checkpointLocation", str((self._checkpoint / name).absolute()))
+        writer = writer.queryName(name).option("checkpointLocation", below(self._checkpoint, name))
         self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
         from pyspark.errors import PySparkException
 
@@ -124,6 +133,8 @@ class Job:
         for name, query in self.queries.items():
             for told in query.recentProgress:
                 batch = int(told["batchId"])
+                if self._status is not None:
+                    self._status.feed(name, told)
                 rows = sum(source["numInputRows"] for source in told["sources"])  # the sum that Connect leaves out
                 if batch <= self._seen.get(name, -1) or not rows:
                     continue
@@ -168,6 +179,14 @@ class Job:
             threading.Event().wait(0.02)
 
 
+def below(place: str, name: str) -> str:
+    """A folder in a folder. A URI (``s3a://bucket/x``, ``hdfs:///x``, ``file:/x``) stays one; a path becomes absolute,
+    because Spark may run elsewhere."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", place):
+        return f"{place.rstrip('/')}/{name}"
+    return str((Path(place) / name).absolute())
+
+
 def _batch_of(query: Any) -> int:
     """The last micro-batch that was done."""
     told = query.lastProgress
@@ -185,8 +204,12 @@ def _words(error: Any) -> str:
     return (lines[0] if ours is None else ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
 
 
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
 @contextmanager
-def stopped_by_signals(job: Job) -> Iterator[None]:
+def stopped_by_signals(job: Stoppable) -> Iterator[None]:
     """Meanwhile Ctrl-C and a polite kill end the job as ``stop`` does; a second one ends it at once."""
 
     def stop(number: int, _frame: FrameType | None) -> None:

@@ -4,11 +4,17 @@
 partition must meet in one place, in order:
 
 * a table is divided by PARTITION BY and sorted; each task goes through its rows once (``mapInArrow``);
-* a stream is divided into *buckets*, by a hash of PARTITION BY. A bucket is one key of Spark's state store, and its
-  value is the state of a matcher, with all its partitions. So a micro-batch costs a few calls, not one for each
-  partition. The watermark is Spark's, over all tasks; a time-out is set to the moment at which time alone changes
-  something. One bucket more holds the number of buckets, and has a row or more of each task sent to it: a query
-  that goes on with another number is refused.
+* a stream is divided into *buckets*, by a hash of PARTITION BY (``transformWithState``). A bucket is one key of Spark's
+  state store, which is RocksDB, and holds a map of partitions: what is remembered of a partition is read and written
+  only when one of its rows or time-outs comes. A micro-batch costs a few calls and what it touches, however many
+  partitions there are. The watermark is Spark's, over all tasks; a time-out is set to the moment at which time alone
+  changes something. One bucket more holds the layout, and has a row or more of each task sent to it: a query that goes
+  on with another number of buckets, or another pattern, is refused.
+
+**Chains.** A stream that has a watermark already (of ``withWatermark``, or because windows were made of it) is taken
+with that: windows and then patterns. With ``event_time`` matches carry the time at which they became certain, and a
+watermark with it: patterns and then windows, or other patterns. That time is the last row's, but never before the
+watermark of the micro-batch that found the match, because what follows counts on nothing older.
 
 Which process runs what: ``match_recognize`` only plans, on the driver. What travels to the workers is the text of the
 pattern and some names (``pattern_workers.py``); it is compiled there once.
@@ -26,7 +32,7 @@ from ..core.errors import BadInput
 from ..filters.tree import Path
 from ..patterns import Pattern, parse
 from .pattern_columns import Column, column_of, measure_type, outer, restored
-from .pattern_workers import LAYOUT, Crew, first_of_all
+from .pattern_workers import CERTAIN, LAYOUT, Crew, PatternProcessor, first_of_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -36,22 +42,33 @@ BUCKETS = 32
 """How a stream is divided. It is part of what a checkpoint means: keep it over restarts."""
 BUCKETS_MAX = 65_536
 PROBLEM = "problem"
+STATE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A micro-batch writes down what it changed, not whole files.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""Settings that ``transformWithState`` needs. They are set in the session of the stream, for the queries that are
+started there from then on; a query that goes on keeps the store of its checkpoint."""
 _DELAY_KEY = "spark.watermarkDelayMs"
 """How Spark marks the column that carries a watermark."""
 
 
 def match_recognize(
-    df: DataFrame, pattern: Pattern | str, *, lateness_s: float = 0.0, buckets: int = BUCKETS
+    df: DataFrame, pattern: Pattern | str, *, lateness_s: float = 0.0, buckets: int = BUCKETS, event_time: str = ""
 ) -> DataFrame:
     """The matches of a pattern, one row each: the columns of PARTITION BY and the measures.
 
     With ALL ROWS PER MATCH: all columns of ``df`` and the measures, for each row of each match. A last column,
     ``problem``, is null for matches; other rows tell of an event that was late or had no time, or of an attempt that
     was given up. In a stream, events may be late by ``lateness_s``, as with ``Matcher``; ``df`` needs no watermark of
-    its own. Raises ``BadPattern``, and ``BadInput`` for columns that are not there or that conditions cannot read.
+    its own, and if it has one, that counts instead. ``event_time`` names one more column, a timestamp: when a match
+    became certain; windows and patterns may follow on it. Raises ``BadPattern``, and ``BadInput`` for columns that are
+    not there or that conditions cannot read.
     """
     pattern = parse(pattern) if isinstance(pattern, str) else pattern
-    plan = _Plan(df, pattern)
+    plan = _Plan(df, pattern, event_time)
     if df.isStreaming:
         return plan.stream(lateness_s, buckets)
     return plan.table()
@@ -60,7 +77,7 @@ def match_recognize(
 class _Plan:
     """How the columns of a DataFrame become rows of the matcher, and its answers become columns."""
 
-    def __init__(self, df: DataFrame, pattern: Pattern) -> None:
+    def __init__(self, df: DataFrame, pattern: Pattern, event_time: str) -> None:
         from pyspark.sql import functions
 
         self.df = df
@@ -72,7 +89,8 @@ class _Plan:
         self.columns = [column_of(df.schema, path) for path in pattern.columns]
         self.measures = [(each.name, measure_type(each.value, df.schema, pattern)) for each in clauses.measures]
         self.all_rows = clauses.all_rows
-        taken = [PROBLEM, *(name for name, _ in self.measures)]
+        self.event_time = event_time
+        taken = [PROBLEM, *(name for name, _ in self.measures), *([event_time] if event_time else [])]
         kept = df.columns if self.all_rows else [_name(path) for path in clauses.partition]
         for name in taken:
             if [*taken, *kept].count(name) > 1:
@@ -94,6 +112,7 @@ class _Plan:
             *((f"m{number}", outer(kind)) for number, (_, kind) in enumerate(self.measures)),
             ("event", "string"),
             (PROBLEM, "string"),
+            *([(CERTAIN, "timestamp")] if self.event_time else []),
         ]
         whole = tuple(each.whole for each in self.sources)
         return Crew(self.pattern.text, len(self.order), len(self.keys), whole, tuple(fields), lateness_s)
@@ -113,11 +132,16 @@ class _Plan:
             raise BadInput(f"buckets={buckets}: divide the stream into 1 to {BUCKETS_MAX}")
         if not 0 <= lateness_s < math.inf:
             raise BadInput(f"lateness_s={lateness_s}: give the seconds by which events may be late, 0 or more")
-        delay_ms = round(lateness_s * 1_000)
-        time = f.timestamp_micros((self.order[0].read().cast("double") * 1_000_000).cast("long"))
+        for name, value in STATE.items():
+            self.df.sparkSession.conf.set(name, value)
+        own_ms = [field.metadata[_DELAY_KEY] for field in self.df.schema.fields if _DELAY_KEY in field.metadata]
+        delay_ms = max(own_ms) if own_ms else round(lateness_s * 1_000)
         keys = [each.read() for each in self.keys]
         bucket = f.pmod(f.hash(*keys), f.lit(buckets)) if keys else f.lit(0)
-        timed = self.df.withColumn("pluribus_time", time).withWatermark("pluribus_time", f"{delay_ms} milliseconds")
+        timed = self.df
+        if not own_ms:
+            time = f.timestamp_micros((self.order[0].read().cast("double") * 1_000_000).cast("long"))
+            timed = timed.withColumn("pluribus_time", time).withWatermark("pluribus_time", f"{delay_ms} milliseconds")
         never = f.lit(None).cast("timestamp").alias("never", metadata={_DELAY_KEY: delay_ms})
         if self.all_rows:
             timed = timed.withColumn("pluribus_event", f.to_json(f.struct(*self.df.columns), _JSON))
@@ -127,9 +151,9 @@ class _Plan:
         rows = timed.select(bucket.alias("bucket"), *inputs, *events, never)
         where = f.when(first("bucket"), f.array("bucket", f.lit(LAYOUT))).otherwise(f.array("bucket"))
         rows = rows.select(f.explode(where).alias("bucket"), *(name for name in rows.columns if name != "bucket"))
-        crew = self.crew(lateness_s)._replace(buckets=buckets)
-        found = rows.groupBy("bucket").applyInPandasWithState(
-            crew.stream, crew.schema, "state binary", "append", "EventTimeTimeout"
+        crew = self.crew(delay_ms / 1_000)._replace(buckets=buckets)
+        found = rows.groupBy("bucket").transformWithStateInPandas(
+            PatternProcessor(crew), crew.schema, "append", "EventTime", None, CERTAIN if self.event_time else ""
         )
         return self.answers(found)
 
@@ -141,13 +165,17 @@ class _Plan:
         if self.all_rows:
             rows = found.withColumn("row", f.from_json("event", self.df.schema, _JSON))
             kept = [f.col("row").getField(name).alias(name) for name in self.df.columns]
-            return rows.select(*kept, *measures, PROBLEM)
+            return rows.select(*kept, *measures, PROBLEM, *self.certain())
         names = [_name(path) for path in self.pattern.clauses.partition]
         keys = [
             restored(f.col(f"k{number}"), each.kind).alias(name)
             for number, (name, each) in enumerate(zip(names, self.keys, strict=True))
         ]
-        return found.select(*keys, *measures, PROBLEM)
+        return found.select(*keys, *measures, PROBLEM, *self.certain())
+
+    def certain(self) -> list[SparkColumn]:
+        """The column of event time, if one is wanted."""
+        return [self.f.col(CERTAIN).alias(self.event_time)] if self.event_time else []
 
 
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "true"}

@@ -1,8 +1,9 @@
-"""Spark's conditions in the one filter language: what is pushed down to the keepers."""
+"""Spark's conditions in the one filter language: what is pushed down to the keepers; and as bounds of what is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import (
@@ -60,6 +61,80 @@ def condition(filter: Filter, fields: Mapping[str, bool]) -> Pushed | None:
                 return Pushed(f"({text} OR {attribute} IS NULL)", exact=False)
             return Pushed(text)
     return None
+
+
+class Bounds:
+    """What conditions on the envelope leave to be read: topics, offsets, and times from below. Every event that fulfils
+    the conditions lies within.
+
+    Times of a topic need not rise from event to event, because publishers have clocks of their own. So the first event
+    that is not older than a time says where to begin, and Spark looks at the times again; no event says where to end.
+    """
+
+    def __init__(self) -> None:
+        self.low = 0
+        self.high = 1 << 62
+        self.since_s: float | None = None
+        self._topics: list[tuple[str, ...]] = []
+        self._prefixes: list[str] = []
+
+    @property
+    def free(self) -> bool:
+        """Whether any topic is wanted."""
+        return not self._topics and not self._prefixes
+
+    def topic(self, name: str) -> bool:
+        return all(name in some for some in self._topics) and all(name.startswith(one) for one in self._prefixes)
+
+    def take(self, filter: Filter) -> bool:
+        """Take a condition over, or a part of it; true if nothing of it is left for Spark."""
+        attribute = ".".join(getattr(filter, "attribute", ()))
+        if attribute == "topic":
+            return self._take_topic(filter)
+        if attribute == "offset":
+            return self._take_offset(filter)
+        if attribute == "time" and isinstance(filter, EqualTo | GreaterThan | GreaterThanOrEqual):
+            value = filter.value
+            if isinstance(value, datetime) and value.tzinfo is not None:  # of others nobody knows where they are meant
+                since_s = value.timestamp()
+                self.since_s = since_s if self.since_s is None else max(self.since_s, since_s)
+        return False
+
+    def _take_topic(self, filter: Filter) -> bool:
+        match filter:
+            case EqualTo() if isinstance(filter.value, str):
+                self._topics.append((filter.value,))
+            case In() if all(isinstance(value, str) for value in filter.value):
+                self._topics.append(tuple(filter.value))
+            case StringStartsWith():
+                self._prefixes.append(filter.value)
+            case IsNotNull():
+                pass  # every event has one
+            case _:
+                return False
+        return True
+
+    def _take_offset(self, filter: Filter) -> bool:
+        value = getattr(filter, "value", None)
+        if isinstance(filter, IsNotNull):
+            return True
+        if type(value) is not int:
+            return False
+        match filter:
+            case EqualTo():
+                low, high = value, value + 1
+            case GreaterThan():
+                low, high = value + 1, self.high
+            case GreaterThanOrEqual():
+                low, high = value, self.high
+            case LessThan():
+                low, high = self.low, value
+            case LessThanOrEqual():
+                low, high = self.low, value + 1
+            case _:
+                return False
+        self.low, self.high = max(self.low, low), min(self.high, high)
+        return True
 
 
 def _literal(value: Any) -> str | None:

@@ -1,4 +1,8 @@
-"""A Spark session on any engine: in this process, on a standalone cluster, through a Connect server."""
+"""A Spark session on any engine: in this process, on a cluster (standalone, YARN, Kubernetes), by a Connect server.
+
+What is on this machine alone stays on the loopback interface. A cluster elsewhere must reach the driver: there Spark
+chooses the driver's address, by the host's name, unless a setting says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadInput, MissingExtra, Unreachable
@@ -21,35 +26,41 @@ LOCAL_MEMORY = "4g"
 LOOPBACK = "127.0.0.1"
 
 
-def open_session(master: str = "local[*]", app: str = "pluribus", **settings: Any) -> SparkSession:
-    """A session on ``local[N]``, ``spark://HOST:PORT`` or ``sc://HOST:PORT``; if one is open in this process, that one.
+MASTERS = "local[N], spark://HOST:PORT, yarn, k8s://HOST:PORT or sc://HOST:PORT"
 
-    Settings are Spark's own, with ``_`` for each dot and over ours. Everything stays on the loopback interface and no
-    port for browsers is opened unless a setting says otherwise. Raises ``MissingExtra`` without pyspark or Java,
-    ``Unreachable`` if nobody answers there.
+
+def open_session(master: str = "local[*]", app: str = "pluribus", **settings: Any) -> SparkSession:
+    """A session on ``local[N]``, ``spark://HOST:PORT``, ``yarn``, ``k8s://HOST:PORT`` or ``sc://HOST:PORT``; if one is
+    open in this process, that one. ``format("pluribus")`` is registered in it.
+
+    Settings are Spark's own, with ``_`` for each dot if they have none, and over ours. On ``local`` and on a cluster at
+    a loopback address everything stays on the loopback interface; no port for browsers is opened unless a setting says
+    so. Raises ``MissingExtra`` without pyspark or Java, ``Unreachable`` if nobody answers there.
     """
     try:
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtra("Spark is not installed: pip install 'pluribus[spark]'") from None
-    wanted = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    wanted = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
     if master.startswith("sc://"):
         builder = SparkSession.builder.remote(master)
-    elif master.startswith(("local", "spark://")):
+    elif master == "yarn" or master.startswith(("local", "spark://", "k8s://")):
         _need_java()
         builder = SparkSession.builder.master(master)
-        wanted = {**_defaults(master), **wanted}
+        wanted = {**defaults(master), **wanted}
     else:
-        raise BadInput(f"there is no engine {master!r}: use local[N], spark://HOST:PORT or sc://HOST:PORT")
-    # Executors must import what the driver imports.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        raise BadInput(f"there is no engine {master!r}: use {MASTERS}")
+    if is_here(master):
+        # Executors must import what the driver imports. Elsewhere Python is where that machine or image has it.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in wanted.items():
         builder = builder.config(name, value)
     try:
         with _interrupts_kept(), _deaf_children():
             opened = builder.appName(app).getOrCreate()
         _quieten_accumulators()
+        _register(opened)
         return opened
     except (PySparkException, OSError) as error:
         reason = " ".join(str(error).split())[:300]
@@ -154,23 +165,49 @@ def _active() -> Any:
     return SparkSession.getActiveSession()
 
 
-def _defaults(master: str) -> dict[str, str]:
-    cores = os.cpu_count() or 1
+def is_here(master: str) -> bool:
+    """Whether an engine is on this machine alone: in this process, or at a loopback address."""
+    if master.startswith("local"):
+        return True
+    scheme, _, rest = master.partition("://")
+    hosts = [part.rpartition(":")[0].strip("[]") or part for part in rest.partition("/")[0].split(",")]
+    return scheme in ("spark", "sc") and all(_is_loopback(host) for host in hosts)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def defaults(master: str) -> dict[str, str]:
+    """Our settings for an engine; those of the caller go before them."""
     found = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
-        # The default of 200 makes every micro-batch start 200 tasks; what one machine needs is a few a core.
-        "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Workers are forked with Pluribus loaded: several start with every micro-batch.
-        "spark.python.daemon.module": "pluribus.pipeline.daemon",
     }
+    if is_here(master):
+        found["spark.driver.host"] = found["spark.driver.bindAddress"] = LOOPBACK
+        # Workers are forked with Pluribus loaded: several start with every micro-batch. Elsewhere that depends on what
+        # the machines or the image have.
+        found["spark.python.daemon.module"] = "pluribus.pipeline.daemon"
+        # The default of 200 makes every micro-batch start 200 tasks; what one machine needs is a few a core. On a
+        # cluster Spark's own default stays, and adaptive execution, or a setting.
+        found["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
     if master.startswith("local"):
         found["spark.driver.memory"] = os.environ.get("PLURIBUS_SPARK_MEMORY", LOCAL_MEMORY)
     return found
+
+
+def _register(spark: SparkSession) -> None:
+    from .source import register
+
+    register(spark)
 
 
 def _need_java() -> None:

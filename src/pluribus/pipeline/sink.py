@@ -14,6 +14,13 @@ Numbers of micro-batches mean something only within one checkpoint, whose identi
 learn it from their local properties and hand it on with their messages; a batch always has a task, and so a message.
 Keepers refuse a second query under a writer's name, unless the option ``foreign`` is ``begin``.
 
+**Several logs.** Where ``url`` names the keepers of several logs, a topic belongs to one of them: the one that its name
+hashes to, among the logs in the order of the option. A task stages its rows with the keepers of each, and the driver
+commits log after log. Each log makes its part of the batch visible at once and remembers the batch for itself; between
+logs there is a moment in which some have it and others do not yet. A driver that dies in that moment does the batch
+again: the logs that have it say so and change nothing, the others get it. That is exactly once as long as the batch
+done again has the same rows, as Spark promises of a query without chance in it.
+
 A write of a table is numbered by the option ``batch``, which makes it once across calls: ``foreachBatch`` that is done
 again writes nothing. Without it, a named writer counts its writes itself. A write without a name is given one of its
 own, and is then once, but not across calls.
@@ -29,11 +36,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any, Protocol
+from zlib import crc32
 
 import msgspec
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -47,6 +56,7 @@ from ..pubsub.durable.stages import KEEP_WRITER_S
 from ..runtime.clients.log_reader import LogReader
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
 from .columns import kind_of_name, told_fields
+from .options import Settings
 
 LEASE_S = 3_600.0
 PART_ROWS = 16_384
@@ -62,19 +72,21 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task staged: its attempt, and how many parts it has; and the query that it is a task of."""
+    """What a task staged: its attempt, and how many parts it has with the keepers of each log, in the order of the
+    URLs; and the query that it is a task of."""
 
     attempt: str
-    parts: int
-    rows: int
+    parts: list[int]
     query: str = ""
 
 
 class _Writing:
     """What both writers share. Made beside the driver; ``stage`` runs in executors."""
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._url = options.get("url", "")
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        options = settings.given
+        self._settings = settings
+        self._logs = max(len(settings.urls), 1)
         self._topic = options.get("topic", "")
         self._lease_s = _seconds(options.get("lease", str(LEASE_S)))
         self.writer_name = options.get("writer", "")
@@ -99,45 +111,70 @@ class _Writing:
             )
 
     def stage(self, batches: Iterator[Any], batch_id: int, query: str) -> Staged:
-        staged = Staged(uuid.uuid4().hex, 0, 0, query)
-        with LogReader(self._url) as keepers:
-            if keepers.last_batch(self.writer_name, query=query) >= batch_id:
-                return Staged("", 0, 0, query)  # committed before: Spark did not hear of it and asks again
-            keepers.do_in_turn(self._stages(batches, batch_id, staged))
+        staged = Staged(uuid.uuid4().hex, [0] * self._logs, query)
+        with ExitStack() as stack:
+            # A log that has the batch already was committed before: Spark did not hear of it and asks again.
+            due: dict[int, LogReader] = {}
+            for number in range(self._logs):
+                keepers = stack.enter_context(self._settings.keepers(number))
+                if keepers.last_batch(self.writer_name, query=query) < batch_id:
+                    due[number] = keepers
+            if len(due) == 1 == self._logs:
+                due[0].do_in_turn(self._stages(batches, batch_id, staged, 0))
+            elif due:
+                for batch in batches:
+                    for number, keepers in due.items():
+                        keepers.do_in_turn(self._stages([batch], batch_id, staged, number))
         return staged
 
-    def _stages(self, batches: Iterator[Any], batch_id: int, staged: Staged) -> Iterator[Stage]:
-        """Counts in ``staged`` what it gives."""
-        session, lease_us = uuid.uuid4().int >> 65 or 1, int(self._lease_s * 1e6)
-        for some in (one for batch in batches for topic_rows in self._by_topic(batch) for one in _cut(topic_rows)):
+    def _stages(self, batches: Iterable[Any], batch_id: int, staged: Staged, log: int) -> Iterator[Stage]:
+        """Rows of topics of one log; counts in ``staged`` what it gives."""
+        session, lease_us, rows = uuid.uuid4().int >> 65 or 1, int(self._lease_s * 1e6), 0
+        for some in (one for batch in batches for topic_rows in self._by_topic(batch, log) for one in _cut(topic_rows)):
             at = _now_us()
-            packed = some.packed(session, staged.rows + 1, at)
-            where = (self.writer_name, batch_id, staged.attempt, staged.parts)
+            packed = some.packed(session, rows + 1, at)
+            where = (self.writer_name, batch_id, staged.attempt, staged.parts[log])
             yield Stage(*where, at, lease_us, packed, staged.query, self._anew)
-            staged.parts += 1
-            staged.rows += some.count
+            staged.parts[log] += 1
+            rows += some.count
 
-    def _by_topic(self, batch: Any) -> Iterator[Bodies]:
+    def _by_topic(self, batch: Any, log: int) -> Iterator[Bodies]:
+        import numpy as np
         import pyarrow.compute as pc
 
         if self._topic:
-            yield from self._encoded(self._topic, batch)
+            if log_of(self._topic, self._logs) == log:
+                for bodies in self._encoded(batch):
+                    yield bodies.cut(0, bodies.count, self._topic)
             return
         topics = batch.column(batch.schema.names.index("topic"))
         if topics.null_count:
             raise BadInput("a row has no topic: fill the column 'topic'")
-        # Rows of one topic stay in their order, those of different topics have none between them.
-        for topic in pc.unique(topics).to_pylist():
-            yield from self._encoded(topic, batch.filter(pc.equal(topics, topic)))
+        coded = topics if hasattr(topics, "indices") else pc.dictionary_encode(topics)
+        names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+        if len(names) > 1:
+            # Rows of one topic stay in their order, those of different topics have none between them.
+            order = np.argsort(codes, kind="stable")
+            batch, codes = batch.take(order), codes[order]
+        starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)] if len(codes) else [0]
+        runs = [(names[codes[low]], low, high) for low, high in pairwise(starts)]
+        wanted = [run for run in runs if log_of(run[0], self._logs) == log]
+        if len(wanted) == len(runs):
+            yield from _of_topics(self._encoded(batch), runs)
+            return
+        for name, low, high in wanted:
+            for bodies in self._encoded(batch.slice(low, high - low)):
+                yield bodies.cut(0, bodies.count, name)
 
-    def _encoded(self, topic: str, rows: Any) -> Iterator[Bodies]:
+    def _encoded(self, rows: Any) -> Iterator[Bodies]:
+        """All rows, whatever their topics, in their order."""
         import pyarrow as pa
 
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         given = Given.of({name: columns[name] for name in self._envelope})
         if not self._whole:
             values = [columns[name].to_pylist(maps_as_pydicts="strict") for name in self._fields]
-            yield Listed(topic, DATA, list(map(_encode, map(_row(tuple(self._fields)), *values))), given)
+            yield Listed("", DATA, list(map(_encode, map(_row(tuple(self._fields)), *values))), given)
             return
         column = columns["body"]
         if column.null_count:
@@ -146,35 +183,43 @@ class _Writing:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             if "kind" in columns and set(columns["kind"].to_pylist()) - {None, "text"}:
                 raise BadInput("the column 'body' is of strings, and 'kind' says otherwise: drop the column 'kind'")
-            yield Listed(topic, TEXT, list(map(_encode, column.to_pylist())), given)
+            yield Listed("", TEXT, list(map(_encode, column.to_pylist())), given)
         elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
             raise BadInput(f"the column 'body' is of type {kind}: make it binary or string, or leave it out for fields")
         elif pa.types.is_binary(kind) and self._envelope <= {"topic", "offset"}:
-            yield Columnar.of(topic, column)
+            yield Columnar.of(column)
         else:
-            yield from _by_kind(Listed(topic, BYTES, column.to_pylist(), given), columns.get("kind"))
+            yield from _by_kind(Listed("", BYTES, column.to_pylist(), given), columns.get("kind"))
 
     def publish(self, messages: Sequence[Any], batch_id: int) -> None:
-        """Beside the driver: everything that the tasks of a batch staged becomes visible."""
+        """Beside the driver: everything that the tasks of a batch staged becomes visible, log after log."""
         staged = [message for message in messages if isinstance(message, Staged)]
-        attempts = [(one.attempt, one.parts) for one in staged if one.parts]
-        with LogReader(self._url) as keepers:
-            keepers.commit_batch(
-                self.writer_name, batch_id, attempts, query=_query(staged), anew=self._anew, keep=self._keep_s
-            )
+        for number in range(self._logs):
+            attempts = [(one.attempt, one.parts[number]) for one in staged if one.parts[number]]
+            with self._settings.keepers(number) as keepers:
+                keepers.commit_batch(
+                    self.writer_name, batch_id, attempts, query=_query(staged), anew=self._anew, keep=self._keep_s
+                )
 
     def drop(self, messages: Sequence[Any], batch_id: int) -> None:
         staged = [message for message in messages if isinstance(message, Staged)]
         try:
-            with LogReader(self._url) as keepers:
-                keepers.abort_batch(self.writer_name, batch_id, query=_query(staged))
+            for number in range(self._logs):
+                with self._settings.keepers(number) as keepers:
+                    keepers.abort_batch(self.writer_name, batch_id, query=_query(staged))
         except Unavailable:
             pass  # the lease will see to it
 
 
+def log_of(topic: str, logs: int) -> int:
+    """Which of several logs a topic is written to. It is part of what a deployment means: keep number and order of the
+    logs, or what a topic gets from then on stands in another log."""
+    return crc32(topic.encode()) % logs if logs > 1 else 0
+
+
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        super().__init__(options, schema)
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        super().__init__(settings, schema)
         if not self.writer_name:
             raise BadInput("a stream needs a name under which keepers remember it: .option('writer', NAME)")
 
@@ -192,9 +237,9 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        super().__init__(options, schema)
-        number = options.get("batch", "")
+    def __init__(self, settings: Settings, schema: StructType) -> None:
+        super().__init__(settings, schema)
+        number = settings.given.get("batch", "")
         if number and not number.isdigit():
             raise BadInput(f"option batch={number!r} is no number: give that of the batch, 0 or more")
         if number and not self.writer_name:
@@ -204,8 +249,9 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         if not self.writer_name:
             self.writer_name, self._keep_s = f"batch-{uuid.uuid4().hex}", self._lease_s  # nobody comes back to it
         elif not number:
-            with LogReader(self._url) as keepers:
-                self._batch = keepers.last_batch(self.writer_name) + 1
+            for log in range(self._logs):
+                with self._settings.keepers(log) as keepers:
+                    self._batch = max(self._batch, keepers.last_batch(self.writer_name) + 1)
 
     def write(self, iterator: Iterator[Any]) -> Staged:
         # Who counts its writes itself has one count for all queries.
@@ -219,7 +265,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
 
 class Bodies(Protocol):
-    """Bodies of one topic, to be cut into parts and packed."""
+    """Bodies of one topic, or of rows whose topics are not told yet; to be cut into parts and packed."""
 
     @property
     def count(self) -> int: ...
@@ -228,7 +274,9 @@ class Bodies(Protocol):
         """How many from ``low`` on make a part of a size that keepers like; one at least."""
         ...
 
-    def cut(self, low: int, high: int) -> Bodies: ...
+    def cut(self, low: int, high: int, topic: str | None = None) -> Bodies:
+        """Some of them; of another topic, if one is given."""
+        ...
 
     def packed(self, session: int, first: int, now_us: int) -> bytes: ...
 
@@ -279,8 +327,9 @@ class Listed:
         some = self.bodies[low : low + PART_ROWS]
         return max(sum(1 for size in accumulate(map(len, some)) if size <= PART_BYTES), 1)
 
-    def cut(self, low: int, high: int) -> Listed:
-        return Listed(self.topic, self.kind, self.bodies[low:high], self.given.cut(low, high))
+    def cut(self, low: int, high: int, topic: str | None = None) -> Listed:
+        bodies, given = self.bodies[low:high], self.given.cut(low, high)
+        return Listed(self.topic if topic is None else topic, self.kind, bodies, given)
 
     def packed(self, session: int, first: int, now_us: int) -> bytes:
         given, count = self.given, self.count
@@ -303,13 +352,13 @@ class Columnar:
     data: Any
 
     @classmethod
-    def of(cls, topic: str, column: Any) -> Columnar:
+    def of(cls, column: Any) -> Columnar:
         import numpy as np
 
         _, ends, data = column.buffers()
         if data is None:  # all of them empty
-            return cls(topic, np.zeros(len(column) + 1, "<i4"), memoryview(b""))
-        return cls(topic, np.frombuffer(ends, "<i4", len(column) + 1, 4 * column.offset), memoryview(data))
+            return cls("", np.zeros(len(column) + 1, "<i4"), memoryview(b""))
+        return cls("", np.frombuffer(ends, "<i4", len(column) + 1, 4 * column.offset), memoryview(data))
 
     @property
     def count(self) -> int:
@@ -319,8 +368,8 @@ class Columnar:
         most = int(self.ends.searchsorted(self.ends[low] + PART_BYTES, "right")) - 1
         return max(min(most, low + PART_ROWS, self.count) - low, 1)
 
-    def cut(self, low: int, high: int) -> Columnar:
-        return Columnar(self.topic, self.ends[low : high + 1], self.data)
+    def cut(self, low: int, high: int, topic: str | None = None) -> Columnar:
+        return Columnar(self.topic if topic is None else topic, self.ends[low : high + 1], self.data)
 
     def packed(self, session: int, first: int, now_us: int) -> bytes:
         ends, bodies = self.ends - self.ends[0], self.data[int(self.ends[0]) : int(self.ends[-1])]
@@ -359,12 +408,26 @@ def _by_kind(rows: Listed, kinds: Any) -> Iterator[Listed]:
             try:
                 for body in some.bodies:
                     _object(body)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise BadInput(
                     f"a row of kind {name!r} has a body that is none ({error}): write it as kind 'bytes'"
                 ) from None
         yield Listed(some.topic, kind, some.bodies, some.given)
         low = high
+
+
+def _of_topics(encoded: Iterator[Bodies], runs: Sequence[tuple[str, int, int]]) -> Iterator[Bodies]:
+    """What was encoded together, by topic. ``runs`` are the rows of each, one after another."""
+    at = place = 0
+    for bodies in encoded:
+        end = at + bodies.count
+        while place < len(runs) and runs[place][1] < end:
+            name, low, high = runs[place]
+            yield bodies.cut(max(low, at) - at, min(high, end) - at, name)
+            if high > end:
+                break
+            place += 1
+        at = end
 
 
 def _cut(bodies: Bodies) -> Iterator[Bodies]:

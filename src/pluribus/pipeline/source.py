@@ -2,32 +2,41 @@
 
 Options:
 
-    url          where the keepers are, as ``client://HOST:PORT,HOST:PORT``
+    url          where the keepers are, as ``client://HOST:PORT,HOST:PORT/BUS``; several, parted by spaces: several logs
     trace        instead of topics: the path of traces of runs (``trace_source.py``, ``trace_stream.py``)
     topic        a topic, or a pattern of topics as ``stocks/#``
+    topics       several of these, parted by commas; or
+    regex        a regular expression for names of topics
     type         ``module:Class`` of the bodies: one column a field; or
     fields       the fields by name, as ``price double, symbol string``; without both, the body is bytes
     columns      only these columns, as ``time,price``; without any of the body, keepers send none
     where        a condition on bodies, which the keepers apply
-    start, stop  ``earliest``, ``latest``, an offset, or a time as ``2026-11-15T13:00:00``; ``stop`` for batches only
+    start, stop  ``earliest``, ``latest``, an offset, or a time as ``2026-11-15T13:00:00``; ``stop`` for batches; or
+                 JSON with one of these for each topic, ``{"stocks/ibm": 100, "stocks/#": "earliest"}``
     rows, bytes  how much one micro-batch takes at most
-    parts        into how many tasks a read is split, at most
+    rows_min     a micro-batch waits for so many rows, but for ``wait`` at most
+    parts        into how many tasks a read is split, at most; ``parts_min`` at least; ``part_rows`` rows a task at most
+    archive      the folder or URI of an archive: what topics have forgotten is read from there
     gaps         ``fail`` or ``skip``, when retention removed what was to be read
     poison       ``fail``, ``skip`` or ``aside``, for events whose body does not fit
 
+Names of Spark's source for Kafka are taken too (``options.py``).
+
 The source runs in three kinds of processes: ``PluribusSource`` and its readers are made beside the driver, where they
-plan; ``read`` runs in executors, once a partition. Each opens its own connection to the keepers, and asks another
-keeper when one dies, so a query does not notice. Offsets are those of the log: a partition is a range of them, and
-reading it again gives the same rows.
+plan; ``read`` runs in executors, once a partition. Each opens its own connection to the keepers, tasks spread over the
+hosts of the URL, and another keeper is asked when one dies, so a query does not notice. Offsets are those of the log: a
+partition is ranges of them, and reading it again gives the same rows.
+
+Several logs in one query: each has its own keepers, and a place has an entry for each. Events of one topic in one log
+come in their order; between logs there is no order, and a micro-batch takes of each what it had when it was asked.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import (
@@ -43,27 +52,18 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from ..core.errors import BadInput, LogChanged
-from ..filters import parse
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
 from ..runtime.clients.log_reader import LogReader
-from .columns import (
-    POISON,
-    RESERVED,
-    checked_schema,
-    envelope_fields,
-    import_type,
-    named_fields,
-    spark_fields,
-)
-from .offsets import UNKNOWN, log_of, parted, place, resumed
-from .pushdown import condition
+from .archived import Archived, reaching_back
+from .offsets import EVENTS, TOPICS, UNKNOWN, Offsets, Places, name_of, parted, place, resumed
+from .options import EARLIEST, LATEST, Settings
+from .pushdown import Bounds, condition
 from .sink import BatchWriter, StreamWriter
-from .tables import Shape
-from .trace_source import TraceReader, trace_fields
+from .trace_source import TraceReader
 from .trace_stream import TraceStreamReader
 
 logger = logging.getLogger(__name__)
@@ -71,20 +71,28 @@ logger = logging.getLogger(__name__)
 FETCH_BYTES = 1 << 20
 ROWS_A_TASK_MIN = 20_000
 """A range is not split into smaller ones: a task costs more than it saves."""
+TASK_BYTES = 32 << 20
+"""What a task reads, about, where nothing else says into how many tasks a read is split."""
+TASK_BYTES_MAX = 256 << 20
+"""What a task reads, about, at most, where the cluster is small for what is read."""
+PARTS_MAX = 10_000
 ROWS_A_BATCH = 10_000
-"""Packed batches of a topic are put together to about this before they go to Spark."""
+"""Packed batches are put together to about this before they go to Spark."""
+PIECES_A_BATCH = 10_000
+"""The same for packed batches of many topics, most of which hold few rows."""
 EVERYTHING = 1 << 62
+PLACE_TOPICS = 32
+"""Places of fewer topics are short enough for Spark to keep."""
+REPORTED_TOPICS = 32
+"""Topics of which progress names each offset."""
 PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-OPTIONS = (
-    *("url", "trace", "topic", "type", "fields", "columns", "where", "start", "stop", "rows", "bytes", "parts", "gaps"),
-    *("poison", "writer", "batch", "foreign", "lease"),
-)
-OF_SPARK = ("path", "checkpointlocation", "queryname")
-"""Options that Spark adds by itself."""
 
 
 class PluribusSource(DataSource):
     """Made beside the driver whenever a plan needs it; does nothing but understand its options."""
+
+    cores = 0
+    """How many tasks run at a time on this cluster; 0 if that is not known (see ``register``)."""
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
@@ -98,96 +106,33 @@ class PluribusSource(DataSource):
         return self._settings.schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        if self._settings.trace:
-            return TraceReader(self._settings.trace, schema.names)
-        return (PushingReader if _asked_for_conditions() else TopicReader)(self._settings, schema)
+        settings = self._settings.of(schema)
+        if settings.trace:
+            return TraceReader(settings.trace, schema.names)
+        return (PushingReader if _asked_for_conditions() else TopicReader)(settings, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        settings = self._settings
+        settings = self._settings.of(schema)
         if settings.trace:
             if "bytes" in settings.given:
                 raise BadInput("option bytes is for topics: limit the micro-batches of a trace with rows")
             start = settings.given.get("start", "earliest")
             return TraceStreamReader(settings.trace, schema.names, start, settings.number("rows"))
-        return TopicStreamReader(settings, schema)
+        return TopicStreamReader(settings, schema, self.cores)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         if overwrite:
             raise BadInput("a durable topic only grows, so nothing is overwritten: write with mode('append')")
-        return BatchWriter(self._settings.given, schema)
+        return BatchWriter(self._settings.of(schema), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         if overwrite:
             raise BadInput("a durable topic only grows, so no answer replaces the last: use outputMode('update')")
-        return StreamWriter(self._settings.given, schema)
+        return StreamWriter(self._settings.of(schema), schema)
 
 
-class Settings:
-    """Options, checked. Picklable."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.given = {name.lower(): str(value) for name, value in options.items() if name.lower() not in OF_SPARK}
-        unknown = [name for name in self.given if name not in OPTIONS]
-        if unknown:
-            raise BadInput(f"there is no option {unknown[0]!r}: use one of {', '.join(OPTIONS)}")
-        self.url = self.given.get("url") or os.environ.get("PLURIBUS_URL", "")
-        self.topic = self.given.get("topic", "")
-        self.trace = self.given.get("trace", "")
-        self.where = self.given.get("where", "")
-        self.gaps = self._choice("gaps", ("fail", "skip"))
-        self.poison = self._choice("poison", POISON)
-        if self.where:
-            parse(self.where)
-
-    def _choice(self, name: str, choices: Sequence[str]) -> str:
-        value = self.given.get(name, choices[0])
-        if value not in choices:
-            raise BadInput(f"option {name}={value!r} is none of {', '.join(choices)}: choose one of them")
-        return value
-
-    def keepers(self) -> LogReader:
-        """A connection of this process."""
-        return LogReader(_needed(self.url, "url"))
-
-    def number(self, name: str) -> int | None:
-        value = self.given.get(name)
-        if value is None:
-            return None
-        if not value.isdigit() or int(value) < 1:
-            raise BadInput(f"option {name}={value!r} is no number: use 1 or more")
-        return int(value)
-
-    def body_fields(self) -> StructType:
-        if "type" in self.given:
-            return spark_fields(import_type(self.given["type"]))
-        return named_fields(self.given["fields"]) if "fields" in self.given else StructType()
-
-    def schema(self) -> StructType:
-        return self._chosen(trace_fields() if self.trace else self._of_events())
-
-    def _of_events(self) -> StructType:
-        fields = self.body_fields()
-        taken = [name for name in fields.names if name in RESERVED]
-        if taken:
-            raise BadInput(f"the field {taken[0]!r} is a name of the envelope: read the body as bytes and rename it")
-        whole = StructType([*envelope_fields().fields, *fields.fields])
-        if not fields.fields:
-            whole = whole.add("kind", StringType()).add("body", BinaryType())
-        elif self.poison == "aside":
-            whole = whole.add("reason", StringType()).add("body", BinaryType())
-        return whole
-
-    def _chosen(self, whole: StructType) -> StructType:
-        wanted = [name.strip() for name in self.given.get("columns", "").split(",") if name.strip()]
-        unknown = [name for name in wanted if name not in whole.names]
-        if unknown:
-            raise BadInput(f"there is no column {unknown[0]!r}: use some of {', '.join(whole.names)}")
-        return StructType([whole[name] for name in wanted]) if wanted else whole
-
-    def shape(self, schema: StructType) -> Shape:
-        """Of the schema that the options make, or of one that ``.schema()`` was given."""
-        fields = [name for name in checked_schema(schema).names if name not in RESERVED]
-        return Shape(schema, fields, self.poison)
+Look = dict[str, list[Known]]
+"""What keepers tell, by log."""
 
 
 class Range(NamedTuple):
@@ -201,88 +146,180 @@ class Range(NamedTuple):
 class Ranges(InputPartition):
     """What a task reads: a part of a large topic, or all that is new of many small ones; and of which log."""
 
-    def __init__(self, ranges: Sequence[Range], log: int = 0) -> None:
+    def __init__(self, ranges: Sequence[Range], log: int = 0, number: int = 0, url: int = 0) -> None:
         self.ranges = tuple(ranges)
         self.log = log
+        self.number = number
+        """Of the task: which of the keepers it asks first."""
+        self.url = url
+        """Which of the URLs names the keepers of this log."""
+
+
+def _there(table: Any) -> Iterator[Any]:
+    if table is not None:
+        yield table
 
 
 class _Reading:
     """What batches and streams have in common."""
 
-    def __init__(self, settings: Settings, schema: StructType) -> None:
+    def __init__(self, settings: Settings, schema: StructType, cores: int = 0) -> None:
         self._settings = settings
         self._shape = settings.shape(schema)
         self._where = settings.where
+        self._cores = cores
+        self._urls: dict[str, int] = {}
+        """By log: which of the URLs names its keepers. Known after the first look."""
+        self._told = False
+        """Whether every log has told a topic, and so its number."""
+        self._bounds = Bounds()
 
-    def _known(self) -> list[Known]:
-        with self._settings.keepers() as keepers:
-            found = keepers.topics(_needed(self._settings.topic, "topic"))
-        if not found and not set("+#") & set(self._settings.topic):
+    def _known(self) -> Look:
+        """The topics of all logs, as they are now."""
+        settings, found = self._settings, Look()
+        for number in range(max(len(settings.urls), 1)):
+            with settings.keepers(number) as keepers:
+                here = {one.topic: one for pattern in settings.patterns for one in keepers.topics(pattern)}
+            if not here:
+                continue
+            if settings.archive:
+                here = {one.topic: one for one in reaching_back(list(here.values()), settings.archive)}
+            log = name_of(next(iter(here.values())))
+            other = self._urls.setdefault(log, number)
+            if other != number:
+                raise BadInput(
+                    f"{settings.urls[other]} and {settings.urls[number]} have the same log: name all its keepers in "
+                    "one URL, HOST:PORT,HOST:PORT"
+                )
+            found[log] = [
+                one
+                for one in here.values()
+                if settings.wants(one.topic) and (self._bounds.free or self._bounds.topic(one.topic))
+            ]
+        self._told = len(self._urls) == max(len(settings.urls), 1)
+        if not any(found.values()) and not settings.several and self._bounds.free:
             raise BadInput(
-                f"there is no durable topic {self._settings.topic!r}: publish to it first, or look at its name"
+                f"there is no durable topic {settings.patterns[0]!r}: publish to it first, or look at its name"
             )
         return found
 
-    def _places(self, option: str, known: Sequence[Known], default: str) -> dict[str, int]:
+    def _places(self, option: str, known: Look, default: str) -> Offsets:
         """The offset of each topic that an option names."""
-        value = self._settings.given.get(option, default)
-        if value == "earliest":
-            return {one.topic: one.first for one in known}
-        if value == "latest":
-            return {one.topic: one.end for one in known}
-        if value.isdigit():
-            return {one.topic: self._within(one, int(value)) for one in known}
-        time_s = _time_s(option, value)
-        with self._settings.keepers() as keepers:
-            return {one.topic: keepers.offset_at(one.topic, time_s) for one in known}
+        found: Offsets = {}
+        place = self._settings.placing(option, default)
+        for log, topics in known.items():
+            here = found[log] = dict[str, int]()
+            timed: dict[float, list[str]] = {}
+            for one in topics:
+                wanted = place(one.topic)
+                if isinstance(wanted, float):
+                    timed.setdefault(wanted, []).append(one.topic)
+                elif isinstance(wanted, int):
+                    here[one.topic] = self._within(one, wanted)
+                else:
+                    here[one.topic] = one.first if wanted == EARLIEST else one.end
+            for time_s, names in timed.items():
+                here |= self._at(log, names, time_s)
+        return found
+
+    def _at(self, log: str, names: Sequence[str], time_s: float) -> dict[str, int]:
+        with self._settings.keepers(self._urls.get(log, 0)) as keepers:
+            return dict(zip(names, keepers.offsets_at(names, time_s), strict=True))
 
     def _within(self, known: Known, offset: int) -> int:
         """Of several topics, one that is shorter is taken at its end: whatever follows there is new."""
-        if offset > known.end and not set("+#") & set(self._settings.topic):
+        if offset > known.end and not self._settings.several:
             raise BadInput(f"offset {offset} of {known.topic!r} is beyond its end {known.end}: use 'latest'")
         return min(offset, known.end)
 
-    def _tasks(self, starts: Mapping[str, int], stops: Mapping[str, int], log: str) -> list[Ranges]:
-        parts = self._settings.number("parts") or 2 * (os.cpu_count() or 1)
-        total = sum(max(stops[topic] - starts.get(topic, 0), 0) for topic in stops)
-        size = max(-(-total // parts), ROWS_A_TASK_MIN)
-        number = int(log, 16)
+    def _tasks(self, starts: Offsets, stops: Offsets, weights: Mapping[str, float]) -> list[Ranges]:
+        """Ranges of each log, so divided that tasks have about the same to do. ``weights``: bytes a row, by log."""
         tasks: list[Ranges] = []
-        held: list[Range] = []
-        room = size
-        for topic, stop in sorted(stops.items()):
-            at = starts.get(topic, 0)
-            while at < stop:
-                some = min(room, stop - at)
-                held.append(Range(topic, at, at + some))
-                at, room = at + some, room - some
-                if not room:
-                    tasks.append(Ranges(held, number))
-                    held, room = [], size
-        return [*tasks, Ranges(held, number)] if held else tasks
+        rows = {
+            log: sum(max(end - starts.get(log, {}).get(topic, 0), 0) for topic, end in ends.items())
+            for log, ends in stops.items()
+        }
+        size = self._rows_a_task(sum(rows.values()), sum(count * weights.get(log, 0.0) for log, count in rows.items()))
+        for log, ends in stops.items():
+            number, url, before = int(log, 16), self._urls.get(log, 0), starts.get(log, {})
+            held: list[Range] = []
+            room = size
+            for topic, stop in sorted(ends.items()):
+                at = before.get(topic, 0)
+                while at < stop:
+                    some = min(room, stop - at)
+                    held.append(Range(topic, at, at + some))
+                    at, room = at + some, room - some
+                    if not room:
+                        tasks.append(Ranges(held, number, len(tasks), url))
+                        held, room = [], size
+            if held:
+                tasks.append(Ranges(held, number, len(tasks), url))
+        return tasks
+
+    def _rows_a_task(self, rows: int, size: float) -> int:
+        """From what the options say, else from the cluster, if its size is known, and from bytes."""
+        settings = self._settings
+        by_size = int(-(-size // (TASK_BYTES_MAX if self._cores else TASK_BYTES)))
+        parts = settings.number("parts") or max(2 * self._cores if self._cores else 2, by_size)
+        found = max(-(-rows // min(parts, PARTS_MAX)), ROWS_A_TASK_MIN)
+        least, most = settings.number("parts_min"), settings.number("part_rows")
+        if least is not None:
+            found = min(found, max(-(-rows // least), 1))
+        return found if most is None else min(found, most)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """In an executor: the range as Arrow record batches."""
+        """In an executor: the ranges as Arrow record batches."""
         if not isinstance(partition, Ranges):
             return  # there is nothing to read
-        with self._settings.keepers() as keepers:
-            for wanted in partition.ranges:
-                held: list[Batch] = []
-                rows = 0
-                for batch in self._batches(keepers, wanted, partition.log):
-                    held.append(batch)
-                    rows += len(batch)
-                    if rows >= ROWS_A_BATCH:
-                        yield from self._table(held)
-                        held, rows = [], 0
-                yield from self._table(held)
+        with self._settings.keepers(partition.url, partition.number) as keepers:
+            try:
+                if self._settings.archive:
+                    partition = yield from self._read_archived(keepers, partition)
+                if len(partition.ranges) == 1:
+                    yield from self._read_one(keepers, partition)
+                elif partition.ranges:
+                    yield from self._read_many(keepers, partition)
+            except LogChanged as error:
+                if self._settings.gaps == "fail":
+                    raise LogChanged(f"{error}; or leave out what is gone with option gaps='skip'") from None
+                logger.warning("%s; left out", error)
 
-    def _table(self, batches: list[Batch]) -> Iterator[Any]:
-        table = self._shape.table(batches) if batches else None
-        if table is not None:
-            yield table
+    def _read_archived(self, keepers: LogReader, task: Ranges) -> Generator[Any, None, Ranges]:
+        """What topics have forgotten, from the archive; what is left for the keepers."""
+        archive, skip = Archived(self._settings.archive), self._settings.gaps == "skip"
+        left: list[Range] = []
+        for topic, start, stop in task.ranges:
+            kept = min(keepers.offsets(topic)[0], stop)
+            if start < kept:
+                bodies = self._shape.needs_bodies
+                for batch in archive.batches(topic, start, kept, self._where, bodies, skip=skip):
+                    yield from _there(self._shape.table([batch]))
+            if max(start, kept) < stop:
+                left.append(Range(topic, max(start, kept), stop))
+        return Ranges(left, task.log, task.number, task.url)
 
-    def _batches(self, keepers: LogReader, wanted: Range, log: int) -> Iterator[Batch]:
+    def _read_one(self, keepers: LogReader, task: Ranges) -> Iterator[Any]:
+        """A range of one topic: read ahead of what is done with it."""
+        held: list[Batch] = []
+        rows = 0
+        for batch in self._one_range(keepers, task.ranges[0], task.log):
+            held.append(batch)
+            rows += len(batch)
+            if rows >= ROWS_A_BATCH:
+                yield from _there(self._shape.table(held))
+                held, rows = [], 0
+        if held:
+            yield from _there(self._shape.table(held))
+
+    def _read_many(self, keepers: LogReader, task: Ranges) -> Iterator[Any]:
+        """Many small ranges: asked for together."""
+        where, bodies = self._where, self._shape.needs_bodies
+        for ranges, pieces in keepers.read_many(task.ranges, where=where, bodies=bodies, log=task.log, over=self._over):
+            for low in range(0, len(pieces), PIECES_A_BATCH):
+                yield from _there(self._shape.table_of_many(ranges, pieces[low : low + PIECES_A_BATCH]))
+
+    def _one_range(self, keepers: LogReader, wanted: Range, log: int) -> Iterator[Batch]:
         at, bodies = wanted.start, self._shape.needs_bodies
         while at < wanted.stop:
             found = keepers.read(
@@ -300,21 +337,21 @@ class _Reading:
                     at = batch.end
                     yield batch
                 return
-            except LogChanged as error:
-                if self._settings.gaps == "fail":
-                    raise LogChanged(f"{error}; or leave out what is gone with option gaps='skip'") from None
-                logger.warning("%s; left out", error)
-                return
+            except LogChanged:
+                raise
             except BadInput as error:
-                at = self._over_the_gap(keepers, wanted, at, error)
+                first, _ = keepers.offsets(wanted.topic)
+                if first <= at:
+                    raise error
+                at = self._over(wanted.topic, at, first)
 
-    def _over_the_gap(self, keepers: LogReader, wanted: Range, at: int, error: BadInput) -> int:
-        """Where to go on, if the error is that retention removed what was to be read."""
-        first, _ = keepers.offsets(wanted.topic)
-        if first <= at:
-            raise error
+    def _over(self, topic: str, start: int, first: int) -> int:
+        """Where to go on, if retention removed what was to be read."""
         if self._settings.gaps == "fail":
-            raise BadInput(f"{error}; or go on behind the gap with option gaps='skip'")
+            raise BadInput(
+                f"offset {start} of {topic!r} was removed by retention: the first that is kept is {first}; start "
+                "there, or with \"earliest\"; or go on behind the gap with option gaps='skip'"
+            )
         return first
 
 
@@ -323,9 +360,21 @@ class TopicReader(_Reading, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         known = self._known()
-        starts = self._places("start", known, "earliest")
-        stops = self._places("stop", known, "latest")
-        return self._tasks(starts, stops, log_of(known))
+        starts = self._places("start", known, EARLIEST)
+        stops = self._places("stop", known, LATEST)
+        self._narrow(starts, stops)
+        return self._tasks(starts, stops, _weights(known))
+
+    def _narrow(self, starts: Offsets, stops: Offsets) -> None:
+        """To what Spark's conditions on offsets and times leave."""
+        bounds = self._bounds
+        for log, topics in starts.items():
+            if bounds.since_s is not None:
+                at = self._at(log, list(topics), bounds.since_s)
+                topics |= {topic: max(start, at[topic]) for topic, start in topics.items()}
+            topics |= {topic: max(start, bounds.low) for topic, start in topics.items()}
+            ends = stops[log]
+            ends |= {topic: min(end, bounds.high) for topic, end in ends.items()}
 
 
 class PushingReader(TopicReader):
@@ -337,9 +386,12 @@ class PushingReader(TopicReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Conditions on fields of the body go to the keepers; Spark keeps the others."""
+        """Conditions on topic, offset and time say which ranges are read; those on fields of the body go to the
+        keepers; Spark keeps the others, and looks again at those of which only a part could be taken."""
         fields = {name: self._shape.may_be_nan(name) for name in self._shape.fields}
         for filter in filters:
+            if self._bounds.take(filter):
+                continue
             pushed = condition(filter, fields) if self._settings.poison != "aside" else None
             if pushed is not None:
                 self._where = f"({self._where}) AND {pushed.text}" if self._where else pushed.text
@@ -350,11 +402,17 @@ class PushingReader(TopicReader):
 class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Beside the driver: offsets are those of topics, below the name of their log (``offsets.py``)."""
 
-    _target: dict[str, int] | None = None
+    def __init__(self, settings: Settings, schema: StructType, cores: int = 0) -> None:
+        super().__init__(settings, schema, cores)
+        self._target: Offsets | None = None
+        self._kept = Places()
+        self._weights: dict[str, float] = {}
+        self._latest: Offsets = {}
+        self._waiting_since: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         known = self._known()
-        return place(known, self._places("start", known, "latest"))
+        return self._place(self._places("start", known, LATEST))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows, size = self._settings.number("rows"), self._settings.number("bytes")
@@ -362,42 +420,99 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         known = self._known()
-        starts = resumed(start, known, self._settings.topic, self._settings.gaps == "skip")
-        ends = {one.topic: one.end for one in known}
+        settings = self._settings
+        self._weights = _weights(known)
+        ends = {log: {one.topic: one.end for one in topics} for log, topics in known.items()}
+        starts = resumed(self._parted(start), ends, settings.wants, settings.gaps == "skip", self._told)
+        self._latest = ends
         if self._target is not None:
-            ends = {topic: min(end, self._target.get(topic, 0)) for topic, end in ends.items()}
+            target = self._target
+            ends = {
+                log: {topic: min(end, target.get(log, {}).get(topic, 0)) for topic, end in topics.items()}
+                for log, topics in ends.items()
+            }
+        elif self._too_few(starts, known):
+            return start
         if isinstance(limit, ReadMaxRows):
             ends = self._admitted(starts, ends, known, limit.max_rows)
-        return place(known, {**starts, **{topic: max(end, starts.get(topic, 0)) for topic, end in ends.items()}})
+        for log, topics in ends.items():
+            before = starts.setdefault(log, {})
+            before |= {topic: max(end, before.get(topic, 0)) for topic, end in topics.items()}
+        return self._place(starts)
 
-    def _admitted(
-        self, start: Mapping[str, int], ends: Mapping[str, int], known: Sequence[Known], rows: int
-    ) -> dict[str, int]:
+    def _too_few(self, starts: Offsets, known: Look) -> bool:
+        """Whether the micro-batch waits for more rows, as ``rows_min`` asks."""
+        least = self._settings.number("rows_min")
+        if least is None:
+            return False
+        now = monotonic()
+        self._waiting_since = now if self._waiting_since is None else self._waiting_since
+        waiting = sum(one.end - min(at, one.end) for _, one, at in _unread(starts, known))
+        if waiting < least and now - self._waiting_since < self._settings.wait_s:
+            return True
+        self._waiting_since = None
+        return False
+
+    def _admitted(self, starts: Offsets, ends: Offsets, known: Look, rows: int) -> Offsets:
         """As much as is admitted, a fair share of each topic."""
-        waiting = {one.topic: max(ends[one.topic] - max(start.get(one.topic, 0), one.first), 0) for one in known}
-        total = sum(waiting.values())
+        unread = [(log, one, at, max(ends[log][one.topic] - at, 0)) for log, one, at in _unread(starts, known)]
+        total = sum(count for *_, count in unread)
         size = self._settings.number("bytes")
         if size is not None and total:
-            weight = {one.topic: one.kept_bytes / max(one.end - one.first, 1) for one in known}
-            waiting_bytes = sum(weight[topic] * count for topic, count in waiting.items())
+            waiting_bytes = sum(one.kept_bytes / max(one.end - one.first, 1) * count for _, one, _, count in unread)
             rows = min(rows, max(int(total * size / max(waiting_bytes, 1)), 1))
         if total <= rows:
-            return dict(ends)
-        # Rounded up, so that a topic with little waiting is never passed over for good.
-        return {
-            one.topic: max(start.get(one.topic, 0), one.first) + -(-waiting[one.topic] * rows // total) for one in known
-        }
+            return ends
+        found: Offsets = {}
+        for log, one, at, count in unread:
+            # Rounded up, so that a topic with little waiting is never passed over for good.
+            found.setdefault(log, {})[one.topic] = at + -(-count * rows // total)
+        return found
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {one.topic: one.end for one in self._known()}
+        self._target = {log: {one.topic: one.end for one in topics} for log, topics in self._known().items()}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return None
+        """For the query's progress: how far it could be. With many topics only their number and the sum of their
+        offsets; the difference to the sum at the end of a micro-batch is the lag."""
+        found: dict[str, Any] = {}
+        for log, topics in self._latest.items():
+            many = len(topics) > REPORTED_TOPICS
+            found[log] = {TOPICS: len(topics), EVENTS: sum(topics.values())} if many else dict(sorted(topics.items()))
+        return found or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Tasks find out whether the log is still the one of these offsets, and all of it there."""
-        (before, starts), (log, stops) = parted(start), parted(end)
-        return self._tasks(starts if UNKNOWN in (before, log) or before == log else {}, stops, log)
+        starts, stops = self._parted(start), self._parted(end)
+        if UNKNOWN in starts and len(stops) == 1:
+            starts = {next(iter(stops)): starts[UNKNOWN]}
+        stops.pop(UNKNOWN, None)
+        if not set(stops) <= set(self._urls):
+            self._known()  # this process began with a place of an earlier one: which keepers have which log?
+        return self._tasks(starts, stops, self._weights)
+
+    def _place(self, offsets: Offsets) -> dict[str, Any]:
+        """As Spark keeps it; long ones are with the keepers."""
+        short = place(offsets)
+        for log, topics in short.items():
+            if log in self._urls and len(topics) > PLACE_TOPICS:
+                with self._settings.keepers(self._urls[log]) as keepers:
+                    short[log] = self._kept.keep(keepers, log, topics)
+        return short
+
+    def _parted(self, place: Mapping[str, Any]) -> Offsets:
+        return parted(place, self._resolve)
+
+    def _resolve(self, log: str, kept: str) -> dict[str, int]:
+        if log not in self._urls:
+            self._known()
+        if log not in self._urls:
+            raise LogChanged(
+                f"the keepers have another log than the one that was read so far ({log}), which holds how far this "
+                "query is: name the keepers of that one, or begin with a new checkpoint"
+            )
+        with self._settings.keepers(self._urls[log]) as keepers:
+            return self._kept.resolve(keepers, log, kept)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the log keeps events by its own retention, whoever read them."""
@@ -407,25 +522,37 @@ class TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
 
 
 def register(spark: Any) -> None:
-    """Make ``format("pluribus")`` known to a session, on any engine."""
-    spark.dataSource.register(PluribusSource)
+    """Make ``format("pluribus")`` known to a session, on any engine, and how many tasks run at a time there: reads are
+    divided accordingly."""
+    try:
+        cores = int(spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001 - a session through Connect has no context, and says so in its own ways
+        cores = 0
+
+    class Source(PluribusSource):
+        """Made here, so that it travels whole, with its number, and not by its name."""
+
+    Source.cores = cores
+    spark.dataSource.register(Source if cores else PluribusSource)
+
+
+def _unread(starts: Offsets, known: Look) -> Iterator[tuple[str, Known, int]]:
+    """Log, topic, and where it is read on."""
+    for log, topics in known.items():
+        before = starts.get(log, {})
+        for one in topics:
+            yield log, one, max(before.get(one.topic, 0), one.first)
+
+
+def _weights(known: Look) -> dict[str, float]:
+    """Bytes a row, by log."""
+    return {
+        log: sum(one.kept_bytes for one in topics) / max(sum(one.end - one.first for one in topics), 1)
+        for log, topics in known.items()
+    }
 
 
 def _asked_for_conditions() -> bool:
     """Whether this process is one in which Spark pushes conditions down: it has a kind of worker for that."""
     main = getattr(sys.modules["__main__"], "__spec__", None)
     return PUSHING in sys.modules or (main is not None and main.name == PUSHING)
-
-
-def _needed(value: str, option: str) -> str:
-    if not value:
-        raise BadInput(f"option {option!r} is missing: name it with .option({option!r}, ...)")
-    return value
-
-
-def _time_s(option: str, value: str) -> float:
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        raise BadInput(f"option {option}={value!r} is no place: use earliest, latest, an offset or a time") from None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

@@ -1,9 +1,10 @@
 """Packed batches as Arrow tables, in executors: no event is touched by Python unless its fields are wanted.
 
-Batches come as publishers packed them, a few events each or thousands. As many of one topic as make a good table are
-put together, column by column: times, offsets and identities with numpy, bodies without a copy where there is only one
-batch. Where fields of bodies are wanted, all bodies are decoded in one call, into objects that have just these fields;
-only if that fails are they looked at one by one, to tell the poison from the others.
+Batches come as publishers packed them, a few events each or thousands. As many as make a good table are put together,
+of one topic or of many, column by column: times, offsets and identities with numpy, bodies without a copy where there
+is only one batch. Where batches are many and small, what costs a call of numpy for each is done for all at once.
+Where fields of bodies are wanted, all bodies are decoded in one call, into objects that have just these fields; only if
+that fails are they looked at one by one, to tell the poison from the others.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from ..core.errors import BadInput
-from ..pubsub.durable.batch import Batch, Extra
-from ..wire.bodies import BYTES, array_header
+from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of, pack
+from ..runtime.clients.log_reader import Range
+from ..wire.bodies import BYTES, DATA, array_header
 from .columns import arrow_schema, name_of_kind
+from .heaps import Heap, Piece
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -72,16 +75,30 @@ class Shape:
         return msgspec.msgpack.Decoder(list[row]).decode  # type: ignore[valid-type]
 
     def table(self, batches: Sequence[Batch]) -> Any:
-        """Packed batches of one topic as an Arrow record batch of these columns; None if poison was all there was."""
+        """Packed batches as an Arrow record batch of these columns; None if poison was all there was."""
+        columns = envelope(batches, self.names)
+        if self.needs_bodies:
+            columns["body"] = bodies(batches)
+        return self._record(columns, batches, None)
+
+    def table_of_many(self, ranges: Sequence[Range], pieces: Sequence[Piece]) -> Any:
+        """The same of pieces as an answer for many topics has them."""
+        heap = Heap.of(ranges, pieces)
+        if heap is None:
+            return self.table([Batch(packed, at).cut(*ranges[number][1:]) for number, at, packed in pieces])
+        columns = envelope_of_heap(heap, self.names)
+        if self.needs_bodies:
+            columns["body"] = bodies_of_heap(heap)
+        return self._record(columns, (), heap)
+
+    def _record(self, columns: dict[str, Any], batches: Sequence[Batch], heap: Heap | None) -> Any:
+        """The bodies are those of the heap, if there is one, else of the batches."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        columns = envelope(batches, self.names)
         good: Any = None
-        if self.needs_bodies:
-            columns["body"] = bodies(batches)
         if self.fields:
-            decoded, reasons = self._decoded(batches)
+            decoded, reasons = self._decoded(batches, heap)
             columns.update(decoded)
             columns["reason"] = (
                 pa.array(reasons, pa.string()) if reasons else pa.nulls(len(columns["body"]), pa.string())
@@ -92,11 +109,18 @@ class Shape:
                     pc.is_null(columns["reason"]), pa.scalar(None, pa.binary()), columns["body"]
                 )
         elif "reason" in self.names:
-            columns["reason"] = pa.nulls(sum(len(batch) for batch in batches), pa.string())
+            count = heap.count if heap is not None else sum(len(batch) for batch in batches)
+            columns["reason"] = pa.nulls(count, pa.string())
         found = pa.RecordBatch.from_arrays([columns[name] for name in self.names], schema=self._arrow)
         if self.poison == "skip" and good is not None:
             found = found.filter(good)
         return found if found.num_rows else None
+
+    def decoded(self, bodies: Sequence[bytes], plain: bool) -> tuple[dict[str, Any], list[str | None]]:
+        """The columns of the fields of these bodies, and the reason of each that does not fit; no reasons if all do.
+        ``plain``: some were published as bytes, so that nobody knows whether each is one object."""
+        packed = pack("decoded", 1, 1, 0, BYTES if plain else DATA, 0, bodies)
+        return self._decoded([Batch(packed, 0)], None)
 
     def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
         """Of rows that have the fields as attributes. Raises what Arrow raises if a value is none of its column."""
@@ -109,16 +133,20 @@ class Shape:
             for number, name in enumerate(self.fields)
         }
 
-    def _decoded(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
+    def _decoded(self, batches: Sequence[Batch], heap: Heap | None) -> tuple[dict[str, Any], list[str | None]]:
         """The columns of the fields, and the reason of each event that has none; no reasons if all have them."""
-        if not any(batch.kind == BYTES for batch in batches):  # of bytes nobody knows whether each is one object
-            count = sum(len(batch) for batch in batches)
-            together = b"".join([array_header(count), *(batch.bodies for batch in batches)])
+        kinds = {heap.kind} if heap is not None else {batch.kind for batch in batches}
+        if BYTES not in kinds:  # of bytes nobody knows whether each is one object
+            if heap is not None:
+                together = array_header(heap.count) + heap.data
+            else:
+                count = sum(len(batch) for batch in batches)
+                together = b"".join([array_header(count), *(batch.bodies for batch in batches)])
             try:
                 return self._columns(self._row_decode(together)), []
             except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
                 pass
-        return self._one_by_one(batches)
+        return self._one_by_one(batches if heap is None else heap.batches())
 
     def _one_by_one(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
         none, rows = msgspec.msgpack.encode({}), []
@@ -149,7 +177,7 @@ class Shape:
             self._columns(rows)
         except msgspec.ValidationError:
             return f"its fields are not {self._said()}"
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return f"its body does not decode: {error}"
         except (TypeError, ValueError, OverflowError):
             return f"its fields are not {self._said()}"
@@ -206,32 +234,95 @@ def envelope(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, Any]:
 
     heads, wanted = [batch.head for batch in batches], set(names)
     counts = [head.events for head in heads]
-    count = sum(counts)
+    plain = len(batches) > 1 and not any(head.flags & (PLACES | EXTRA) for head in heads)
+    each = np.array(counts, "i8")
     found: dict[str, Any] = {}
     if "topic" in wanted:
-        found["topic"] = pa.repeat(pa.scalar(batches[0].topic), count)
+        found["topic"] = _told([batch.topic for batch in batches], each)
     if "kind" in wanted:
-        kinds = [name_of_kind(batch.kind) for batch in batches]
-        same = len(set(kinds)) == 1
-        found["kind"] = pa.repeat(pa.scalar(kinds[0]), count) if same else pa.array(np.repeat(kinds, counts))
-    if "offset" in wanted:
+        found["kind"] = _told([name_of_kind(batch.kind) for batch in batches], each)
+    if plain and wanted & {"offset", "id"}:
+        within = np.arange(int(each.sum()), dtype="i8") - np.repeat(np.cumsum(each) - each, each)
+    if "offset" in wanted and plain:
+        found["offset"] = pa.array(within + np.repeat(np.array([batch.offset for batch in batches], "i8"), each))
+    elif "offset" in wanted:
         found["offset"] = pa.array(_joined([batch.offsets for batch in batches]))
     copies = [batch.extra if head.extra_bytes else NOTHING for batch, head in zip(batches, heads, strict=True)]
     if "id" in wanted:
-        pairs = [_ids(batch, extra.ids) for batch, extra in zip(batches, copies, strict=True)]
-        columns = [pa.array(_joined([pair[place] for pair in pairs])) for place in (0, 1)]
-        found["id"] = pa.StructArray.from_arrays(columns, ["session", "number"])
+        if plain:
+            sessions = np.repeat(np.array([head.session for head in heads], "i8"), each)
+            numbers = within + np.repeat(np.array([head.first for head in heads], "i8"), each)
+        else:
+            pairs = [_ids(batch, extra.ids) for batch, extra in zip(batches, copies, strict=True)]
+            sessions, numbers = (_joined([pair[place] for pair in pairs]) for place in (0, 1))
+        found["id"] = pa.StructArray.from_arrays([pa.array(sessions), pa.array(numbers)], ["session", "number"])
     if "sender" in wanted:
-        senders = [
-            np.array(extra.senders, "i8") if extra.senders else np.full(head.events, head.sender, "i8")
-            for head, extra in zip(heads, copies, strict=True)
-        ]
-        found["sender"] = pa.array(_joined(senders))
+        if plain:
+            senders = np.repeat(np.array([head.sender for head in heads], "i8"), each)
+        else:
+            senders = _joined(
+                [
+                    np.array(extra.senders, "i8") if extra.senders else np.full(head.events, head.sender, "i8")
+                    for head, extra in zip(heads, copies, strict=True)
+                ]
+            )
+        found["sender"] = pa.array(senders)
     if "time" in wanted:
-        found["time"] = pa.array(_joined([batch.times for batch in batches])).view(pa.timestamp("us", "UTC"))
+        if plain and all(head.flags & ONE_TIME for head in heads):
+            latest = [latest_of(batch.data, head) for batch, head in zip(batches, heads, strict=True)]
+            times = np.repeat(np.array(latest, "<i8"), each)
+        else:
+            times = _joined([batch.times for batch in batches])
+        found["time"] = pa.array(times).view(pa.timestamp("us", "UTC"))
     if wanted & {"parent", "headers"}:
         found["parent"], found["headers"] = _rare(batches)
     return found
+
+
+def envelope_of_heap(heap: Heap, names: Sequence[str]) -> dict[str, Any]:
+    """The same of many small batches."""
+    import pyarrow as pa
+
+    wanted = set(names)
+    found: dict[str, Any] = {}
+    if "topic" in wanted:
+        found["topic"] = heap.topics
+    if "kind" in wanted:
+        found["kind"] = heap.kinds
+    if "offset" in wanted:
+        found["offset"] = pa.array(heap.offsets)
+    if "id" in wanted:
+        found["id"] = pa.StructArray.from_arrays(
+            [pa.array(heap.sessions), pa.array(heap.numbers)], ["session", "number"]
+        )
+    if "sender" in wanted:
+        found["sender"] = pa.array(heap.senders)
+    if "time" in wanted:
+        found["time"] = pa.array(heap.times).view(pa.timestamp("us", "UTC"))
+    if wanted & {"parent", "headers"}:
+        found["parent"], found["headers"] = _none(heap.count)
+    return found
+
+
+def bodies_of_heap(heap: Heap) -> Any:
+    import pyarrow as pa
+
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), heap.count, [None, pa.py_buffer(heap.ends), pa.py_buffer(heap.data)]
+    )
+
+
+def _told(texts: list[str], counts: Any) -> Any:
+    """One text for each batch, as often as it has events."""
+    import numpy as np
+    import pyarrow as pa
+
+    known: dict[str, int] = {}
+    places = [known.setdefault(text, len(known)) for text in texts]
+    if len(known) == 1:
+        return pa.repeat(pa.scalar(texts[0]), int(counts.sum()))
+    numbers = np.repeat(np.array(places, "i4"), counts)
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(list(known), pa.string())).dictionary_decode()
 
 
 def _ids(batch: Batch, copied: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
@@ -248,18 +339,34 @@ def _rare(batches: Sequence[Batch]) -> tuple[Any, Any]:
     """What few events have."""
     import pyarrow as pa
 
-    pair = pa.struct([("session", pa.int64()), ("number", pa.int64())])
-    mapped = pa.map_(pa.string(), pa.string())
-    count = sum(len(batch) for batch in batches)
     if not any(batch.head.extra_bytes for batch in batches):
-        return pa.nulls(count, pair), pa.nulls(count, mapped)
+        return _none(sum(len(batch) for batch in batches))
     parents: list[Any] = []
     headers: list[Any] = []
     for batch in batches:
         extra, none = batch.extra, [None] * len(batch)
         parents += [p and {"session": p[0], "number": p[1]} for p in extra.parents] or none
         headers += [h and [(key, str(value)) for key, value in h.items()] for h in extra.headers] or none
-    return pa.array(parents, pair), pa.array(headers, mapped)
+    return pa.array(parents, _pair()), pa.array(headers, _mapped())
+
+
+def _none(count: int) -> tuple[Any, Any]:
+    """Columns for events without parents and headers."""
+    import pyarrow as pa
+
+    return pa.nulls(count, _pair()), pa.nulls(count, _mapped())
+
+
+def _pair() -> Any:
+    import pyarrow as pa
+
+    return pa.struct([("session", pa.int64()), ("number", pa.int64())])
+
+
+def _mapped() -> Any:
+    import pyarrow as pa
+
+    return pa.map_(pa.string(), pa.string())
 
 
 def bodies(batches: Sequence[Batch]) -> Any:
@@ -269,6 +376,12 @@ def bodies(batches: Sequence[Batch]) -> Any:
 
     if len(batches) == 1:
         ends, data, count = batches[0].ends, pa.py_buffer(batches[0].bodies), len(batches[0])
+    elif all(batch.head.flags & EVEN for batch in batches):
+        each = np.array([batch.head.events for batch in batches], "i8")
+        sizes = np.array([batch.head.bodies_bytes for batch in batches], "i8") // each
+        ends = np.concatenate([np.zeros(1, "i4"), np.cumsum(np.repeat(sizes, each))]).astype("i4")
+        data = pa.py_buffer(b"".join([batch.bodies for batch in batches]))
+        count = len(ends) - 1
     else:
         before = np.cumsum([0, *(batch.head.bodies_bytes for batch in batches)])
         shifted = [batch.ends[1:] + shift for batch, shift in zip(batches, before, strict=False)]

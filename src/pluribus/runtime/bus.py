@@ -16,7 +16,7 @@ import msgspec
 from ..core.errors import BadInput, BadStack, Closed, Refused, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
-from ..core.ports import Engine, Ports
+from ..core.ports import Clock, Engine, Ports, Store
 from ..core.secret import Secret
 from ..core.url import DEFAULT_URL, BusUrl, parse_url
 from ..engines import engine_for
@@ -81,6 +81,7 @@ class Bus(Joining, Faces):
         self.me: MemberId = new_member_id(ports.random.getrandbits(64))
         layers = build(specification, catalogue(secret))
         self._specification = specification
+        self._secret = secret
         self._trace = trace
         if trace is not None:
             layers.insert(-1, Trace(trace.write))
@@ -136,6 +137,21 @@ class Bus(Joining, Faces):
         return {what for layer in self._stack.layers for what in layer.provides}
 
     @property
+    def clock(self) -> Clock:
+        """The time of this bus; in a world, virtual."""
+        return self._stack.ports.clock
+
+    @property
+    def store(self) -> Store | None:
+        """A disk that the surroundings lend, in a world."""
+        return self._stack.ports.store
+
+    @property
+    def eager(self) -> bool:
+        """Whether this bus is on real sockets, and may use threads and start programs; false in a world."""
+        return self._line.eager
+
+    @property
     def kept(self) -> Keeping | None:
         """``keeping``, if anything was asked of keepers on this bus."""
         keeping = sys.modules.get("pluribus.runtime.keepers.keeping")
@@ -161,6 +177,18 @@ class Bus(Joining, Faces):
         from .clients.doorman import Doors
 
         return list(self._style(Doors).doors)
+
+    async def guest(self, name: str) -> Bus:
+        """Another member of this bus, in this process, for a client that joins groups."""
+        engine = engine_for(self.url)
+        lock = MachineLock(self.url.bus, engine)
+        ports = Ports(clock=self._stack.ports.clock, random=self._random, engine=engine, founding=lock)
+        made = await opened(
+            self.url, checked_name(name or "guest", "the client"), ports, self._specification, None, self._secret
+        )
+        made._line.eager = True
+        made._wall = self._wall
+        return made
 
     @property
     def members(self) -> dict[MemberId, str]:
@@ -278,7 +306,8 @@ class Bus(Joining, Faces):
 
     def _event(self, event: Event) -> None:
         if isinstance(event, Inquired):
-            told = report(self.name, self._now(), self._stack.stats())
+            styles = {heading: told for style in self._styles.all() for heading, told in style.told().items()}
+            told = report(self.name, self._now(), self._stack.stats() | styles)
             self._dispatch.tell_down(Inform(event.member, event.question, told))
         else:
             if isinstance(event, Members):

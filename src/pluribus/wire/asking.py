@@ -10,7 +10,7 @@ later minor may add some. A question that cannot be read is answered with the re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -91,19 +91,19 @@ class Words:
     def question(self, raw: msgspec.Raw) -> Any:
         try:
             return self._question.decode(raw)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"a question that the style {self.style!r} does not have: {error}") from None
 
     def answer(self, question: type, raw: msgspec.Raw) -> Any:
         try:
             return self._answers[question].decode(raw)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"an answer that the style {self.style!r} does not give: {error}") from None
 
     def push(self, raw: msgspec.Raw) -> Any:
         try:
             return self._pushed.decode(raw)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"something that the style {self.style!r} does not push: {error}") from None
 
 
@@ -143,12 +143,19 @@ def pushed(style: str, body: Any) -> bytes:
 def decode(data: bytes) -> Word:
     try:
         return _word.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"bytes that no program of this bus sends: {error}") from None
+
+
+loading: list[Callable[[str], object]] = []
+"""Called with the name of a style whose words are not here: they may register them."""
 
 
 def request_of(word: Arriving) -> Any:
     """The question; ``Refused`` if nobody here knows its style, ``MalformedFrame`` if it is none of that style's."""
+    if word.style not in _styles:
+        for load in loading:
+            load(word.style)
     words = _styles.get(word.style)
     if words is None:
         raise Refused(

@@ -16,6 +16,7 @@ class MemoryRows:
     """Rows of commands with a host on them. Rows of which nothing is needed become hollow, or are gone."""
 
     applied_voters = (1,)
+    awaits = True
 
     def __init__(self):
         self.rows = []

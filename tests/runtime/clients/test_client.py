@@ -288,8 +288,8 @@ def test_without_await(tmp_path):
 def test_what_is_for_members_is_refused_in_words():
     async def main():
         async with served("members-only") as bus, pluribus.connect(url_of(bus)) as client:
-            with pytest.raises(AttributeError, match=r"bus.group is for members.*multicast://members-only"):
-                await client.group("alarms")
+            with pytest.raises(AttributeError, match=r"bus.cache is for members.*multicast://members-only"):
+                await client.cache("alarms")
             with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
                 client.nonsense  # noqa: B018
 

@@ -1,6 +1,8 @@
 """One door: what a member can do that needs no membership of its own, a client can do too, with the same calls."""
 
 import asyncio
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -215,12 +217,25 @@ def test_a_style_that_is_not_there_is_refused_in_words():
         Words("topics", {Wish: None})
 
 
+def test_a_member_that_never_used_a_style_answers_its_questions():
+    """In a process of its own, because here all words are loaded."""
+    script = (
+        "import asyncio, pluribus, pluribus.runtime.bus\n"
+        "from pluribus.wire import asking\n"
+        "assert 'topics' not in asking.styles()\n"
+        "word = asking.Arriving(1, 'topics', __import__('msgspec').Raw(bytes([0x92, 0x06, 0xa1, 0x23])))\n"
+        "print(type(asking.request_of(word)).__name__)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert found.stdout == "Adverts\n"
+
+
 def test_members_and_clients_say_what_they_are():
     async def main():
         async with served("door-repr") as member, pluribus.connect(url_of(member), name="outside") as client:
             assert "inproc://door-repr" in repr(member) and "1 members" in repr(member)
             assert "'outside'" in repr(client) and "open" in repr(client)
-            with pytest.raises(BadInput, match="slots is for members"):
-                await client.enroll("consumer")
+            with pytest.raises(AttributeError, match="force_primary is for members"):
+                client.force_primary()
 
     asyncio.run(main())

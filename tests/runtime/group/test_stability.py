@@ -8,6 +8,8 @@ import pluribus
 from pluribus.core.errors import BadInput, Closed, Uncertain, Undelivered
 from pluribus.core.ids import ALL
 from pluribus.runtime.bus import VIEWS
+from pluribus.runtime.group.stability import drain
+from pluribus.stack.events import Unconfirmed
 from tests.harness import eventually, new_bus, on_a_loop, two_in_a_group
 
 
@@ -157,3 +159,30 @@ def test_leaving_because_of_an_error_raises_that_error():
             assert "have not reached" in error.value.__notes__[0]
 
     pluribus.sim.run(main())
+
+
+class Silent:
+    """A dispatch that never tells, and a window whose only receiver leaves after it was looked at."""
+
+    def __init__(self):
+        self.looks = 0
+
+    def confirm(self, stream, upto, told):
+        return lambda: None
+
+    def unsent(self):
+        return []
+
+    def unconfirmed(self):
+        self.looks += 1
+        return [Unconfirmed(7, 5, 1, 1, (5,))] if self.looks == 1 else []
+
+
+def test_closing_does_not_wait_for_a_receiver_that_left_before_it_was_asked():
+    async def main():
+        silent = Silent()
+        async with asyncio.timeout(20):
+            await drain(silent, silent, 60)
+        assert silent.looks == 2
+
+    asyncio.run(main())

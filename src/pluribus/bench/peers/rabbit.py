@@ -91,6 +91,64 @@ async def _published(port: int, body: bytes, depth: int, seconds: float) -> floa
     return rate
 
 
+def queued(size: int, depth: int, seconds: float) -> float:
+    """Messages a second that were sent and confirmed, received and acknowledged."""
+    client("pika")
+    with _node() as port:
+        return asyncio.run(_queued(port, bytes(size), depth, seconds))
+
+
+async def _queued(port: int, body: bytes, depth: int, seconds: float) -> float:
+    import pika
+
+    channel, receiving = await _channel(port), await _channel(port)
+    loop = asyncio.get_running_loop()
+    kept = pika.BasicProperties(delivery_mode=2)
+    sent = confirmed = received = 0
+    waiting = loop.create_future()
+
+    def look() -> None:
+        if confirmed == sent == received and not waiting.done():
+            waiting.set_result(None)
+
+    def confirm(frame: Any) -> None:
+        nonlocal confirmed
+        confirmed = frame.method.delivery_tag
+        look()
+
+    def deliver(of: Any, method: Any, properties: Any, data: bytes) -> None:
+        nonlocal received
+        received += 1
+        if received == sent:
+            receiving.basic_ack(method.delivery_tag, multiple=True)
+            look()
+
+    selected, prefetched, consuming = (loop.create_future() for _ in range(3))
+    channel.confirm_delivery(confirm, callback=selected.set_result)
+    receiving.basic_qos(prefetch_count=2 * depth, callback=prefetched.set_result)
+    await asyncio.wait_for(asyncio.gather(selected, prefetched), ANSWER_S)
+    receiving.basic_consume(QUEUE, deliver, callback=consuming.set_result)
+    await asyncio.wait_for(consuming, ANSWER_S)
+
+    async def window() -> None:
+        nonlocal sent, waiting
+        waiting = loop.create_future()
+        sent += depth
+        for _ in range(depth):
+            channel.basic_publish("", QUEUE, body, kept)
+        await asyncio.wait_for(waiting, ANSWER_S)
+
+    for _ in range(WARM_WINDOWS):
+        await window()
+    before, since = sent, perf_counter()
+    while perf_counter() - since < seconds:
+        await window()
+    rate = (sent - before) / (perf_counter() - since)
+    channel.connection.close()
+    receiving.connection.close()
+    return rate
+
+
 async def _channel(port: int) -> Any:
     """Open, with the queue declared."""
     import pika

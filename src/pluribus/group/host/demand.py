@@ -52,7 +52,7 @@ class Held(msgspec.Struct, array_like=True):
     """How often the thing was handed out, this time included."""
     size: int
     number: int = 0
-    """Of this assignment, among those of the consumer."""
+    """Of this assignment, among those of the consumer; things that were given together share one."""
 
 
 class Consumer(msgspec.Struct, array_like=True):
@@ -87,6 +87,15 @@ class Consumer(msgspec.Struct, array_like=True):
     def has_room(self) -> bool:
         room = len(self.held) < self.things_max and (self.held_bytes < self.bytes_max or not self.held)
         return room and self.want != 0
+
+    def room_for(self, size: int) -> int:
+        """How many things of so many bytes each it may be given now."""
+        if not self.has_room or not self.fits(size):
+            return 0
+        things = self.things_max - len(self.held)
+        if self.want > 0:
+            things = min(things, self.want)
+        return max(min(things, (self.bytes_max - self.held_bytes) // max(size, 1)), 1)
 
 
 class Demands:
@@ -195,6 +204,9 @@ class Demands:
         """Those who wait at a tag and have room, in their turns."""
         return list(self._lines.get(tag, {}).values())
 
+    def waiting_count(self, tag: int = 0) -> int:
+        return len(self._lines.get(tag, ()))
+
     def assign(self, consumer: Consumer, thing: int, size: int, delivery: int) -> None:
         """Give a thing to one who waits; it goes to the end of the line."""
         self._touch(consumer.number)
@@ -204,6 +216,19 @@ class Demands:
         consumer.held_bytes += size
         if consumer.want > 0:
             consumer.want -= 1
+        self._leave_line(consumer)
+        self._line_up(consumer)
+        self._tell(consumer.number)
+
+    def assign_many(self, consumer: Consumer, first: int, count: int, size: int, delivery: int) -> None:
+        """Give things that follow each other, each of this size, to one who waits and has room for all of them."""
+        assert 0 < count <= consumer.room_for(size)
+        self._touch(consumer.number)
+        consumer.given += 1
+        consumer.held.update(dict.fromkeys(range(first, first + count), Held(delivery, size, consumer.given)))
+        consumer.held_bytes += count * size
+        if consumer.want > 0:
+            consumer.want -= count
         self._leave_line(consumer)
         self._line_up(consumer)
         self._tell(consumer.number)
@@ -234,6 +259,25 @@ class Demands:
         consumer.held_bytes -= held.size
         self._line_up(consumer)
         return held
+
+    def settle_many(self, number: int, epoch: int, first: int, count: int, delivery: int = 0) -> list[int]:
+        """A consumer is done with things that follow each other: those of them that it held, in this delivery if it is
+        not 0."""
+        consumer = self.consumers.get(number)
+        if consumer is None or consumer.epoch != epoch:
+            return []
+        held = consumer.held
+        things = [
+            thing
+            for thing in range(first, first + min(count, CREDIT_MAX))
+            if (one := held.get(thing)) is not None and (not delivery or one.delivery == delivery)
+        ]
+        if things:
+            self._touch(number)
+            for thing in things:
+                consumer.held_bytes -= held.pop(thing).size
+            self._line_up(consumer)
+        return things
 
     def _tell(self, number: int) -> None:
         if len(self.news) >= CONSUMERS_MAX:  # nobody looks
@@ -295,7 +339,7 @@ class Demands:
             assert bool(consumer.turn) == consumer.has_room
             assert self._owned[consumer.owner][consumer.number] is consumer and consumer.epoch < self._next
             numbers = [held.number for held in consumer.held.values()]
-            assert numbers == sorted(set(numbers)) and (not numbers or numbers[-1] <= consumer.given)
+            assert numbers == sorted(numbers) and (not numbers or numbers[-1] <= consumer.given)
         assert sum(map(len, self._shards)) == sum(map(len, self._owned.values())) == len(self.consumers)
         things = [thing for consumer in self.consumers.values() for thing in consumer.held]
         assert len(things) == len(set(things)), "a thing is held twice"

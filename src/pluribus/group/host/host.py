@@ -34,18 +34,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any, Protocol
+from itertools import groupby, islice
+from typing import Any
 
 import msgspec
 
-from ...core.errors import BadInput, MalformedFrame, PluribusError
+from ...core.errors import BadInput, MalformedFrame
 from ..log import StateInParts
 from ..once import OrderedSessions
 from ..sessions import Command, Entry, Sessions
-from .bodies import Bodies, BodyRow, Pieces
+from .bodies import Bodies, Pieces
 from .machine import Effects, Ground, Machine, Refusal
 from .parts import Parts
+from .ports import HostLog
 from .space import Space
 from .words import (
     AGAIN,
@@ -74,40 +75,12 @@ STREAM_RESULTS_MAX = 64
 SHARDS = 64
 """Parts of each table of sessions."""
 SESSIONS_MAX_A_SHARD = 1_024
+_CALLS = [f"calls/{shard:02d}" for shard in range(SHARDS)]
+_STREAMS = [f"streams/{shard:02d}" for shard in range(SHARDS)]
 
 log_ = logging.getLogger("pluribus")
 
 Code = Callable[[Ground], Machine]
-
-
-class HostLog(Protocol):
-    """What the host needs of its log, besides the call-backs that it sets."""
-
-    on_commit: Callable[[int, Sequence[bytes]], None]
-
-    @property
-    def row(self) -> int: ...
-
-    @property
-    def machine(self) -> int: ...
-
-    @property
-    def time_us(self) -> int: ...
-
-    @property
-    def applied_voters(self) -> Sequence[int]:
-        """Who votes as of the row that is being applied: the same at every keeper."""
-
-    def halt(self, why: str) -> None: ...
-
-    def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None: ...
-
-    def fetch_rows(
-        self,
-        rows: Sequence[int],
-        opened: Callable[[int, int, Sequence[bytes]], BodyRow],
-        done: Callable[[Sequence[BodyRow | PluribusError]], None],
-    ) -> None: ...
 
 
 class Hosted(msgspec.Struct):
@@ -261,8 +234,12 @@ class Host(StateInParts):
             log.halt(f"stopped at row {row}: {type(error).__name__}: {error}")
             return
         outcomes = self._outcomes
-        while len(outcomes) > OUTCOMES_MAX:
-            del outcomes[next(iter(outcomes))]
+        if outcomes and not log.awaits:
+            outcomes.clear()  # whoever submits commands takes what they answer as soon as they are applied
+        if (
+            len(outcomes) > OUTCOMES_MAX
+        ):  # the oldest go, many at once: the front of a dict is not for taking one by one
+            self._outcomes = dict(islice(outcomes.items(), len(outcomes) // 2, None))
         self.on_applied()
 
     def _commit_machine(self, number: int, row: int, first: int, commands: Sequence[bytes]) -> None:
@@ -282,9 +259,7 @@ class Host(StateInParts):
         if machine.bodied:
             self.bodies.applied(row, number, commands)
         if machine.identified:
-            for place, command in enumerate(commands):
-                machine.ground.index = first + place
-                outcomes[first + place] = self._call(machine, row, place, command)
+            self._call_each(machine, row, first, commands)
         else:
             apply = machine.apply
             for place, command in enumerate(commands):
@@ -294,26 +269,29 @@ class Host(StateInParts):
         self._parts.touch("space")
         self.space.add(row, total, live)
 
-    def _call(self, machine: Machine, row: int, place: int, data: bytes) -> Entry:
+    def _call_each(self, machine: Machine, row: int, first: int, commands: Sequence[bytes]) -> None:
         """A command with an identity is done once; asked for again, it gets the answer of the first time."""
-        command = Command.decoded(data)
-        if command is None:
-            return Entry(False, b"MalformedFrame: this is no call")
-        sessions = self._session(command.session)
-        entry = sessions.known(command, 0)
-        if entry is None:
-            entry = machine.apply(row, place, command.command)
-            assert isinstance(entry, Entry)
-            sessions.keep(command, entry)
-        return entry
+        outcomes, ground, apply = self._outcomes, machine.ground, machine.apply
+        for place, data in enumerate(commands):
+            command = Command.decoded(data)
+            if command is None:
+                outcomes[first + place] = Entry(False, b"MalformedFrame: this is no call")
+                continue
+            sessions = self._session(command.session)
+            entry = sessions.known(command, 0)
+            if entry is None:
+                ground.index = first + place
+                entry = apply(row, place, command.command)
+                sessions.keep(command, entry)
+            outcomes[first + place] = entry
 
     def _session(self, session: int) -> Sessions:
         shard = session % SHARDS
-        self._parts.touch(f"calls/{shard:02d}")
+        self._parts.touch(_CALLS[shard])
         return self.calls[shard]
 
     def _touch_stream(self, shard: int) -> None:
-        self._parts.touch(f"streams/{shard:02d}")
+        self._parts.touch(_STREAMS[shard])
 
     # The host's own commands.
 
@@ -504,8 +482,8 @@ class Host(StateInParts):
 
     def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
         own = ["directory", "space"]
-        own += [f"calls/{shard:02d}" for shard in range(SHARDS) if len(self.calls[shard])]
-        own += [f"streams/{shard:02d}" for shard in range(SHARDS) if self.streams.count(shard)]
+        own += [name for name, sessions in zip(_CALLS, self.calls, strict=True) if len(sessions)]
+        own += [name for shard, name in enumerate(_STREAMS) if self.streams.count(shard)]
         names = [f"{HOST}/{name}" for name in own]
         changed = [f"{HOST}/{name}" for name in self._parts.freeze(own)]
         for number, hosted in self.machines.items():

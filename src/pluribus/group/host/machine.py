@@ -125,6 +125,10 @@ class Machine:
         """What the consumer that was given a thing is told of it: handles of its bodies, and whatever else."""
         raise NotImplementedError
 
+    def told_many(self, things: Sequence[int]) -> Sequence[tuple[Sequence[Handle], bytes]]:
+        """The same of several, which are told together: one may refer to the body of another before it."""
+        return [self.told(thing) for thing in things]
+
     # Time.
 
     def due_us(self) -> int | None:
@@ -146,6 +150,18 @@ class Machine:
 
     def expire(self, owners: Sequence[int]) -> None:
         """These owners were silent for too long, or left for good: what they held is free."""
+
+    # What is done outside of commands.
+
+    @property
+    def busy(self) -> bool:
+        """Whether ``chores`` has something to do."""
+        return False
+
+    def chores(self) -> list[bytes]:
+        """The leader asks for it after commands: a slice of a long search, at most some milliseconds. What it finds is
+        commands of this machine, which the leader submits, and ``apply`` checks; nothing is changed here."""
+        return []
 
     # Space.
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ...wire.asking import WAIT_S_MAX, Words
 from ..sessions import Entry
-from .words import Number, Text
+from .words import Number, Outcome, Text
 
 ORDER_COMMANDS_MAX = 65_536
 GIVEN_BYTES = 1 << 20
@@ -60,7 +60,18 @@ class Await(msgspec.Struct, array_like=True, frozen=True, tag=35):
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = WAIT_S_MAX
 
 
-MachineRequest = Make | Order | Examine | Resolve | Await
+class Transact(msgspec.Struct, array_like=True, frozen=True, tag=36):
+    """Commands of several machines of one log, all of them or none, once: the session and the sequence are its
+    identity, and the caller has the answers to all sequences below ``settled``. The answer is an ``Outcome`` of the
+    host."""
+
+    session: Number
+    sequence: Number
+    settled: Number
+    parts: Annotated[list[tuple[Text, list[bytes]]], msgspec.Meta(min_length=1, max_length=1_024)]
+
+
+MachineRequest = Make | Order | Examine | Resolve | Await | Transact
 
 
 class InMemory(msgspec.Struct, array_like=True, frozen=True, tag=40):
@@ -122,6 +133,7 @@ WORDS = Words(
         Examine: bytes,
         Resolve: list[bytes | None],
         Await: Told,
+        Transact: Outcome,
         InMemory: msgspec.Raw,
         Open: int,
         Call: Entry,

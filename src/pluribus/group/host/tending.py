@@ -33,6 +33,9 @@ class Tending:
         self._clock = keeper.seat.clock
         self._timer: Timer | None = None
         self._tick_timer: Timer | None = None
+        self._searching: Timer | None = None
+        self._bringing = 0
+        """Finds of searches that are being ordered."""
         self._ticking = self._announcing = self._forwarding = self._expiring = False
         self._heard: dict[tuple[int, int], float] = {}
         """When each owner of a lease was heard of, by this leader."""
@@ -49,7 +52,7 @@ class Tending:
 
     def stop(self) -> None:
         self._stopped = True
-        for timer in (self._timer, self._tick_timer):
+        for timer in (self._timer, self._tick_timer, self._searching):
             if timer is not None:
                 timer.cancel()
 
@@ -57,6 +60,40 @@ class Tending:
         """Commands were applied: something may be due earlier than before."""
         if self._keeper.leads and not self._ticking:
             self._tick()
+        if self._keeper.leads:
+            self._search()
+
+    # What machines do outside of commands.
+
+    def _search(self) -> None:
+        """What was found is under way: the search goes on when that was applied."""
+        idle = self._searching is None and not self._bringing
+        if idle and any(one.machine.busy for one in self._host.machines.values()):
+            self._searching = self._clock.call_later(0.0, self._chores)
+
+    def _chores(self) -> None:
+        """A slice for each machine that has something to do, then others have their turn."""
+        self._searching = None
+        if self._stopped or not self._keeper.leads:
+            return
+        for number, hosted in list(self._host.machines.items()):
+            found = hosted.machine.chores() if hosted.machine.busy else []
+            if found:
+                self._bring(number, found)
+        self._search()
+
+    def _bring(self, number: int, found: Sequence[bytes]) -> None:
+        def done(index: int, error: PluribusError | None) -> None:
+            self._bringing -= 1
+            if error is None:
+                self._host.take_outcomes(index, len(found))
+                self._search()
+
+        self._bringing += 1
+        try:
+            self._keeper.submit_many(found, done, number)
+        except PluribusError:  # the search is done again by whoever leads then
+            self._bringing -= 1
 
     # Time.
 
@@ -92,6 +129,7 @@ class Tending:
             self._announce()
         if keeper.leads:
             self._tick()
+            self._search()
             self._expire()
             self._forward()
         else:

@@ -178,6 +178,11 @@ class Keeper:
         return self.seat.time_us
 
     @property
+    def awaits(self) -> bool:
+        """Whether somebody here may wait for what the commands answer that ``on_commit`` is being told."""
+        return self.requests.awaits(self.row)
+
+    @property
     def leader_time_us(self) -> int:
         """While this keeper leads: the time that the next row will carry. It costs nothing to ask."""
         return self.role.time_us if isinstance(self.role, Leader) else self.seat.time_us

@@ -65,6 +65,8 @@ class Requests:
         self._placed: list[tuple[int, int, Request]] = []
         self._bytes = 0
         self._count = 0
+        self._floor: int | None = None
+        """No command that is under way has a row below this one."""
         self._timer: Timer | None = None
 
     def add(
@@ -86,6 +88,11 @@ class Requests:
             self._waiting.append(request)
         else:
             self._ask(request)
+
+    def awaits(self, row: int) -> bool:
+        """Whether somebody here may wait for what the commands of this row answer: not if it was there before any of
+        them was submitted, as everything is that is applied again when a keeper is opened."""
+        return self._count > 0 and self._floor is not None and row >= self._floor
 
     def leads(self) -> None:
         """There is a leader, perhaps another one: what the last one was asked is uncertain, the rest is asked now."""
@@ -149,6 +156,9 @@ class Requests:
 
     def _ask(self, request: Request) -> None:
         leader, seat = self._leading(), self._seat
+        if request.commands is not None:  # who does not lead may lose the rows that are not committed
+            floor = seat.ledger.end if leader is not None else seat.commit
+            self._floor = floor if self._floor is None else min(floor, self._floor)
         if leader is not None:
             self._ask_here(leader, request)
         elif self._may_ask():
@@ -194,6 +204,8 @@ class Requests:
     def _end(self, request: Request, index: int, error: PluribusError | None) -> None:
         self._count -= 1
         self._bytes -= request.size
+        if not self._count:
+            self._floor = None
         request.done(index, error)
 
     def _give_up_away(self, reason: str) -> None:

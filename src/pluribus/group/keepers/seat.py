@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from ...core.errors import Damaged, MalformedFrame
+from ...core.limits import TURN_S_MAX
 from ...core.ports import Clock, Random
 from ..log import PART_BYTES, PlainState, StateInParts
 from .ledger import Ledger
@@ -20,7 +21,7 @@ from .rows import COMMANDS, MARK, commands_of, head_of
 from .words import Carrier, Hello, Part, Snapshot, Word, digest_of, encode
 
 APPLY_BYTES = 1 << 20
-"""Applied in one go; then others have a turn."""
+"""Applied in one go, if it does not take longer than a turn of the loop; then others have theirs."""
 
 REPLAY_BYTES_MAX = 48 << 20
 REPLAY_COMMANDS_MAX = 200_000
@@ -132,6 +133,9 @@ class Seat:
         self._distrusts = False
         """The snapshot on disk is not the one that the state counts its changes from."""
         self._applying = False
+        self._ahead: deque[bytes] = deque()
+        """Rows that were read and are to be applied next, from ``_ahead_at`` on."""
+        self._ahead_at = 0
 
     @property
     def may_speak(self) -> bool:
@@ -156,6 +160,7 @@ class Seat:
     def restore(self, snapshot: Snapshot) -> None:
         """Take the state of a snapshot whose parts are on disk. If one is damaged, the state is lost."""
         self._abandon()
+        self._ahead.clear()
         try:
             self.state.restore(snapshot.index, self._parts(snapshot))
         except Damaged as error:
@@ -187,6 +192,7 @@ class Seat:
     def doubt(self) -> None:
         """The log is again what the disk has, and its end may be an older one: a leader must vouch for it again."""
         self.commit = self.applied_row
+        self._ahead.clear()
         self._abandon()
 
     def apply(self) -> None:
@@ -194,15 +200,15 @@ class Seat:
             return
         self._applying = True
         size = 0
+        until = self.clock.now() + TURN_S_MAX
         try:
             while self.applied_row < self.commit and size < APPLY_BYTES and not self.halted:
-                rows = self.ledger.read(self.applied_row, self.commit, APPLY_BYTES)
-                if not rows:
+                row = self._next_row()
+                if row is None:
                     break
-                for row in rows:
-                    size += len(row)
-                    if not self._apply_row(row):
-                        break
+                size += len(row)
+                if not self._apply_row(row) or self.clock.now() > until:
+                    break
         finally:
             self._applying = False
         self.commit = max(self.commit, self.applied_row)  # damage behind these rows may have cast doubt on the rest
@@ -212,6 +218,16 @@ class Seat:
             self.on_applied()
             if self.applied_row < self.commit:
                 self.clock.call_soon(self.apply)
+
+    def _next_row(self) -> bytes | None:
+        """The one that is to be applied; None if it cannot be read here now."""
+        at = self.applied_row
+        if at != self._ahead_at or not self._ahead:
+            self._ahead = deque(self.ledger.read(at, self.commit, APPLY_BYTES))
+        if not self._ahead:
+            return None
+        self._ahead_at = at + 1
+        return self._ahead.popleft()
 
     def _apply_row(self, row: bytes) -> bool:
         """Whether the next one may be applied."""

@@ -93,15 +93,18 @@ class Index:
         if self.offsets and self.places[0] < 0 and self.offsets[0] < offset:
             self.offsets[0], self.rows[0], self.places[0] = offset, row, -1 - place
 
-    def move(self, start: int, end: int, moved: Sequence[Moved], behind: tuple[int, int] | None) -> None:
+    def move(
+        self, start: int, end: int, moved: Sequence[Moved], behind: tuple[int, int] | None, most: tuple[int, int]
+    ) -> None:
         """The events from ``start`` up to ``end`` stand elsewhere, batch by batch. ``behind`` is where the next batch
-        of the topic stands, or a place before it, if it is in a run that the moved ones were in the middle of."""
+        of the topic stands, or a place before it, if it is in a run that the moved ones were in the middle of. ``most``
+        is the latest time and the bytes of all events of the topic."""
         first = bisect_left(self.offsets, start)
         last = bisect_left(self.offsets, end)
         before = max(first - 1, 0) if first == len(self.offsets) or self.offsets[first] != start else first
         latest, size = self.times[before], self.sizes[before]
         later = last < len(self.offsets)
-        latest_max, size_max = (self.times[last], self.sizes[last]) if later else (1 << 62, 1 << 62)
+        latest_max, size_max = (self.times[last], self.sizes[last]) if later else most
         entries: list[tuple[int, int, int, int, int]] = []
         for (
             batch

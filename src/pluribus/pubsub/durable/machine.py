@@ -343,7 +343,7 @@ class Topics(Machine):
         if at + 1 < len(topic.spans):
             following = topic.spans[at + 1]
             behind = (following.row, following.place)
-        topic.index.move(span.start, span.end, moved, behind)
+        topic.index.move(span.start, span.end, moved, behind, (topic.latest, topic.size))
         topic.spans.move(at, row, place, size)
         self.ground.release(span.row, span.size)
         return Outcome(DONE, span.start)

@@ -22,7 +22,7 @@ Row = Callable[[int], tuple[bool, Sequence[bytes]]]
 """``row(at)``: whether one row is of transactions, and its commands, whosever they are; raises as ``Rows``."""
 Piece = tuple[int, bytes]
 """The offset of a packed batch's first event, and the batch."""
-CURSORS_MAX = 1_024
+CURSORS_MAX = 16_384
 READ_BYTES = 256 << 10
 LOOK_BYTES = 16 << 10
 """What is read at first of a span; the more is wanted, the more at a time, up to ``READ_BYTES``."""
@@ -130,7 +130,10 @@ class Reading:
 
     def _staged(self, row: int, place: int) -> bytes:
         """A batch that was staged, moved, or part of a transaction."""
-        together, held = self._row(row)
+        return self.standing_alone(*self._row(row), row, place)
+
+    def standing_alone(self, together: bool, held: Sequence[bytes], row: int, place: int) -> bytes:
+        """The batch at a place of a row that was read: ``together`` and ``held`` are what ``row(at)`` gave."""
         if together:
             return command_at(held, place)
         inner, place = divmod(place, INNER)

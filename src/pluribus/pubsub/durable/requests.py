@@ -8,6 +8,7 @@ import msgspec
 
 from ...wire.asking import WAIT_S_MAX, Words
 from .commands import Outcome, Query, Text, Whole
+from .many import AtMany, DoMany, FetchedMany, FetchMany
 
 FETCH_BYTES = 1 << 20
 
@@ -67,7 +68,7 @@ class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
     query: Query = ""
 
 
-class Who(msgspec.Struct, array_like=True, frozen=True, tag=8):
+class Who(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """Durable subscriptions to topics that match; the answer is a list of ``Subscribed``."""
 
     pattern: Text
@@ -113,7 +114,7 @@ class Subscribed(msgspec.Struct, array_like=True, frozen=True):
     """By topic: the offset up to which events were handled."""
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | Who
+Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who
 
 WORDS = Words(
     "durable-topics",
@@ -125,6 +126,9 @@ WORDS = Words(
         Find: list[Known],
         At: int,
         Last: int,
+        FetchMany: FetchedMany,
+        DoMany: list[Outcome],
+        AtMany: list[int],
         Who: list[Subscribed],
     },
 )

@@ -7,8 +7,10 @@ by another of the URL; each style says what that means for what was under way.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
+from functools import cached_property
 from time import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -23,17 +25,32 @@ from ...group.requests import AskGroup, SendGroup
 from ...wire.bodies import encode_body
 from ..group.asking import ANSWER_S
 from ..group.outsiders import answers_of
+from ..loop.clock import LoopClock
 from ..loop.draining import each_drained
 from ..styles import Faces, style_at
 from ..styles.style import S, StylesInUse
+from .group import ClientGroup, ClientGroups
 from .socket_line import SocketLine
 
 if TYPE_CHECKING:
     from ..keepers.durable_replica import DurableReplica
 
 
+class NoEngine:
+    """What styles ask about the engine, on a client: it has a line to a member, and none of its own."""
+
+    name = "client"
+    broadcasts = False
+    address = ("client", 0)
+
+
 class ClientBus(Faces):
     """A bus as seen from outside. ``me`` is a number of its own, not a member's."""
+
+    eager = True
+    store = None
+    orders = ("fifo", "none", "causal", "total", "semantic")
+    """Which of them there are is the member's to say, when a group is joined."""
 
     def __init__(self, url: BusUrl, name: str, secret: Secret | None) -> None:
         self.url = url
@@ -46,6 +63,9 @@ class ClientBus(Faces):
         self._replicas: dict[str, DurableReplica[Any]] = {}
         self._closing = self.closed = False
         self._publish_later()
+        self._random = self._chance
+        self._engine = NoEngine()
+        self._provided: set[str] = set()
 
     def new_number(self) -> int:
         """One that nobody else has drawn, for all that is likely."""
@@ -76,11 +96,29 @@ class ClientBus(Faces):
             raise BadInput(self._for_members(kind.__module__.rpartition(".")[0].rpartition(".")[2]))
         return cast(S, self._styles.get(style_at(kind.on_clients), self))
 
+    @cached_property
+    def clock(self) -> LoopClock:
+        """The time of this program's loop."""
+        return LoopClock(asyncio.get_running_loop())
+
+    def _now(self) -> float:
+        return self.clock.now()
+
     async def open(self) -> None:
         """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
         await self.line.connected()
 
     # Groups and replicas.
+
+    async def group(
+        self, name: str, *, order: str | None = None, safe: bool = False, own: bool = True, open: bool = False
+    ) -> ClientGroup:
+        """Join a group, as a guest: the client's member runs a member of the bus for it, with the client's name. See
+        ``Bus.group``; what needs the program itself in the group (``state``, ``key``) is for members. When the
+        connection breaks the guest is gone: reading ends with ``Closed``."""
+        self._check_open()
+        groups = self._styles.get(ClientGroups, self)
+        return await groups.join(checked_name(name, "the group"), order=order, safe=safe, own=own, open=open)
 
     async def send(self, name: str, body: Any, *, timeout: float | None = None) -> MessageId:
         """Send to an open group, through the client's member; returns when every member of the group has it. See

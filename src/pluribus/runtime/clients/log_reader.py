@@ -10,17 +10,29 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic, sleep, time
 from types import TracebackType
 from typing import Any
 
-from ...core.errors import BadUrl, Closed, Damaged, LogChanged, NotPrimary, Overflow, Refused, Uncertain, Unreachable
+from ...core.errors import (
+    BadInput,
+    BadUrl,
+    Closed,
+    Damaged,
+    LogChanged,
+    NotPrimary,
+    Overflow,
+    Refused,
+    Uncertain,
+    Unreachable,
+)
 from ...core.url import parse_url
 from ...engines.tls import tls_option
 from ...pubsub.durable import commands
 from ...pubsub.durable.batch import Batch
 from ...pubsub.durable.commands import REFUSED, Outcome
+from ...pubsub.durable.many import COMMANDS_MAX, MANY_BYTES, AtMany, DoMany, FetchedMany, FetchMany
 from ...pubsub.durable.requests import (
     At,
     Do,
@@ -41,6 +53,10 @@ ANSWER_S = 30.0
 CONNECT_S = 5.0
 PAUSE_S = 0.05
 READ_BYTES = 2 << 20
+DO_BYTES = 1 << 20
+"""Commands that are done in turn are sent together up to this."""
+Range = tuple[str, int, int]
+"""A topic, and its offsets from a first up to a last one."""
 LEASE_S = 3_600.0
 _TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable)
 
@@ -48,7 +64,11 @@ _TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable)
 class LogReader:
     """A connection to ``client://HOST:PORT[,HOST:PORT]/BUS``. Not for several threads at once."""
 
-    def __init__(self, url: str, *, secret: Given | None = None, timeout: float = ANSWER_S) -> None:
+    def __init__(
+        self, url: str, *, secret: Given | None = None, timeout: float = ANSWER_S, begin_with: int = 0
+    ) -> None:
+        """``begin_with`` is the host of the URL that is asked first, counted round: readers that count differently
+        spread over the keepers."""
         self._text = url
         self._url = parse_url(url)
         if self._url.scheme != "client":
@@ -59,7 +79,9 @@ class LogReader:
         self._tls = tls_option(options, self._url)
         if options:
             raise BadUrl(f"{url!r} has options that client does not know: {', '.join(sorted(options))}")
-        self._hosts = list(self._url.hosts)
+        turn = begin_with % len(self._url.hosts)
+        self._begin_with = turn
+        self._hosts = [*self._url.hosts[turn:], *self._url.hosts[:turn]]
         self._socket: socket.socket | None = None
         self._owner = os.getpid()
         self._seal = door.Seal()
@@ -68,10 +90,16 @@ class LogReader:
         """What was asked on this connection and is wanted: the answer, if it came while another was waited for."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self._text, "secret": self._given, "timeout": self._timeout}
+        return {
+            "url": self._text,
+            "secret": self._given,
+            "timeout": self._timeout,
+            "begin_with": self._begin_with,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["url"], secret=state["secret"], timeout=state["timeout"])  # type: ignore[misc]
+        url = state.pop("url")
+        self.__init__(url, **state)  # type: ignore[misc]
 
     # What can be asked.
 
@@ -88,6 +116,11 @@ class LogReader:
     def offset_at(self, topic: str, time_s: float) -> int:
         """The first offset whose event is of this time, in seconds since 1970, or later."""
         found: int = self.ask(At(topic, int(time_s * 1e6)))
+        return found
+
+    def offsets_at(self, topics: Sequence[str], time_s: float) -> list[int]:
+        """As ``offset_at``, of many topics with one request."""
+        found: list[int] = self.ask(AtMany(list(topics), int(time_s * 1e6))) if topics else []
         return found
 
     def read(
@@ -114,11 +147,7 @@ class LogReader:
             while at < stop:
                 asked = Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)
                 found: Fetched = self._end(number, asked)
-                if log and found.log and found.log != log:
-                    raise LogChanged(
-                        f"the keepers of {self._text} have another log ({found.log:x}) than the one to be read "
-                        f"({log:x}): name the keepers of that one"
-                    )
+                self._check_log(log, found.log)
                 last, at = at, found.next
                 done = at >= stop or (at == last and not found.pieces)
                 if not done:
@@ -128,12 +157,59 @@ class LogReader:
                 if done:
                     break
             if whole and at < stop:
-                raise LogChanged(
-                    f"the topic {topic!r} ends at {at}, before the {stop} up to which it was to be read: its keepers "
-                    "lost events or hold an older copy; restore them, or read up to its end"
-                )
+                raise LogChanged(_short(topic, at, stop))
         finally:
             self._asked.pop(number, None)  # of one who reads no further
+
+    def read_many(
+        self,
+        ranges: Sequence[Range],
+        *,
+        max_bytes: int = MANY_BYTES,
+        where: str = "",
+        bodies: bool = True,
+        log: int = 0,
+        over: Callable[[str, int, int], int] | None = None,
+    ) -> Iterator[tuple[Sequence[Range], list[tuple[int, int, bytes]]]]:
+        """Every event of these ranges, of different topics: of each topic in order, topics as they stand in the log.
+        One request for all of them, and one more for each ``max_bytes``.
+
+        Yields the ranges that were asked for, and pieces: the number of a range, the offset of a packed batch's first
+        event, the batch, which may reach beyond the range: ``Batch(packed, offset).cut(start, stop)``.
+
+        ``LogChanged`` if the log is not number ``log``, or if not all of a range is there. Where retention removed the
+        start of a range, ``over(topic, start, first)`` says where to go on, or raises; ``BadInput`` without it.
+        """
+        wanted = [(topic, start, stop) for topic, start, stop in ranges if start < stop]
+        asked = FetchMany(wanted, max_bytes, where, bodies)
+        number = self._begin(asked) if wanted else 0
+        try:
+            while wanted:
+                found: FetchedMany = self._end(number, asked)
+                self._check_log(log, found.log)
+                left = [(wanted[at][0], start, wanted[at][2]) for at, start in found.left]
+                if found.ended and not found.pieces:
+                    topic, at, stop = left[0]
+                    raise LogChanged(_short(topic, at, stop))
+                for at, first in found.gone:
+                    topic, start, stop = wanted[at]
+                    start = min((over or _removed)(topic, start, first), stop)
+                    left += [(topic, start, stop)] if start < stop else []
+                before, wanted = wanted, left
+                if wanted:
+                    asked = FetchMany(wanted, max_bytes, where, bodies)
+                    number = self._begin(asked)
+                if found.pieces:
+                    yield before, found.pieces
+        finally:
+            self._asked.pop(number, None)  # of one who reads no further
+
+    def _check_log(self, log: int, found: int) -> None:
+        if log and found and found != log:
+            raise LogChanged(
+                f"the keepers of {self._text} have another log ({found:x}) than the one to be read "
+                f"({log:x}): name the keepers of that one"
+            )
 
     def put(self, batches: Sequence[bytes]) -> list[Outcome]:
         """Append packed batches, which carry their identities; see ``pubsub.durable.batch.pack``."""
@@ -145,15 +221,29 @@ class LogReader:
         return _done(self.ask(Do(commands.encode(command))))
 
     def do_in_turn(self, wanted: Iterable[commands.Command]) -> None:
-        """Have commands done one after another; the next one is made while the last is on its way."""
-        asked: tuple[int, Request] | None = None
+        """Have commands done one after another. Small ones travel together; the next are made while these are on their
+        way."""
+        asked: tuple[int, DoMany] | None = None
+        held: list[bytes] = []
+        size = 0
         for command in wanted:
-            if asked is not None:
-                _done(self._end(*asked))
-            request = Do(commands.encode(command))
-            asked = (self._begin(request), request)
-        if asked is not None:
-            _done(self._end(*asked))
+            held.append(commands.encode(command))
+            size += len(held[-1])
+            if size >= DO_BYTES or len(held) >= COMMANDS_MAX:
+                asked, held, size = self._do_next(asked, held), [], 0
+        if held:
+            asked = self._do_next(asked, held)
+        self._all_done(asked)
+
+    def _do_next(self, before: tuple[int, DoMany] | None, held: list[bytes]) -> tuple[int, DoMany]:
+        self._all_done(before)
+        request = DoMany(held)
+        return self._begin(request), request
+
+    def _all_done(self, asked: tuple[int, DoMany] | None) -> None:
+        outcomes: list[Outcome] = [] if asked is None else self._end(*asked)
+        for outcome in outcomes:
+            _done(outcome)
 
     def stage(
         self,
@@ -311,6 +401,20 @@ def _done(outcome: Outcome) -> Outcome:
     if outcome.status == REFUSED:
         raise Refused(outcome.reason)
     return outcome
+
+
+def _short(topic: str, at: int, stop: int) -> str:
+    return (
+        f"the topic {topic!r} ends at {at}, before the {stop} up to which it was to be read: its keepers "
+        "lost events or hold an older copy; restore them, or read up to its end"
+    )
+
+
+def _removed(topic: str, start: int, first: int) -> int:
+    raise BadInput(
+        f"offset {start} of {topic!r} was removed by retention: the first that is kept is {first}; "
+        'start there, or with "earliest"'
+    )
 
 
 def _frame(connection: socket.socket) -> bytes:

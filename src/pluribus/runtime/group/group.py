@@ -112,6 +112,16 @@ class Group(End):
         return self._channel.me
 
     @property
+    def longest_bytes(self) -> int:
+        """The longest body that travels in one piece."""
+        return self._channel.out.longest
+
+    @property
+    def cuts(self) -> bool:
+        """Whether longer bodies are cut into pieces; else they are refused."""
+        return self._dispatch.cuts
+
+    @property
     def view(self) -> View:
         """The members now; ``views()`` tells of every change."""
         return self._channel.view

@@ -94,15 +94,7 @@ class Outsiders(Style):
     async def _asked(self, request: AskGroup) -> Replied:
         group = await self.bus._opened(self.bus._groups[request.group])
         body = decoded(request.kind, request.body)
-        answers = await group.ask(body, replies=request.replies, timeout=request.wait_s)
-        replies = []
-        for answer in answers:
-            if answer.error is not None:
-                error = (answer.error.kind, str(answer.error))
-                replies.append(Reply(int(answer.sender), error=error))
-            else:
-                replies.append(Reply(int(answer.sender), *encode_body(answer.value)))
-        return Replied(replies, [int(member) for member in answers.left])
+        return replied_of(await group.ask(body, replies=request.replies, timeout=request.wait_s))
 
     # The group beside.
 
@@ -169,6 +161,17 @@ def decoded(kind: int | str, body: bytes) -> Any:
     if kind == BYTES:
         return body
     return decode_bodies(kind, msgspec.Raw(array_header(1) + body), 1)[0]
+
+
+def replied_of(answers: Answers) -> Replied:
+    """Answers as they travel."""
+    replies = []
+    for answer in answers:
+        if answer.error is not None:
+            replies.append(Reply(int(answer.sender), error=(answer.error.kind, str(answer.error))))
+        else:
+            replies.append(Reply(int(answer.sender), *encode_body(answer.value)))
+    return Replied(replies, [int(member) for member in answers.left])
 
 
 def answers_of(replied: Replied) -> Answers:

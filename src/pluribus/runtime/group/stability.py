@@ -13,6 +13,9 @@ from ...layers.reliable import Reliable
 from ...stack.events import Unconfirmed
 from ..loop.futures import has_come
 
+LOOK_S = 0.1
+"""How often what is left is looked at again, while a bus is being closed."""
+
 
 class Stability:
     """The messages of one group that somebody waits for."""
@@ -76,7 +79,11 @@ async def drain(dispatch: Dispatch, reliable: Reliable, timeout: float) -> None:
     streams = [_Stream(dispatch, sent) for sent in wanted]
     try:
         async with asyncio.timeout(timeout):
-            lost = [stream.sent for stream in streams if not await stream.over]
+            while not await _over(streams):
+                left = {(sent.group, sent.to) for sent in _unconfirmed(dispatch, reliable)}
+                for stream in streams:  # a receiver may have left before this began, and then nobody tells
+                    if (stream.sent.group, stream.sent.to) not in left:
+                        stream.told(True)
     except TimeoutError:
         waited_for = {(sent.group, sent.to) for sent in wanted}
         lost = [sent for sent in _unconfirmed(dispatch, reliable) if (sent.group, sent.to) in waited_for]
@@ -86,9 +93,16 @@ async def drain(dispatch: Dispatch, reliable: Reliable, timeout: float) -> None:
     finally:
         for stream in streams:
             stream.forget()
+    lost = [stream.sent for stream in streams if not stream.over.result()]
     lost = [sent for sent in lost if sent.to == ALL]  # a single receiver that is gone needs nothing
     if lost:
         raise Undelivered(f"{_told(lost)}, because this member was cut off from them")
+
+
+async def _over(streams: list[_Stream]) -> bool:
+    """Whether all were told, after a moment at most."""
+    _, waiting = await asyncio.wait([stream.over for stream in streams], timeout=LOOK_S)
+    return not waiting
 
 
 class _Stream:
@@ -97,9 +111,9 @@ class _Stream:
     def __init__(self, dispatch: Dispatch, sent: Unconfirmed) -> None:
         self.sent = sent
         self.over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.forget = dispatch.confirm((sent.group, sent.to), sent.upto, self._told)
+        self.forget = dispatch.confirm((sent.group, sent.to), sent.upto, self.told)
 
-    def _told(self, has: bool) -> None:
+    def told(self, has: bool) -> None:
         if not self.over.done():
             self.over.set_result(has)
 

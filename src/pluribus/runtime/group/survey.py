@@ -37,6 +37,7 @@ ASK_S = 0.5
 GAUGES = frozenset(
     {
         "channels",
+        "dead_bytes",
         "early_waiting",
         "flush_s_last",
         "flush_s_max",
@@ -46,12 +47,15 @@ GAUGES = frozenset(
         "inbox_frames",
         "kept_bytes",
         "large_begun",
+        "live_bytes",
         "members",
         "partial",
         "peers",
         "primary",
         "proven",
         "room_bytes",
+        "rows",
+        "snapshot_s",
         "streams_in",
         "streams_out",
         "suspected",
@@ -127,7 +131,7 @@ class Survey:
     def _hear(self, member: int, encoded: bytes) -> None:
         try:
             told = _decode(encoded)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return
         if member not in self._answers:
             self._heard_at = asyncio.get_running_loop().time()

@@ -31,6 +31,7 @@ from ...group.sessions import Command, Entry
 from ...pubsub.durable.machine import Topics
 from ..machines.desk import MachineDesk
 from ..styles.topics.desk import TopicsDesk
+from ..styles.topics.many_desk import ManyDesk
 
 MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
 WAITERS_MAX = 65_536
@@ -56,7 +57,7 @@ class Desk:
         keeper.seat.state = self.host
         keeper.keep_rows(0)
         self.of_topics = TopicsDesk(self)
-        self._parts: list[Part] = [self.of_topics]
+        self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics)]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
             **dict.fromkeys((Make, Order, Examine, Resolve, Await), self.machines.ask),
             Call: self._call,

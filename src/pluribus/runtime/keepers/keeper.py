@@ -46,6 +46,8 @@ FRESH_S = 0.02
 """How often a keeper without a log, or without a name on disk, looks whether it may begin."""
 ADMIT_S = 0.2
 VOTERS_MAX = 7
+COUNTED_MACHINES_MAX = 32
+"""Of which ``pluribus top`` is told."""
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
 RESERVED_KINDS = ("topics", "queues", "spaces", "memory", "slots", "objects", "conversations", "access")
@@ -158,7 +160,7 @@ class Meeting:
                 self._here(sender, _here.decode(data))
             else:
                 self.line.take(sender, data)
-        except (MalformedFrame, msgspec.MsgspecError) as error:
+        except (MalformedFrame, msgspec.MsgspecError, UnicodeDecodeError) as error:
             log.warning("a member of %r sent %s", self.group.name, error)
         except Unavailable as error:  # the word is lost, and will be said again
             log.warning("a keeper could not deal with what it heard: %s", error)
@@ -282,6 +284,16 @@ class BusKeeper:
     def stats(self) -> dict[str, Any]:
         told = {**self.keeper.stats(), **self.desk.stats(), "dropped": self._meeting.line.dropped}
         return told
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        """For ``pluribus top``: the log, and the machines that were asked most."""
+        desk, kept = self.desk.stats(), self.keeper.stats()
+        kept_at = self.keeper.seat.kept_at
+        age_s = -1.0 if kept_at is None else round(self.keeper.seat.clock.now() - kept_at, 3)
+        log = {name: kept[name] for name in ("role", "rows", "applied", "elections")}
+        log |= {"live_bytes": desk["live_bytes"], "dead_bytes": desk["dead_bytes"], "snapshot_s": age_s}
+        busiest = sorted(desk["machines"], key=lambda one: -int(one["commands"]))[:COUNTED_MACHINES_MAX]
+        return {"keeper": log, "machines": {str(one["machine"]): one for one in busiest}}
 
     @property
     def ready(self) -> bool:

@@ -74,6 +74,10 @@ class Keeping(Style):
         store.alone = self._keeps_alone
         return await self.keep_in(meeting, store, votes=votes, voters=voters, machines=machines)
 
+    def told(self) -> dict[str, dict[str, Any]]:
+        keeper = self.keeper
+        return {} if keeper is None else keeper.told()
+
     def _keeps_alone(self) -> bool:
         """Whether no other keeper's disk is to work at the same time."""
         return self.keeper is not None and len(self.keeper.keeper.voters) == 1

@@ -15,8 +15,8 @@ from ...core.errors import BadInput, Closed, Overflow, PluribusError, Refused
 from ...group.host import Host
 from ...group.host.demand import Held
 from ...group.host.host import HOST, Hosted
-from ...group.host.requests import Await, Examine, Given, MachineRequest, Make, Order, Resolve, Told
-from ...group.host.words import REFUSED, Create, Outcome, encode
+from ...group.host.requests import Await, Examine, Given, MachineRequest, Make, Order, Resolve, Told, Transact
+from ...group.host.words import REFUSED, Create, Outcome, Together, encode
 from ...group.log import Done
 from .reading import read_bodies
 
@@ -74,6 +74,8 @@ class MachineDesk:
             return await read_bodies(self.host, (await self._hosted(request.name)).number, request.handles)
         if isinstance(request, Examine):
             return await self._examined(request)
+        if isinstance(request, Transact):
+            return await self._transacted(request)
         return await self._made(request)
 
     # Commands.
@@ -106,6 +108,12 @@ class MachineDesk:
         if outcome.status == REFUSED:
             raise Refused(outcome.reason)
         return outcome.number
+
+    async def _transacted(self, asked: Transact) -> Outcome:
+        parts = [((await self._hosted(name)).number, commands) for name, commands in asked.parts]
+        (outcome,) = await self.ordered(HOST, [encode(Together(asked.session, asked.sequence, asked.settled, parts))])
+        assert isinstance(outcome, Outcome)
+        return outcome
 
     async def _hosted(self, name: str) -> Hosted:
         found = self.host.named(name)
@@ -186,12 +194,12 @@ class MachineDesk:
         chosen: list[tuple[int, Held]] = []
         size = 0
         for thing, held in given:
-            if chosen and size + held.size > asked.bytes_max:
-                break
+            if chosen and size + held.size > asked.bytes_max and held.number != chosen[-1][1].number:
+                break  # what was given together is told together
             chosen.append((thing, held))
             size += held.size
         machine = hosted.machine
-        told = [machine.told(thing) for thing, _ in chosen]
+        told = machine.told_many([thing for thing, _ in chosen])
         bodies = await read_bodies(self.host, hosted.number, [one for handles, _ in told for one in handles])
         if None in bodies and not fresh:
             return None
@@ -199,6 +207,9 @@ class MachineDesk:
             return None  # the state was replaced
         demands = machine.demands
         still = dict(demands.given(asked.consumer, asked.epoch, asked.after) or ()) if demands is not None else {}
+        left = [(thing, held) for thing, held in chosen if still.get(thing) == held]
+        if left and len(left) < len(chosen):  # some of it was settled meanwhile, and others may refer to that
+            return await self._with_bodies(hosted, asked, left, fresh)
         answer: list[Given] = []
         at = 0
         for (thing, held), (handles, note) in zip(chosen, told, strict=True):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import Closed, GroupMismatch
 from ...group.channel import Channel
 from ...group.host import Host, Machine
+from ...group.host.space import Space
 from ...group.host.volatile import VolatileLog, VolatileSpace, VolatileTending
 from ...group.safelog import SafeLog
 from ..group.joining import new_number
@@ -26,7 +27,12 @@ class GroupHost:
     """``codes`` are the kinds of machines that may be in the group. ``start`` joins, ``ready`` waits for the state."""
 
     def __init__(
-        self, bus: Bus, name: str, codes: Mapping[str, type[Machine]], left: Callable[[GroupHost], None]
+        self,
+        bus: Bus,
+        name: str,
+        codes: Mapping[str, type[Machine]],
+        left: Callable[[GroupHost], None],
+        space: type[Space] = VolatileSpace,
     ) -> None:
         self.name = name
         self._left = left
@@ -34,7 +40,7 @@ class GroupHost:
         clock = bus._stack.ports.clock
         self.safe = SafeLog(f"machines/{name}", bus._dispatch, new_number(bus._random))
         self.log = VolatileLog(self.safe, clock, bus._wall)
-        self.host = self.log.host = Host(self.log, codes, space=VolatileSpace)
+        self.host = self.log.host = Host(self.log, codes, space=space)
         self.tending = VolatileTending(self.host, self.log, clock, bus._wall, int(bus.me), self._members)
         self.desk = MachineDesk(self.host, self.log)
         self._waiters: list[asyncio.Future[None]] = []

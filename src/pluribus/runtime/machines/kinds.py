@@ -6,7 +6,10 @@ from importlib import import_module
 
 from ...group.host import Machine
 
-STYLE_MACHINES: dict[str, str | type[Machine]] = {}
+STYLE_MACHINES: dict[str, str | type[Machine]] = {
+    "queue": "pluribus.queues.machine:Queue",
+    "space": "pluribus.spaces.machine:SpaceMachine",
+}
 """By kind: the module and the class. They are loaded when a keeper is started, or a machine in memory opened."""
 
 

@@ -14,7 +14,18 @@ import msgspec
 
 from ...core.errors import Closed, Damaged, NotPrimary, Overflow, Uncertain
 from ...group.host.bodies import Handle
-from ...group.host.requests import GIVEN_BYTES, Await, Examine, MachineRequest, Make, Order, Resolve, Told
+from ...group.host.requests import (
+    GIVEN_BYTES,
+    Await,
+    Examine,
+    MachineRequest,
+    Make,
+    Order,
+    Resolve,
+    Told,
+    Transact,
+)
+from ...group.host.words import Outcome
 from ...wire.asking import WAIT_S_MAX
 from .group_host import GroupHost
 
@@ -101,6 +112,19 @@ class MachineLine(Generic[T]):
         nothing after ``wait_s``. Who waits here holds its lease: ask again and again, also while there is no room."""
         found: Told = await self.ask(Await(self.name, consumer, epoch, after, bytes_max, wait_s), timeout)
         return found
+
+    async def transact(
+        self,
+        session: int,
+        sequence: int,
+        settled: int,
+        parts: Sequence[tuple[str, Sequence[bytes]]],
+        timeout: float | None = None,
+    ) -> Outcome:
+        """Commands of several machines of the log that this one is on, all of them or none, once."""
+        named = [(name, list(commands)) for name, commands in parts]
+        outcome: Outcome = await self.ask(Transact(session, sequence, settled, named), timeout)
+        return outcome
 
     async def ask(self, request: MachineRequest, timeout: float | None = None) -> Any:
         if self._closed:

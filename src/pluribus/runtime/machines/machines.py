@@ -7,7 +7,7 @@ order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -15,6 +15,9 @@ from ...core.errors import BadInput
 from ...core.ids import checked_name
 from ...group.host import Machine
 from ...group.host.requests import InMemory
+from ...group.host.space import Space
+from ...group.host.tending import machines_of
+from ...group.host.volatile import VolatileSpace
 from ..styles.style import Style
 from .group_host import GroupHost
 from .kinds import style_machines
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from ..bus import Bus
 
 T = TypeVar("T")
+COUNTED_GROUPS_MAX = 16
+"""Of which ``pluribus top`` is told, and machines of each."""
 
 
 class Machines(Style):
@@ -36,6 +41,8 @@ class Machines(Style):
         super().__init__(bus)
         self.bus: Bus = bus
         self._hosts: dict[str, GroupHost] = {}
+        self.space: type[Space] = VolatileSpace
+        """How the memory of machines is counted."""
 
     async def open(
         self,
@@ -74,13 +81,23 @@ class Machines(Style):
             bus._check_open()
             host = hosts.get(group)
             if host is None or host.closed:
-                host = hosts[group] = GroupHost(bus, group, {**style_machines(), code.kind: code}, self._left)
+                codes = {**style_machines(), code.kind: code}
+                host = hosts[group] = GroupHost(bus, group, codes, self._left, self.space)
                 host.start()
             host.host.learn(code)
             await host.ready()
             return host
 
         return GroupWay(opened)
+
+    def told(self) -> dict[str, dict[str, Any]]:
+        told: dict[str, Any] = {}
+        for host in list(self._hosts.values())[:COUNTED_GROUPS_MAX]:
+            space = host.host.space
+            for one in machines_of(host.host, {})[:COUNTED_GROUPS_MAX]:
+                log = {"group": host.name, "live_bytes": space.live, "dead_bytes": space.total - space.live}
+                told[str(one["machine"])] = one | log
+        return {"memory": told} if told else {}
 
     def group_host(self, group: str) -> GroupHost | None:
         """The machines of a group, as this member has them; for tests, tools and the simulator."""

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ...wire import asking
 from ...wire.asking import Words
 from ..keepers.face import KeepersFace
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
+from .queues.face import QueuesFace
 from .slots.face import SlotsFace
+from .spaces.face import SpacesFace
 from .style import Style
 from .topics.face import TopicsFace
 
 
-class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, SlotsFace):
+class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, QueuesFace, SlotsFace, SpacesFace):
     """What the styles add to a bus."""
 
 
 ANSWERED: dict[str, str | type[Style]] = {
+    "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
     "durable-topics": "pluribus.runtime.keepers.keeping:Keeping",
@@ -45,3 +49,11 @@ def style_at(place: str | type[Style]) -> type[Style]:
     found = getattr(import_module(module), name)
     assert isinstance(found, type) and issubclass(found, Style)
     return found
+
+
+def _load(style: str) -> None:
+    if style in ANSWERED:
+        style_at(ANSWERED[style])
+
+
+asking.loading.append(_load)

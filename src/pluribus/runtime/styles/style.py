@@ -57,6 +57,10 @@ class Style:
     def abandon(self) -> None:
         """Stop as a crash would: cancel tasks, say nothing to anybody."""
 
+    def told(self) -> dict[str, dict[str, Any]]:
+        """What ``pluribus top`` is told of it, by heading; a few lines, for they travel in datagrams."""
+        return {}
+
     def validate(self) -> None:
         """Assert the invariants; for tests and the simulator."""
 

@@ -44,6 +44,7 @@ from ..group.asking import ANSWER_S
 from ..group.secret import Given
 from ..loop.background import Background, background
 from ..styles.slots.face import ENROL_S
+from ..styles.spaces.face import OPEN_S
 from ..styles.style import Style
 from .face import Face, one_by_one
 from .topics import TopicsSync
@@ -52,6 +53,8 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:  # loaded when first used
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
+    from ..styles.queues.sync import SyncMessageQueue
+    from ..styles.spaces.sync import SyncSpace
 
 
 class Bus(TopicsSync):
@@ -139,6 +142,12 @@ class Bus(TopicsSync):
         """All conversations that this member knows of."""
         return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
 
+    def queue(self, name: str, **options: Any) -> SyncMessageQueue:
+        """Open a message queue; ``options`` are those of ``pluribus.Bus.queue``."""
+        from ..styles.queues.sync import SyncMessageQueue
+
+        return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
+
     def replica(
         self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0
     ) -> Replica:
@@ -205,6 +214,24 @@ class Bus(TopicsSync):
         from ..styles.objects.sync import SyncQueue
 
         return SyncQueue(self._thread.ask(lambda: self._real.queued_calls), self._thread)
+
+    def space(
+        self,
+        name: str,
+        *,
+        kind: str = "replicated",
+        durable: bool = False,
+        replica: bool = True,
+        copies: int = 1,
+        key: int = 0,
+        timeout: float | None = OPEN_S,
+    ) -> SyncSpace:
+        """Open a tuple space. See ``pluribus.Bus.space``."""
+        from ..styles.spaces.sync import SyncSpace
+
+        options: dict[str, Any] = {"kind": kind, "durable": durable, "replica": replica}
+        options |= {"copies": copies, "key": key, "timeout": timeout}
+        return SyncSpace(self._thread.call(self._real.space, name, **options), self._thread)
 
     def virtual_network(self, name: str, *, mode: str = "unicast") -> SyncNetwork:
         """A group of objects that this program makes of shadows. See ``pluribus.Bus.virtual_network``."""

@@ -71,6 +71,7 @@ _command: msgspec.msgpack.Decoder[JobCommand] = msgspec.msgpack.Decoder(JobComma
 
 
 class _Changes(Effects):
+    row: int
     taken: list[int]
     put: list[tuple[int, Kept]]
 
@@ -118,7 +119,7 @@ class Jobs(Machine):
     def apply(self, row: int, place: int, data: bytes) -> Any:
         try:
             command = _command.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             self.ground.release(row, len(data))
             return ("refused", str(error))
         self.parts.touch("jobs")
@@ -207,7 +208,7 @@ class Jobs(Machine):
             else:
                 return Refusal("a transaction takes and puts jobs")
         results = ["taken"] * len(taken) + ["put"] * len(put)
-        return _Changes(results, taken, put)
+        return _Changes(results, row, taken, put)
 
     def commit(self, effects: Effects) -> None:
         assert isinstance(effects, _Changes)
@@ -216,12 +217,10 @@ class Jobs(Machine):
             kept = self.jobs.pop(job)
             self.done[job] = None
             self.ground.release(kept.row, kept.size)
-            self.ground.release(self.row_of_commit, len(_encode(Take(job))))
+            self.ground.release(effects.row, len(_encode(Take(job))))
         for job, kept in effects.put:
             self.jobs[job] = kept
         self._hand_out()
-
-    row_of_commit = 0
 
     def due_us(self) -> int | None:
         return min((kept.until_us for kept in self.hidden.values()), default=None)

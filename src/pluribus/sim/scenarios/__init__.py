@@ -53,14 +53,17 @@ def scenario(name: str) -> Scenario:
         durable_topics,
         flood,
         founding,
+        group_hosts,
         groups,
         hosts,
         keepers,
         objects,
+        queues,
         relays,
         replica,
         shatter,
         slots,
+        spaces,
         spread,
         spread_views,
         states,
@@ -70,10 +73,19 @@ def scenario(name: str) -> Scenario:
 
     views = (groups.GROUPS, deaf.DEAF, shatter.SHATTER, waking.WAKING, topics.TOPICS, founding.FOUNDING)
     blocks = (asks.ASKS, relays.RELAYS, replica.REPLICA, durable_replica.DURABLE_REPLICA, states.STATES)
-    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, hosts.HOSTS, durable_topics.DURABLE_TOPICS, adhoc.ADHOC_GROUPS)
-    styles = (slots.SLOTS, slots.SLOTS_REPLICA, objects.OBJECTS, conversations.CONVERSATIONS)
+    machines = (hosts.HOSTS, group_hosts.GROUP_HOSTS)
+    plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, durable_topics.DURABLE_TOPICS, adhoc.ADHOC_GROUPS)
+    styles = (
+        queues.QUEUES,
+        slots.SLOTS,
+        slots.SLOTS_REPLICA,
+        objects.OBJECTS,
+        conversations.CONVERSATIONS,
+        spaces.SPACES,
+    )
     shipped = (
         *plain,
+        *machines,
         *views,
         *blocks,
         *styles,

@@ -95,13 +95,14 @@ class Life(KeeperLife):
         self.host = play.world.hosts[number]
         self.life = self.host.incarnations
         self.engine = self.host.port(PORT)
+        self._validates = play.validates
         late = number == play.late_with_code and not play.upgraded
         jump = play.world.random.uniform(-50, 50)
         clock, random = self.host.clock(), self.host.random("/keeper")
         self.keeper = Keeper(
             NAME, self.host.disk, self, clock, random, SETTINGS, self._report, lambda: 1_000 + play.world.now + jump
         )
-        codes = {kind: code for kind, code in CODES.items() if not (late and kind == "jobs")}
+        codes = {kind: code for kind, code in play.codes.items() if not (late and kind == play.late_kind)}
         self.hosting = Host(self.keeper, codes, (), SmallSpace)
         self._apply = self.keeper.on_commit
         self.keeper.on_commit = self._commit
@@ -124,11 +125,9 @@ class Life(KeeperLife):
             self.play.add(self.number, "led", (self.keeper.ledger.epoch, self.keeper.id), b"")
         head = self.keeper.ledger.head_at(self.keeper.row)
         self.play.add(self.number, "time", (0 if head is None else head.time_us, self.life), b"")
-        for one in self.hosting.machines.values():
-            if isinstance(one.machine, Jobs):
-                one.machine.row_of_commit = self.keeper.row
         self._apply(first, held)
-        self.hosting.validate()
+        if not self.keeper.row % self._validates:
+            self.hosting.validate()
 
     def restored(self, index: int) -> None:
         self.play.add(self.number, "restore", (index, self.life), b"")
@@ -163,6 +162,13 @@ class Life(KeeperLife):
 
 class Play(KeepersPlay):
     lives: dict[int, Life]  # type: ignore[assignment]
+    codes: ClassVar[dict[str, type[Machine]]] = CODES
+    machines: ClassVar[tuple[tuple[str, str], ...]] = (("left", "jobs"), ("right", "jobs"), ("counters", "counters"))
+    """Names and kinds."""
+    late_kind: ClassVar[str] = "jobs"
+    """Of which a learner may have no code at first."""
+    validates: ClassVar[int] = 1
+    """Machines are validated at every so manieth row."""
 
     def __init__(self, world: World, history: History) -> None:
         learners = range(3, len(world.hosts))
@@ -210,7 +216,7 @@ class Play(KeepersPlay):
     done = False
 
     async def create(self) -> None:
-        for name, kind in (("left", "jobs"), ("right", "jobs"), ("counters", "counters")):
+        for name, kind in self.machines:
             while True:
                 outcome: Outcome = await self.ordered("", encode(Create(name, kind, 1)))
                 if outcome.status in (DONE, AGAIN):
@@ -412,10 +418,7 @@ async def play(world: World, history: History) -> None:
         jobs[1] += right.done
         values = counters.machine.machine.values  # type: ignore[attr-defined]
         playing.add(number, "final", (life.keeper.applied, life.life), _encode((state, jobs, values)))
-        ledger, space = life.keeper.ledger, life.hosting.space
-        stored = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.snapshot.row, 1 << 60))
-        whole = sum(len(row or b"") for row in life.host.disk.read(f"{NAME}/log", ledger.start, 1 << 60))
-        playing.add(number, "stored", (whole - stored, space.live), b"")
+        playing.add(number, "stored", stored(life), b"")
         playing.add(number, "differed", (life.keeper.differed, 0), b"")
     for number, life in playing.lives.items():  # afterwards: it takes time, in which rows are written forward
         for machine in ("left", "right"):
@@ -423,6 +426,14 @@ async def play(world: World, history: History) -> None:
                 playing.add(number, "body", (job, row), body or b"")
     playing.done = True
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
+
+
+def stored(life: Life) -> tuple[int, int]:
+    """Bytes that a keeper stores below its snapshot, and how many bytes are live."""
+    ledger, disk = life.keeper.ledger, life.host.disk
+    behind = sum(len(row or b"") for row in disk.read(f"{NAME}/log", ledger.snapshot.row, 1 << 60))
+    whole = sum(len(row or b"") for row in disk.read(f"{NAME}/log", ledger.start, 1 << 60))
+    return whole - behind, life.hosting.space.live
 
 
 HOSTS = Scenario(

@@ -29,6 +29,8 @@ INVITATIONS_MAX = 4_096
 class Conversations(Style):
     """Made by ``await bus.conversations()``. Iterate ``invitations()`` for conversations that others are in."""
 
+    on_clients = "pluribus.runtime.styles.conversations.lobby:Conversations"
+
     def __init__(self, bus: Any) -> None:
         super().__init__(bus)
         self._joining = Joining(bus.name, bus._random)
@@ -43,7 +45,7 @@ class Conversations(Style):
         self._listeners: list[Callable[[list[GroupInfo]], None]] = []
         self._watchers: list[Callable[[], None]] = []
         self._arrived = asyncio.Event()
-        self._store: Store | None = bus._stack.ports.store
+        self._store: Store | None = bus.store
         self._own_store: Any = None
         self._path: str | None = None
         self._ended = False
@@ -59,8 +61,8 @@ class Conversations(Style):
                 group = await self.bus.group(LOBBY, order="semantic", own=False)
                 if self._store is not None:
                     self._joining.restore(load_table(self._store))
-                self._joining.piece_bytes = max(group._channel.out.longest - WORD_SPARE_BYTES, 256)
-                self._carrier = Carrier(group, self._joining, decode_lobby, self.bus._stack.ports.clock, self._settled)
+                self._joining.piece_bytes = max(group.longest_bytes - WORD_SPARE_BYTES, 256)
+                self._carrier = Carrier(group, self._joining, decode_lobby, self.bus.clock, self._settled)
                 self._joining.enter(self.bus._now())
                 self._settled()
         return self

@@ -57,11 +57,11 @@ class Room:
         self.closed = False
         if self._kept is not None:
             self._kept.load(history)
-        piece_bytes = max(group._channel.out.longest - WORD_SPARE_BYTES, 256)
+        piece_bytes = max(group.longest_bytes - WORD_SPARE_BYTES, 256)
         self._sync = Synchronising(int(bus.me), history, bus._random, piece_bytes=piece_bytes)
         self._sync.issued = lobby.issued(name)
         self._sync.number = lobby.requests.get(name, 0)
-        self._carrier = Carrier(group, self._sync, decode_room, bus._stack.ports.clock, self._settled)
+        self._carrier = Carrier(group, self._sync, decode_room, bus.clock, self._settled)
         self._sync.begin(bus._now())
 
     @property
@@ -96,8 +96,8 @@ class Room:
         number = self._lobby.number(self.name)
         answered = None if parent is None else (int(parent[0]), int(parent[1]))
         entry = Entry((int(bus.me), number), answered, bus.name, bus._wall(), checked_body(text))
-        size, most = len(encode(Said([entry]))), self._carrier.group._channel.out.longest
-        if size > most and not self._carrier.group._dispatch.cuts:
+        size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
+        if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
         if self._kept is not None:
             await self._written(self._kept.changes([entry], self._history))

@@ -87,7 +87,9 @@ class ProcessItself:
 
 
 class Post(Style):
-    """What objects have open on one bus."""
+    """What objects have open on one bus. On a client it is the same, in a group that the client is in as a guest."""
+
+    on_clients = "pluribus.runtime.styles.objects.post:Post"
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)

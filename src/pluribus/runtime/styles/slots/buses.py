@@ -52,6 +52,8 @@ SILENT_S = 4.0
 class Slots(Style):
     """The software buses that one member takes part in."""
 
+    on_clients = "pluribus.runtime.styles.slots.buses:Slots"
+
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.bus: Bus = bus
@@ -123,7 +125,7 @@ class Slots(Style):
         self.hosts.append(host)
         host.begin(map, store, answers, CentralBus if by == CENTRAL else Router)
         await host.serving()
-        if invoke and self.bus._line.eager and any(slot.kind == INVOKED for slot in map.plan.slots):
+        if invoke and self.bus.eager and any(slot.kind == INVOKED for slot in map.plan.slots):
             host.programs = Programs(self, name, map.plan)
             host.programs.begin()
         return host
@@ -138,7 +140,7 @@ class Slots(Style):
         host = await self.replica(plan.name)
         host.held = True
         await host.call(Begin(plan, max(int(self.bus._wall() * 1_000), 1)))
-        if invoke and self.bus._line.eager and any(slot.kind == INVOKED for slot in plan.slots):
+        if invoke and self.bus.eager and any(slot.kind == INVOKED for slot in plan.slots):
             host.programs = Programs(self, plan.name, plan)
             host.programs.begin()
         return host
@@ -302,7 +304,7 @@ class Slots(Style):
                 (name, prove(key, rounds, salt, challenge.challenge)) for name, rounds, salt in challenge.salts
             )
 
-        return await in_a_thread(computed) if self.bus._line.eager else computed()
+        return await in_a_thread(computed) if self.bus.eager else computed()
 
     def _occupant_left(self, slot: EnrolledSlot) -> None:
         slot._station.remove(slot._occupant)

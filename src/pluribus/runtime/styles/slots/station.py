@@ -51,8 +51,8 @@ class Station:
 
     def __init__(self, bus: Bus, group: Group) -> None:
         self.group = group
-        self.me = int(bus.me)
-        self.clock = bus._stack.ports.clock
+        self.me = int(group.me)
+        self.clock = bus.clock
         self.machines: list[Machine] = []
         self.unsent = 0
         self.said: Counter[type] = Counter()
@@ -90,8 +90,8 @@ class Station:
 
     def check_size(self, size: int) -> None:
         """``TooLarge`` for a body that a group of this stack does not carry in one piece."""
-        longest = self.group._channel.out.longest - WORD_BYTES
-        if size > longest and not self.group._dispatch.cuts:
+        longest = self.group.longest_bytes - WORD_BYTES
+        if size > longest and not self.group.cuts:
             raise TooLarge(
                 f"a message of {size:,} bytes exceeds the {longest:,} that this network carries in one piece: "
                 "connect everybody with stack='views', which cuts it, or send it in parts"

@@ -154,10 +154,14 @@ class TopicsDesk:
         await self._desk.barrier()
         return self.topics.stages.last(request.writer, request.query)
 
+    async def barrier(self) -> None:
+        """Returns when this keeper has applied all that was committed before."""
+        await self._desk.barrier()
+
     # Reading.
 
     @property
-    def _log(self) -> int:
+    def log(self) -> int:
         """Which log this is: the number that its first keepers gave it."""
         return self._desk.keeper.ledger.meta.cluster
 
@@ -176,14 +180,14 @@ class TopicsDesk:
             topic = self.topics.topic(asked.topic)
             first, end = topic.bounds if topic is not None else (0, 0)
             if pieces or start >= stop:
-                return Fetched(pieces, start, first, end, self._log)
+                return Fetched(pieces, start, first, end, self.log)
             if start < end:
                 await asyncio.sleep(0)
             elif not fresh:  # nothing: is that so, or is this keeper behind?
                 await self._desk.barrier()
                 fresh = True
             elif not await self._desk.changed(until):
-                return Fetched(pieces, start, first, end, self._log)
+                return Fetched(pieces, start, first, end, self.log)
 
     async def _read_in_turns(self, asked: Fetch, start: int) -> tuple[list[Piece], int]:
         """As much as is asked for, a little at a time, so that others have their turns. They also have them when
@@ -244,7 +248,7 @@ class TopicsDesk:
                 break
             for offset, packed in pieces:
                 looked += len(packed)
-                chosen = self._chosen(Batch(packed, offset).cut(start, stop), where, bodies)
+                chosen = self.chosen(Batch(packed, offset).cut(start, stop), where, bodies)
                 start = min(_end((offset, packed)), stop)
                 if chosen is not None:
                     kept.append((offset, chosen.data))
@@ -252,7 +256,7 @@ class TopicsDesk:
         self._read_bytes += looked
         return kept, start
 
-    def _chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
+    def chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
         which: Sequence[int] = range(len(batch))
         if where:
             wanted = self._filter(where)
@@ -276,7 +280,7 @@ class TopicsDesk:
             names = [asked.pattern]
         else:
             names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
-        return [_known(name, topic, self._log) for name in names if (topic := self.topics.topic(name)) is not None]
+        return [_known(name, topic, self.log) for name in names if (topic := self.topics.topic(name)) is not None]
 
     async def _who(self, asked: Who) -> list[Subscribed]:
         await self._desk.barrier()

@@ -78,6 +78,10 @@ class Durable:
         """Whether a keeper has ever answered."""
         self._closed = False
 
+    def new_number(self) -> int:
+        """One that nobody else draws: of a session, or a consumer."""
+        return self._new_number()
+
     # Asking.
 
     async def ask(self, request: Any, timeout: float | None = ASK_S) -> Any:

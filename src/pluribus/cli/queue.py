@@ -1,0 +1,238 @@
+"""``pluribus queue``: message queues from the command line."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import typer
+
+from pluribus.cli.output import JsonFlag, print_json
+
+command = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Message queues: send, receive, browse, and look after them; see docs/queues.md.",
+)
+Name = Annotated[str, typer.Argument(help="The queue.")]
+Url = Annotated[str | None, typer.Option(help="The bus, or client://…; by default $PLURIBUS_URL, then multicast.")]
+Where = Annotated[str | None, typer.Option(help="Only messages whose properties match, such as \"region = 'eu'\".")]
+Dead = Annotated[bool, typer.Option("--dead", help="Dead letters instead of messages.")]
+
+
+@command.callback()
+def _root() -> None:
+    pass
+
+
+@command.command()
+def send(
+    name: Name,
+    bodies: Annotated[list[str], typer.Argument(help="Each is a message: JSON, or else text.")],
+    url: Url = None,
+    priority: Annotated[int, typer.Option(help="0 to 9, the highest first.")] = 4,
+    ttl: Annotated[float | None, typer.Option(help="Seconds after which it goes.")] = None,
+    delay: Annotated[float | None, typer.Option(help="Seconds before which it is not handed out.")] = None,
+    key: Annotated[str, typer.Option(help="Messages of one key are handed out in order, one at a time.")] = "",
+    id: Annotated[str, typer.Option(help="What was sent lately with this id is not taken again.")] = "",
+    property: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, for selectors; as often as you like.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Put messages into a queue; returns when they are on disk."""
+    properties = dict(_pair(one) for one in property or [])
+
+    async def sent(queue: Any) -> int:
+        for body in bodies:
+            await queue.send(
+                _value(body), priority=priority, ttl=ttl, delay=delay, key=key, id=id, properties=properties
+            )
+        return len(bodies)
+
+    count = _with_queue(url, name, sent)
+    _told(json, f"{count} sent", queue=name, sent=count)
+
+
+@command.command()
+def receive(
+    name: Name,
+    url: Url = None,
+    where: Where = None,
+    count: Annotated[int, typer.Option(help="So many messages; 0 goes on until interrupted.", min=0)] = 1,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to wait for each; by default as long as it takes.")
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Take messages out of a queue and print them. Exits with 1 if one did not come in time."""
+
+    async def received(queue: Any) -> int:
+        found = 0
+        while not count or found < count:
+            async with queue.receive(where, timeout) as message:
+                if message is None:
+                    break
+                found += 1
+                _show(message, json)
+        return found
+
+    if _with_queue(url, name, received) < count:
+        raise typer.Exit(1)
+
+
+@command.command()
+def browse(
+    name: Name,
+    url: Url = None,
+    where: Where = None,
+    dead: Dead = False,
+    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100,
+    json: JsonFlag = False,
+) -> None:
+    """Show messages without taking them, in the order of sending."""
+
+    async def browsed(queue: Any) -> None:
+        async for message in queue.browse(where, dead=dead, limit=limit):
+            _show(message, json, state=message.state, reason=message.reason)
+
+    _with_queue(url, name, browsed)
+
+
+@command.command()
+def purge(
+    name: Name,
+    url: Url = None,
+    dead: Dead = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Remove every message that nobody holds, or every dead letter."""
+    if not yes and not json:
+        typer.confirm(f"Remove all {'dead letters' if dead else 'messages'} of {name!r}?", abort=True)
+    count = _with_queue(url, name, lambda queue: queue.purge(dead=dead, progress=_progress(json)))
+    _told(json, f"{count:,} removed", queue=name, purged=count)
+
+
+@command.command()
+def redrive(
+    name: Name,
+    url: Url = None,
+    limit: Annotated[int | None, typer.Option(help="At most so many, the oldest first.", min=1)] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Make dead letters messages again, untried."""
+    count = _with_queue(url, name, lambda queue: queue.redrive(limit, progress=_progress(json)))
+    _told(json, f"{count:,} redriven", queue=name, redriven=count)
+
+
+@command.command()
+def pause(
+    name: Name,
+    url: Url = None,
+    off: Annotated[bool, typer.Option("--off", help="Go on.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Hand nothing out until `pause --off`; messages are taken all the same."""
+    _with_queue(url, name, lambda queue: queue.resume() if off else queue.pause())
+    _told(json, f"{name} {'goes on' if off else 'is paused'}", queue=name, paused=not off)
+
+
+@command.command()
+def stats(
+    name: Name,
+    url: Url = None,
+    seconds: Annotated[float, typer.Option(help="Rates are over this time.", min=0.05)] = 1.0,
+    json: JsonFlag = False,
+) -> None:
+    """Show how deep a queue is, its rates, the age of its oldest message, its consumers."""
+    from msgspec.structs import asdict
+
+    async def asked(queue: Any) -> Any:
+        await queue.stats()
+        await asyncio.sleep(seconds)
+        return await queue.stats()
+
+    found = _with_queue(url, name, asked)
+    state = asdict(found.state)
+    settings = asdict(state.pop("settings"))
+    state.pop("now_us")
+    rates = {"sent_per_s": round(found.sent_rate, 1), "settled_per_s": round(found.settled_rate, 1)}
+    if json:
+        print_json({"queue": name, **state, **rates, "settings": settings})
+        return
+    for what, value in {**state, **rates}.items():
+        typer.echo(f"{what:14} {value:,}" if isinstance(value, int | float) else f"{what:14} {value}")
+
+
+@asynccontextmanager
+async def _opened(url: str | None, name: str) -> AsyncIterator[Any]:
+    from pluribus.runtime.bus import connect
+
+    async with connect(url, name="queue") as bus:
+        yield await bus.queue(name)
+
+
+def _with_queue(url: str | None, name: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    from pluribus.runtime.loop.running import run
+
+    async def done() -> Any:
+        async with _opened(url, name) as queue:
+            return await work(queue)
+
+    return run(done())
+
+
+def _value(text: str) -> Any:
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        from pluribus.core.errors import BadInput
+
+        raise BadInput(f"--property {text!r}: write NAME=VALUE")
+    return name, _value(value)
+
+
+def _plain(body: Any) -> Any:
+    return body.decode(errors="replace") if isinstance(body, bytes) else body
+
+
+def _show(message: Any, json: bool, **more: Any) -> None:
+    import msgspec
+
+    told = {
+        "number": message.number,
+        "body": msgspec.to_builtins(_plain(message.body)),
+        "deliveries": message.deliveries,
+        "priority": message.priority,
+        "key": message.key,
+        "id": message.id,
+        "properties": dict(message.properties),
+        **more,
+    }
+    if json:
+        print_json(told)
+        return
+    notes = [f"{name}={value}" for name, value in {**told["properties"], **more, "key": message.key}.items() if value]
+    typer.echo(f"{message.number:>8}  {_plain(message.body)!s}{'  (' + ', '.join(notes) + ')' if notes else ''}")
+
+
+def _progress(json: bool) -> Callable[[int], object] | None:
+    import sys
+
+    if json or not sys.stderr.isatty():
+        return None
+    return lambda count: typer.echo(f"\r{count:,}", nl=False, err=True)
+
+
+def _told(json: bool, sentence: str, **document: Any) -> None:
+    if json:
+        print_json(document)
+    else:
+        typer.echo(sentence)

@@ -1,0 +1,124 @@
+"""What a client says to its member about groups that it is in as a *guest*: the member runs a member of the bus for it,
+and passes on what its groups say. ``wire/asking.py`` says how it travels."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ..core.ids import MessageId
+from ..wire.asking import Words
+from .requests import Kind, Name, Replied, Seconds
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Enter(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """Join a group under a number of the client's own; the answer is ``Entered``."""
+
+    number: Number
+    name: Name
+    order: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    safe: bool = False
+    own: bool = True
+    open: bool = False
+    as_name: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    """How others see the guest."""
+
+
+class Utter(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """Send to the group, or to one member; the answer is the identity of the message."""
+
+    number: Number
+    kind: Kind
+    body: bytes
+    to: Number | None = None
+    parent: MessageId | None = None
+    stable: bool = False
+    timeout_s: Seconds | None = None
+
+
+class Question(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """Ask the group, or some of it; the answer is ``Replied``."""
+
+    number: Number
+    kind: Kind
+    body: bytes
+    replies: Annotated[int, msgspec.Meta(ge=1)] | Annotated[str, msgspec.Meta(max_length=16)] = "all"
+    wait_s: Seconds | None = None
+    to: Number | None = None
+    of: list[Number] = []
+
+
+class GuestReply(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """Answer a question that was heard; ``error`` is its kind and text, ``absent``: this one has nothing to say."""
+
+    number: Number
+    question: Number
+    kind: Kind = 0
+    body: bytes = b""
+    error: tuple[str, str] | None = None
+    absent: bool = False
+
+
+class Taken(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """So many messages were read, and there is room for more; it is not answered."""
+
+    number: Number
+    count: Number
+
+
+class Exit(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """Leave a group."""
+
+    number: Number
+
+
+class Seen(msgspec.Struct, array_like=True, frozen=True):
+    """A view."""
+
+    number: int
+    members: list[int]
+    names: dict[int, str]
+    agreed: bool = False
+
+
+class Entered(msgspec.Struct, array_like=True, frozen=True):
+    """Who the guest is in the group, and with whom."""
+
+    me: int
+    view: Seen
+    longest_bytes: int
+    """What the group carries in one piece."""
+    cuts: bool
+    """Whether it cuts what is longer."""
+
+
+class Uttered(msgspec.Struct, array_like=True, frozen=True):
+    """A message; ``question`` is a number by which it can be answered, 0 if it asks nothing."""
+
+    kind: int | str
+    body: bytes
+    sender: int
+    id: MessageId
+    parent: MessageId | None = None
+    orphan: bool = False
+    question: int = 0
+
+
+class GroupHeard(msgspec.Struct, array_like=True, frozen=True):
+    """Pushed: messages, a view, or why there is a break (the kind of an exception and its text)."""
+
+    number: int
+    messages: list[Uttered] = []
+    view: Seen | None = None
+    error: tuple[str, str] | None = None
+    closed: bool = False
+
+
+WORDS = Words(
+    "guests",
+    {Enter: Entered, Utter: MessageId, Question: Replied, GuestReply: None, Taken: None, Exit: None},
+    pushed=GroupHeard,
+)

@@ -1,0 +1,268 @@
+"""What a queue is told by commands of its log, and what it answers. Sends are packed batches (``batch.py``).
+
+Every command may come twice and is done once: sends are numbered by their session, everything else says in full what it
+wants.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ..core.errors import MalformedFrame
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Reason = Annotated[str, msgspec.Meta(max_length=1_024)]
+Things = Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=65_536)]
+"""Messages that follow each other, as (the first, how many)."""
+
+DONE, AGAIN, REFUSED, FULL, ENDED, NEXT = 0, 1, 2, 3, 4, 5
+"""``FULL``: there is no room, send the same again later. ``ENDED``: this consumer is not attached in this epoch.
+``NEXT``: a batch before this one is missing; ``number`` is the sequence that is next."""
+
+WAIT, REFUSE, BURY = "wait", "refuse", "dead"
+"""What happens to a message that finds the queue full: its sender waits, or is refused, or the oldest messages become
+dead letters."""
+PRIORITIES = 10
+PRIORITY = 4
+"""Of a message that says nothing else."""
+
+
+class Settings(msgspec.Struct, frozen=True, array_like=True):
+    """How one queue behaves. Times are microseconds; 0 is none, or no limit."""
+
+    count_max: Number = 0
+    bytes_max: Number = 0
+    policy: str = WAIT
+    tries_max: Number = 20
+    """A message that was handed out so often, and came back, becomes a dead letter."""
+    backoff_us: Number = 1_000_000
+    """The wait before a message that was given back is handed out again; it doubles with each time."""
+    backoff_us_max: Number = 60_000_000
+    window_us: Number = 120_000_000
+    """For how long an identity that a sender gave is remembered."""
+    lease_us: Number = 0
+    """How long a consumer may hold one message without settling it; 0: as long as the consumer is there."""
+    dead_max: Number = 100_000
+    """Dead letters that are kept; then the oldest goes for good."""
+    bury_expired: bool = False
+    """Whether messages that outlived their time become dead letters."""
+
+
+class Configure(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Take these settings if the queue has none yet; or in any case, with ``anew``."""
+
+    settings: Settings
+    anew: bool = False
+
+
+class Attach(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A consumer is here, or here again. ``selector`` is a packed tree of the filter language; empty: everything."""
+
+    consumer: Number
+    owner: Number
+    lease_us: Number
+    selector: Annotated[bytes, msgspec.Meta(max_length=65_536)] = b""
+    exclusive: bool = False
+
+
+class Settle(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """What a consumer is done with, and what it has room for. With ``serial`` 0 its room stays as it was."""
+
+    consumer: Number
+    epoch: Number
+    acked: Things = []
+    others: Annotated[list[tuple[Number, int, Number, Reason]], msgspec.Meta(max_length=65_536)] = []
+    """Message, verb, microseconds, reason."""
+    serial: Number = 0
+    things_max: Number = 0
+    bytes_max: Number = 0
+    want: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    number: Number = 0
+    """Of this command among those of the consumer: asked for again, it gets the answer of the first time."""
+    deliveries: Annotated[list[Number], msgspec.Meta(max_length=131_072)] = []
+    """Of the stretches in ``acked``, then of ``others``: which delivery is meant. One that ended is not settled,
+    although the consumer holds the message again. Empty: whichever it holds."""
+
+
+NACK, REJECT, EXTEND, RELEASE, BACK = 1, 2, 3, 4, 5
+"""Given back after so many microseconds; a dead letter, with the reason; held for so long from now; given back unseen,
+which does not count as a try; given back after the queue's own back-off."""
+
+
+class Detach(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """A consumer is gone; what it holds is free, and does not count as tried."""
+
+    consumer: Number
+
+
+class Offer(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Messages that a search found for a consumer with a selector: it gets those that are still there."""
+
+    consumer: Number
+    epoch: Number
+    things: Annotated[list[Number], msgspec.Meta(max_length=65_536)]
+
+
+class Purge(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Remove messages below a number that nobody holds, at most ``PURGE_MAX`` at a time; the answer says how many, and
+    where to go on."""
+
+    before: Number
+    dead: bool = False
+    start: Number = 0
+    things: Annotated[list[Number], msgspec.Meta(max_length=65_536)] = []
+    """Only these, if there are any."""
+
+
+class Redrive(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Dead letters become messages again, untried: these, or as many of the oldest."""
+
+    count: Number = 0
+    things: Annotated[list[Number], msgspec.Meta(max_length=65_536)] = []
+
+
+class Pause(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Hand nothing out, or go on; messages are taken all the same."""
+
+    paused: bool
+
+
+class Move(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Messages once more, so that the row where they stood can be freed."""
+
+    row: Number
+    things: Annotated[list[Number], msgspec.Meta(max_length=1 << 20)]
+    packed: bytes
+
+
+class Stage(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A piece of a long body, before its message is sent; pieces are numbered from 0."""
+
+    upload: Number
+    piece: Number
+    data: bytes
+
+
+class Restage(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """A piece of a long body once more: of an upload, or, if that is 0, of a message that was sent."""
+
+    upload: Number
+    thing: Number
+    piece: Number
+    row: Number
+    data: bytes
+
+
+Command = Configure | Attach | Settle | Detach | Offer | Purge | Redrive | Pause | Move | Stage | Restage
+
+
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
+    """What came of a command."""
+
+    status: int
+    number: int = 0
+    """Of a batch: its first message. Of an attachment: the epoch. Of a purge or redrive: how many."""
+    reason: str = ""
+    things: list[Any] = []
+    """Of an attachment, and of a demand that ends: what the consumer holds, each as (message, delivery)."""
+    lost: list[int] = []
+    """Of a settlement: the messages that the consumer did not hold any more."""
+    then: int = 0
+    """Of a purge: where to go on; 0 at the end."""
+
+
+# Questions, which change nothing.
+
+
+class Look(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Messages from a number on, without taking them."""
+
+    start: Number = 0
+    count: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 100
+    selector: bytes = b""
+    dead: bool = False
+    priority: int = -1
+
+
+class Count(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """How the queue is."""
+
+
+class Where(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Where these messages stand in the log now."""
+
+    things: Annotated[list[Number], msgspec.Meta(max_length=65_536)]
+
+
+Question = Look | Count | Where
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """One message, as a question finds it."""
+
+    thing: int
+    row: int
+    place: int
+    piece: int
+    state: str
+    priority: int
+    tries: int
+    size: int
+    at_us: int
+    due_us: int = 0
+    expiry_us: int = 0
+    key: str = ""
+    properties: dict[str, Any] = {}
+    reason: str = ""
+
+
+class Looked(msgspec.Struct, frozen=True, array_like=True):
+    found: list[Seen]
+    then: int
+    """Where to go on; 0 at the end."""
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """How a queue is: what waits in it, and what it has done since it was made."""
+
+    depth: int
+    """Messages that are there and no dead letters, held ones included."""
+    ready: int
+    held: int
+    delayed: int
+    dead: int
+    size_bytes: int
+    consumers: int
+    waiting: int
+    """Consumers that have room."""
+    oldest_s: float
+    """The age of the oldest message that waits; 0 if none does."""
+    sent: int
+    settled: int
+    redelivered: int
+    expired: int
+    duplicates: int
+    paused: bool
+    settings: Settings
+    now_us: int = 0
+
+
+encode = msgspec.msgpack.Encoder().encode
+_command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
+_question: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
+
+
+def command_of(data: bytes) -> Command:
+    try:
+        return _command.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedFrame(f"a command of a queue that no release gives: {error}") from None
+
+
+def question_of(data: bytes) -> Question:
+    try:
+        return _question.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedFrame(f"a question to a queue that no release asks: {error}") from None

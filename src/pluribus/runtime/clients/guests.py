@@ -1,0 +1,212 @@
+"""Guests: members of the bus that a member runs for its clients, so that these can be in groups.
+
+A client that joins a group gets a guest, one for all its groups, in the process of the member that it speaks to: a full
+member of the bus, with the client's name. Whoever is in the group sees the guest. It goes with the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import BadInput, Closed, Excluded, Overflow, PluribusError
+from ...core.frame import Message
+from ...core.limits import CLIENT_EVENTS_MAX, QUESTIONS_MAX
+from ...core.view import View
+from ...group import asking
+from ...group.guests import (
+    Enter,
+    Entered,
+    Exit,
+    GroupHeard,
+    GuestReply,
+    Question,
+    Seen,
+    Taken,
+    Utter,
+    Uttered,
+)
+from ...wire.bodies import encode_body
+from ...wire.questions import ABSENT, Answered
+from ..group.asking import failure
+from ..group.group import Group
+from ..group.outsiders import decoded, replied_of
+from ..styles.style import Asker, Style
+
+if TYPE_CHECKING:
+    from ..bus import Bus
+
+GROUPS_MAX = 256
+"""Groups of one client."""
+PUSH_MESSAGES_MAX = 1_024
+
+
+class Guests(Style):
+    """The guests of one member's clients."""
+
+    closes = 20
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self._guests: dict[int, asyncio.Future[Bus]] = {}
+        """By the connection that each is for."""
+
+    async def handle(self, request: Any, asker: Asker) -> Any:
+        if isinstance(request, Enter):
+            return await self._enter(request, asker)
+        seat = asker.held.get(("guest", request.number))
+        if not isinstance(seat, GuestSeat):
+            if isinstance(request, Taken | Exit):
+                return None
+            raise BadInput(f"this client is in no group number {request.number}: join it again")
+        if isinstance(request, Taken):
+            return seat.taken(request.count)
+        if isinstance(request, Exit):
+            del asker.held["guest", request.number]
+            return await seat()
+        if isinstance(request, Utter):
+            return await seat.send(request)
+        if isinstance(request, Question):
+            return await seat.ask(request)
+        if isinstance(request, GuestReply):
+            return await seat.reply(request)
+        return await super().handle(request, asker)
+
+    async def _enter(self, request: Enter, asker: Asker) -> Entered:
+        if sum(key[0] == "guest" for key in asker.held) >= GROUPS_MAX:
+            raise Overflow(f"{GROUPS_MAX} groups of one client: leave some")
+        if ("guest", request.number) in asker.held:
+            raise BadInput(f"this client is in a group number {request.number} already")
+        guest = await self._guest(request.as_name, asker)
+        options: dict[str, Any] = {"order": request.order or None, "safe": request.safe, "own": request.own}
+        group = await guest.group(request.name, open=request.open, **options)
+        seat = asker.held["guest", request.number] = GuestSeat(request.number, group, asker)
+        seat.start()
+        return Entered(int(group.me), seen(group.view), group.longest_bytes, group.cuts)
+
+    async def _guest(self, name: str, asker: Asker) -> Bus:
+        found = self._guests.get(id(asker))
+        if found is None:
+            found = self._guests[id(asker)] = asyncio.ensure_future(self.bus.guest(name))
+            asker.held["guests"] = lambda: self._gone(id(asker))
+        try:
+            return await asyncio.shield(found)
+        except BaseException:
+            if found.done():
+                self._guests.pop(id(asker), None)
+            raise
+
+    async def _gone(self, key: int) -> None:
+        guest = self._guests.pop(key, None)
+        if guest is not None:
+            with suppress(PluribusError, asyncio.CancelledError):
+                await (await guest).close(timeout=0)
+
+    async def close(self) -> None:
+        for key in list(self._guests):
+            await self._gone(key)
+
+    def abandon(self) -> None:
+        for guest in self._guests.values():
+            if guest.done() and not guest.cancelled() and guest.exception() is None:
+                guest.result().abandon()
+            else:
+                guest.cancel()
+
+
+class GuestSeat:
+    """One group that a client is in; what is said there is pushed, as far as the client has room. Calling it leaves."""
+
+    def __init__(self, number: int, group: Group, asker: Asker) -> None:
+        self._number = number
+        self._group = group
+        self._asker = asker
+        self._under_way = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._questions: dict[int, asking.Question] = {}
+        self._asked = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._watch())]
+
+    def taken(self, count: int) -> None:
+        self._under_way = max(self._under_way - count, 0)
+        if self._under_way < CLIENT_EVENTS_MAX:
+            self._room.set()
+
+    async def send(self, request: Utter) -> tuple[int, int]:
+        body = decoded(request.kind, request.body)
+        wait = "stable" if request.stable else None
+        options: dict[str, Any] = {"to": request.to, "parent": request.parent, "timeout": request.timeout_s}
+        sender, number = await self._group.send(body, wait=wait, **options)
+        return (int(sender), number)
+
+    async def ask(self, request: Question) -> Any:
+        body = decoded(request.kind, request.body)
+        options: dict[str, Any] = {"to": request.to, "of": request.of, "timeout": request.wait_s}
+        return replied_of(await self._group.ask(body, replies=request.replies, **options))
+
+    async def reply(self, request: GuestReply) -> None:
+        question = self._questions.pop(request.question, None)
+        if question is None:
+            raise BadInput("this question is answered already, or too many are open: a member answers once")
+        if request.absent:
+            question.answered = True
+            await self._group._asker.give(question.sender, Answered(question.number, ABSENT))
+        elif request.error is not None:
+            error = type(request.error[0], (Exception,), {})(request.error[1])
+            question.answered = True
+            await self._group._asker.give(question.sender, failure(question.number, error))
+        else:
+            await self._group.reply(question, decoded(request.kind, request.body))
+
+    async def _read(self) -> None:
+        with suppress(OSError):
+            while not self._group.closed:
+                try:
+                    messages = await self._group.receive_many(PUSH_MESSAGES_MAX)
+                except Excluded as error:
+                    await self._push(GroupHeard(self._number, error=(type(error).__name__, str(error))))
+                    continue
+                except Closed:
+                    break
+                self._under_way += len(messages)
+                if self._under_way >= CLIENT_EVENTS_MAX:
+                    self._room.clear()
+                await self._push(GroupHeard(self._number, [self._uttered(message) for message in messages]))
+                await self._room.wait()
+            await self._push(GroupHeard(self._number, closed=True))
+
+    def _uttered(self, message: Message) -> Uttered:
+        question = 0
+        if isinstance(message, asking.Question):
+            if len(self._questions) >= QUESTIONS_MAX:  # the oldest will hardly be answered any more
+                del self._questions[next(iter(self._questions))]
+            self._asked += 1
+            question = self._asked
+            self._questions[question] = message
+        parent = None if message.parent is None else (int(message.parent[0]), message.parent[1])
+        id = (int(message.id[0]), message.id[1])
+        return Uttered(*encode_body(message.body), int(message.sender), id, parent, message.orphan, question)
+
+    async def _watch(self) -> None:
+        with suppress(OSError):
+            async for view in self._group.views():
+                await self._push(GroupHeard(self._number, view=seen(view)))
+
+    async def _push(self, heard: GroupHeard) -> None:
+        await self._asker.push("guests", heard)
+
+    async def __call__(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        with suppress(PluribusError):
+            await self._group.close()
+
+
+def seen(view: View) -> Seen:
+    names = {int(member): name for member, name in view.names.items()}
+    return Seen(view.number, [int(member) for member in view.members], names, view.agreed)

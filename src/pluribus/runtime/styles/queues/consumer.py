@@ -1,0 +1,318 @@
+"""The receiving side of a queue: one consumer, its line to the queue, and what it has in its hands.
+
+A consumer attaches, says how much it has room for, and is told what it was given, as soon as there is something. What
+it settles is gathered, and goes with the next credit in one command; one such command is under way at a time, numbered,
+so that asked for again it gets the answer of the first time.
+
+*Breaks.* After any break the consumer attaches again. What it still holds it may settle; what it does not hold any more
+raises ``LeaseEnded`` when it is settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ....core.errors import Closed, LeaseEnded, NotPrimary, PluribusError, Refused
+from ....group.host.demand import UNLIMITED
+from ....group.host.requests import Given
+from ....queues import words
+from ....queues.words import ENDED, REFUSED, Outcome
+from ...machines.line import MachineLine
+from .message import QueueMessage, Slice, unpacked
+
+WAIT_S = 20.0
+"""How long one question for messages waits; asking renews the lease."""
+SETTLES_MAX = 8_192
+"""Settlements in one command."""
+PAUSE_S = 0.05
+
+Settling = tuple[QueueMessage[Any], int, int, str, "asyncio.Future[None] | None"]
+
+
+class Consumer:
+    """``owner`` is whose lease it is; ``number`` is drawn for this consumer."""
+
+    def __init__(
+        self,
+        line: MachineLine[Outcome],
+        number: int,
+        owner: Callable[[], int],
+        lease_s: float,
+        selector: bytes,
+        exclusive: bool,
+    ) -> None:
+        self._line = line
+        self._owner = owner
+        self._lease_us = int(lease_s * 1e6)
+        self._selector = selector
+        self._exclusive = exclusive
+        self.number = number
+        self.epoch = 0
+        self._after = 0
+        self._serial = 0
+        self._credit = (0, 0, UNLIMITED)
+        """Things, bytes, and how many in all."""
+        self._changed = False
+        """The credit is to be told."""
+        self.hands: dict[int, int] = {}
+        """Messages that were told and are not settled, with the numbers of their assignments."""
+        self.arrived: deque[QueueMessage[Any]] = deque()
+        self._slice: Slice | None = None
+        """The batch that came last, of which more messages may be told."""
+        self._something = asyncio.Event()
+        self._settles: deque[Settling] = deque()
+        self._numbers = 0
+        self._held: list[int] = []
+        """What the queue said that it holds, when its demand ended."""
+        self._settling: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self.failure: PluribusError | None = None
+        self.closed = False
+        self.on_arrival: Callable[[int], None] | None = None
+        """Called with how many messages came."""
+        self.ahead: Callable[[], int] | None = None
+        """Asked when messages are acknowledged: how many more are wanted. They are asked for in the same command."""
+
+    async def open(self, things: int, size: int, want: int = UNLIMITED) -> None:
+        self._credit = (things, size, want)
+        self._changed = True
+        await self._attach_again()
+        self._listening = asyncio.ensure_future(self._listen())
+        self._settle_soon()
+
+    async def _attach_again(self) -> None:
+        attach = words.Attach(self.number, self._owner(), self._lease_us, self._selector, self._exclusive)
+        outcome = await self._line.call(words.encode(attach), None)
+        if outcome.status == REFUSED:
+            raise Refused(outcome.reason)
+        self.epoch, self._after, self._serial = outcome.number, 0, 0
+        held = {int(thing) for thing, _ in outcome.things}
+        self.hands = {thing: number for thing, number in self.hands.items() if thing in held}
+        self.arrived = deque(one for one in self.arrived if one.number in held)
+        self._changed = True
+
+    # What comes.
+
+    async def _listen(self) -> None:
+        while not self.closed:
+            try:
+                told = await self._line.given(self.number, self.epoch, self._after, wait_s=WAIT_S, timeout=None)
+                if told.ended:
+                    await self._attach_again()
+                    self._settle_soon()
+                    continue
+            except (NotPrimary, Closed):
+                await asyncio.sleep(PAUSE_S)
+                continue
+            except PluribusError as error:
+                self.failure = error
+                self._something.set()
+                return
+            for one in told.given:
+                self._take(one)
+            if told.given:
+                self._something.set()
+                if self.on_arrival is not None:
+                    self.on_arrival(len(told.given))
+
+    def _take(self, given: Given) -> None:
+        self._after = max(self._after, given.number)
+        if self.hands.get(given.thing) == given.number:
+            return  # told before a break
+        self.hands[given.thing] = given.number
+        if given.note:  # one of several in a batch, which the first of them brought
+            if given.bodies:
+                self._slice = None if given.bodies[0] is None else unpacked(given.bodies[0])
+            if self._slice is None:
+                self._refuse(given, "its body is damaged")
+                return
+            place = int.from_bytes(given.note, "little")
+            message: QueueMessage[Any] = QueueMessage.of(self, given.thing, given.delivery, self._slice, place)
+            if isinstance(message.body, PluribusError):
+                self._refuse(given, str(message.body))
+                return
+            message.assignment = given.number
+            self.arrived.append(message)
+            return
+        packed = given.bodies[0] if given.bodies else None
+        if packed is None or None in given.bodies:  # the only copy is damaged
+            self._refuse(given, "its body is damaged")
+            return
+        long = b"".join(piece for piece in given.bodies[1:] if piece is not None) if len(given.bodies) > 1 else None
+        try:
+            whole: QueueMessage[Any] = QueueMessage(self, given.thing, given.delivery, packed, long)
+            whole.assignment = given.number
+            self.arrived.append(whole)
+        except PluribusError as error:  # of a type that cannot be made of it here
+            self._refuse(given, str(error))
+
+    def _refuse(self, given: Given, reason: str) -> None:
+        """A message that nobody here can read becomes a dead letter."""
+        lost: QueueMessage[Any] = QueueMessage.__new__(QueueMessage)
+        lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
+        lost.assignment = given.number
+        self.settle_later(lost, words.REJECT, 0, reason[:1_024])
+
+    async def next(self, timeout: float | None) -> QueueMessage[Any] | None:
+        """The next message; None if none came in time."""
+        if not self.arrived:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    while not self.arrived:
+                        self.check()
+                        self._something.clear()
+                        await self._something.wait()
+        return self.arrived.popleft() if self.arrived else None
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.closed:
+            raise Closed("this consumer was closed: receive again")
+
+    # What is settled.
+
+    async def settle(self, message: QueueMessage[Any], verb: int = 0, wait_us: int = 0, reason: str = "") -> None:
+        """Returns when it is done; ``LeaseEnded`` if this consumer does not hold the message any more."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.settle_later(message, verb, wait_us, reason, future)
+        await future
+
+    def settle_later(
+        self,
+        message: QueueMessage[Any],
+        verb: int = 0,
+        wait_us: int = 0,
+        reason: str = "",
+        future: asyncio.Future[None] | None = None,
+    ) -> None:
+        self._settles.append((message, verb, wait_us, reason, future))
+        self._settle_soon()
+
+    def want(self, things: int, size: int, want: int = UNLIMITED) -> None:
+        """Another credit from now on."""
+        self._credit = (things, size, want)
+        self._changed = True
+        self._settle_soon()
+
+    async def cancel(self, want: int) -> bool:
+        """Want so many from now on; whether a message was given that nobody has had."""
+        things, size, _ = self._credit
+        self._credit, self._changed = (things, size, want), True
+        self._held = []
+        await self.settled()
+        self._settle_soon()
+        await self.settled()
+        return bool(self.arrived) or any(thing not in self.hands for thing in self._held)
+
+    def _settle_soon(self) -> None:
+        if self._settling is None and not self.closed and self.epoch:
+            self._settling = asyncio.ensure_future(self._settle_all())
+
+    async def _settle_all(self) -> None:
+        await asyncio.sleep(0)  # what is settled in the same turn goes with it
+        try:
+            while (self._settles or self._changed) and not self.closed:
+                await self._settle_some()
+        finally:
+            self._settling = None
+
+    async def _settle_some(self) -> None:
+        taken = [self._settles.popleft() for _ in range(min(len(self._settles), SETTLES_MAX))]
+        here: list[Settling] = []
+        for one in taken:
+            if self.hands.get(one[0].number) == one[0].assignment:
+                here.append(one)
+            else:
+                _end(one[4], _late(one[0].number))
+        acked, deliveries = _runs(sorted((one[0].number, one[0].deliveries) for one in here if not one[1]))
+        others = [(message.number, verb, wait, reason) for message, verb, wait, reason, _ in here if verb]
+        deliveries += [one[0].deliveries for one in here if one[1]]
+        if acked and self.ahead is not None and not self._changed and (more := self.ahead()):
+            self._credit, self._changed = (*self._credit[:2], more), True
+        self._numbers += 1
+        things, size, want = self._credit
+        changed, self._changed = self._changed, False
+        if changed:
+            self._serial += 1
+        epoch, serial = self.epoch, self._serial if changed else 0
+        command = words.Settle(self.number, epoch, acked, others, serial, things, size, want, self._numbers, deliveries)
+        try:
+            outcome = await self._line.call(words.encode(command), None)
+        except PluribusError as error:
+            for *_, future in here:
+                _end(future, error)
+            return
+        if outcome.status == ENDED:
+            if epoch != self.epoch:  # it attached again meanwhile: once more, for what it still holds
+                self._settles.extendleft(reversed(here))
+                self._changed = True
+                return
+            for message, *_, future in here:
+                self.hands.pop(message.number, None)
+                _end(future, _late(message.number))
+            await self._attach_again()
+            return
+        if serial and not want:
+            self._held = [int(thing) for thing, _ in outcome.things]
+        lost = set(outcome.lost)
+        for message, verb, _, _, future in here:
+            ended = verb != words.EXTEND or message.number in lost
+            if ended and self.hands.get(message.number) == message.assignment:
+                del self.hands[message.number]
+            _end(future, _late(message.number) if message.number in lost else None)
+
+    async def settled(self) -> None:
+        """Returns when everything that was settled is answered."""
+        while self._settling is not None:
+            await asyncio.wait([self._settling])
+
+    async def close(self) -> None:
+        """What is not settled is given back, unseen."""
+        if self.closed:
+            return
+        await self.settled()
+        self.abandon()
+        with suppress(PluribusError):
+            await self._line.call(words.encode(words.Detach(self.number)), 5.0)
+
+    def abandon(self) -> None:
+        self.closed = True
+        for task in (self._listening, self._settling):
+            if task is not None:
+                task.cancel()
+        for *_, future in self._settles:
+            _end(future, Closed("the consumer was closed before it was settled"))
+        self._something.set()
+
+
+def _runs(things: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
+    """Messages with their deliveries: stretches of those that follow each other, and the delivery of each stretch."""
+    runs: list[tuple[int, int]] = []
+    deliveries: list[int] = []
+    for thing, delivery in things:
+        if runs and runs[-1][0] + runs[-1][1] == thing and deliveries[-1] == delivery:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((thing, 1))
+            deliveries.append(delivery)
+    return runs, deliveries
+
+
+def _late(number: int) -> LeaseEnded:
+    return LeaseEnded(
+        f"message {number} is not held any more: its lease ended, and it is handed out again; make what is done with "
+        "it repeatable, or ask for a longer lease"
+    )
+
+
+def _end(future: asyncio.Future[None] | None, error: PluribusError | None) -> None:
+    if future is not None and not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,149 @@
+"""A message as its consumer has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from ....core.errors import BadInput, PluribusError
+from ....queues import batch, words
+from ....wire.bodies import BYTES, Kind, array_header, decode_bodies
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+
+T = TypeVar("T")
+Slice = tuple[batch.Head, list[Any]]
+"""A plain batch: its head, and its bodies."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class QueueMessage(Generic[T]):
+    """Settle it once: ``ack``, ``nack`` or ``reject``. ``LeaseEnded`` says that it is not this consumer's any more."""
+
+    __slots__ = (
+        "_consumer",
+        "assignment",
+        "body",
+        "correlation",
+        "deliveries",
+        "id",
+        "key",
+        "number",
+        "priority",
+        "properties",
+        "reply_to",
+        "sent",
+        "settled",
+    )
+
+    def __init__(
+        self, consumer: Consumer | None, number: int, deliveries: int, packed: bytes, long: bytes | None
+    ) -> None:
+        head = batch.head_of(packed)
+        self._consumer = consumer
+        self.assignment = 0
+        self.number = number
+        """Of the message in its queue."""
+        self.deliveries = deliveries
+        """How often it was handed out, this time included."""
+        self.settled = False
+        self.sent = head.time_us / 1e6
+        """When, by the clock of the sender, in seconds since 1970."""
+        body = bytes(batch.bodies_of(packed, head)[0]) if long is None else long
+        kind = batch.kind_of(packed, head)
+        self.body: T = body if kind == BYTES else decode_bodies(kind, msgspec.Raw(array_header(1) + body), 1)[0]  # type: ignore[assignment]
+        self.priority = words.PRIORITY
+        self.key = self.correlation = self.reply_to = ""
+        self.id = f"{head.session:x}-{head.first}"
+        """What the sender gave, or a name of our own."""
+        self.properties: Mapping[str, Any] = NOTHING
+        if head.extra_bytes:
+            extra = batch.extra_of(packed, head)
+            self.priority = extra.priorities[0] if extra.priorities else words.PRIORITY
+            self.key = extra.keys[0] if extra.keys else ""
+            self.correlation = extra.correlations[0] if extra.correlations else ""
+            self.reply_to = extra.replies[0] if extra.replies else ""
+            if extra.ids and extra.ids[0]:
+                self.id = extra.ids[0]
+            if extra.properties and extra.properties[0]:
+                self.properties = MappingProxyType(batch.properties_of(extra.properties[0]))
+
+    @classmethod
+    def of(cls, consumer: Consumer, number: int, deliveries: int, batch: Slice, place: int) -> QueueMessage[T]:
+        """A message of a plain batch."""
+        head, bodies = batch
+        self = cls.__new__(cls)
+        self._consumer = consumer
+        self.number = number
+        self.deliveries = deliveries
+        self.settled = False
+        self.sent = head.time_us / 1e6
+        self.body = bodies[place]
+        self.priority = words.PRIORITY
+        self.key = self.correlation = self.reply_to = ""
+        self.id = f"{head.session:x}-{head.first + place}"
+        self.properties = NOTHING
+        return self
+
+    def __repr__(self) -> str:
+        return f"<message {self.number} {self.body!r:.60}>"
+
+    async def ack(self) -> None:
+        """The message is done: it never comes again. Returns when that is as safe as the queue is."""
+        await self._settling().settle(self)
+
+    async def nack(self, delay: float | None = None) -> None:
+        """Give it back, to be handed out again after ``delay`` seconds; by default after the queue's own back-off."""
+        if delay is None:
+            await self._settling().settle(self, words.BACK)
+        else:
+            await self._settling().settle(self, words.NACK, _microseconds(delay))
+
+    async def reject(self, reason: str = "") -> None:
+        """Make it a dead letter."""
+        await self._settling().settle(self, words.REJECT, 0, reason[:1_024])
+
+    async def release(self) -> None:
+        """Give it back unseen: at once, and not counted as a try."""
+        await self._settling().settle(self, words.RELEASE)
+
+    async def extend(self, seconds: float) -> None:
+        """Hold it for so long from now on."""
+        await self._settling(False).settle(self, words.EXTEND, _microseconds(seconds))
+
+    def _settling(self, ends: bool = True) -> Consumer:
+        if self._consumer is None:
+            raise BadInput(f"message {self.number} was browsed, not received: it cannot be settled")
+        if self.settled:
+            raise BadInput(f"message {self.number} is settled already: settle a message once")
+        self.settled = ends
+        return self._consumer
+
+
+def unpacked(packed: bytes) -> Slice:
+    """A plain batch. In the place of a body that cannot be made here is the error."""
+    head = batch.head_of(packed)
+    kind, encoded = batch.kind_of(packed, head), batch.bodies_of(packed, head)
+    if kind == BYTES:
+        return head, [bytes(one) for one in encoded]
+    try:
+        return head, decode_bodies(kind, msgspec.Raw(array_header(head.count) + b"".join(encoded)), head.count)
+    except PluribusError:
+        return head, [_decoded(kind, one) for one in encoded]
+
+
+def _decoded(kind: Kind, encoded: memoryview) -> Any:
+    try:
+        return decode_bodies(kind, msgspec.Raw(array_header(1) + bytes(encoded)), 1)[0]
+    except PluribusError as error:
+        return error
+
+
+def _microseconds(seconds: float) -> int:
+    if not 0 <= seconds < 1e12:
+        raise BadInput(f"{seconds!r} s: give a number of seconds that is not negative")
+    return int(seconds * 1e6)

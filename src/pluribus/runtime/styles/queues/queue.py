@@ -1,0 +1,494 @@
+"""A queue as a program holds it: ``send`` and ``receive``, and what people want to know and do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import msgspec
+
+from ....core.errors import Closed, Refused, TooLarge, Uncertain
+from ....core.ids import MessageId, checked_name
+from ....filters import Filter
+from ....group.host.demand import UNLIMITED
+from ....queues import words
+from ....queues.machine import Queue
+from ....queues.words import PRIORITY, REFUSED, Outcome, Settings, Stats
+from ....wire.bodies import BYTES, encode_body
+from ...machines.line import MachineLine
+from ...machines.machines import Machines
+from ..style import Style
+from .consumer import Consumer
+from .message import QueueMessage
+from .options import checked_credit, message_of, selector_of, settings_of
+from .receiving import Handler, Messages, Receiving, Singles, call_with
+from .sender import Outgoing, Sender
+
+if TYPE_CHECKING:
+    from ...bus import Bus
+
+CREDIT = 32
+"""Messages that an iterator or a call-back has in its hands, unless told otherwise."""
+CREDIT_BYTES = 4 << 20
+LEASE_S = 10.0
+"""How long a process may be silent before what it holds is handed out again."""
+LONG_BYTES = 1 << 20
+"""Bodies that are longer are sent in pieces."""
+PIECE_BYTES = 512 << 10
+BODY_BYTES_MAX = 100 << 20
+PAGE = 256
+"""Messages that are looked at, or removed, in one step."""
+
+H = TypeVar("H", bound=Callable[[Any], Any])
+Progress = Callable[[int], object]
+
+
+class Queues(Style):
+    """All queues that one bus has open."""
+
+    on_clients: ClassVar[str] = "pluribus.runtime.styles.queues.queue:Queues"
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self._queues: dict[tuple[str, bool], MessageQueue] = {}
+
+    async def open(self, name: str, durable: bool, given: Settings | None, timeout: float | None) -> MessageQueue:
+        checked_name(name, "the queue")
+        found = self._queues.get((name, durable))
+        if found is None or found.closed:
+            machines: Machines = self.bus._style(Machines)
+            line = await machines.open(f"queue.{name}", Queue, Outcome, durable=durable, timeout=timeout)
+            found = self._queues[(name, durable)] = MessageQueue(self.bus, name, durable, line)
+        if given is not None:
+            await found.configured(words.Configure(given), timeout)
+        return found
+
+    async def drain(self, timeout: float) -> None:
+        for queue in self._queues.values():
+            await queue.drain(timeout)
+
+    async def close(self) -> None:
+        for queue in list(self._queues.values()):
+            await queue.close()
+
+    def abandon(self) -> None:
+        for queue in self._queues.values():
+            queue.abandon()
+
+
+class MessageQueue:
+    """Made by ``await bus.queue(name)``. Everything may be used by several tasks at once."""
+
+    def __init__(self, bus: Any, name: str, durable: bool, line: MachineLine[Outcome]) -> None:
+        self.name = name
+        self.durable = durable
+        self._bus = bus
+        self._line = line
+        self._numbers: Callable[[], int] = bus.durable.new_number
+        self._sender = Sender(line, self._numbers, bus.durable.wall)
+        self._singles: dict[bytes, Singles] = {}
+        """By selector: the consumer of single receives."""
+        self._consumers: dict[Consumer, None] = {}
+        self._calling: set[asyncio.Task[None]] = set()
+        self._last: tuple[int, Stats] | None = None
+        self.closed = False
+
+    # Sending.
+
+    async def send(
+        self,
+        body: Any,
+        *,
+        priority: int = PRIORITY,
+        ttl: float | None = None,
+        delay: float | None = None,
+        properties: Mapping[str, Any] | None = None,
+        key: str = "",
+        id: str = "",
+        correlation: str = "",
+        reply_to: str = "",
+        durable: bool = True,
+        timeout: float | None = None,
+    ) -> MessageId:
+        """Put a message into the queue; returns when it is on the disks of most voters, or, in a queue in memory, at
+        most members of the group.
+
+        ``priority`` is 0 to 9, the highest first. The message goes after ``ttl`` seconds, and is not handed out before
+        ``delay`` seconds. Selectors see ``properties``. Messages of one ``key`` are handed out in order, one at a time.
+        A message with an ``id`` that was sent lately is not taken again. ``durable=False`` returns before the message
+        is on any disk: it may be lost in a crash. ``Uncertain`` after ``timeout`` seconds: it will be sent, if it can.
+        Raises ``Refused`` if the queue is full and refuses.
+        """
+        self._check_open()
+        message = await self._outgoing(body, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        if not durable:
+            return self._sender.put_soon(message)
+        done, identity = self._sender.put(message)
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(done)
+        except TimeoutError:
+            raise Uncertain(f"the queue {self.name!r} did not confirm the message in {timeout:g} s", identity) from None
+        return identity
+
+    async def send_many(self, bodies: Iterable[Any], *, timeout: float | None = None) -> list[MessageId]:
+        """Send messages without options, in order; returns when all are confirmed."""
+        self._check_open()
+        sent = [self._sender.put(await self._outgoing(body)) for body in bodies]
+        waiting = {done for done, _ in sent}
+        if waiting:
+            done, late = await asyncio.wait(waiting, timeout=timeout)
+            if late:
+                raise Uncertain(f"the queue {self.name!r} did not confirm all messages in {timeout:g} s")
+            for one in done:
+                one.result()
+        return [identity for _, identity in sent]
+
+    def send_soon(
+        self,
+        body: Any,
+        *,
+        priority: int = PRIORITY,
+        ttl: float | None = None,
+        delay: float | None = None,
+        properties: Mapping[str, Any] | None = None,
+        key: str = "",
+        id: str = "",
+        correlation: str = "",
+        reply_to: str = "",
+    ) -> MessageId:
+        """Send without waiting; ``flush`` waits for all that was sent so, and raises what went wrong."""
+        self._check_open()
+        if (
+            type(body) is bytes
+            and len(body) <= LONG_BYTES
+            and priority == PRIORITY
+            and not (ttl or delay or properties or key or id or correlation or reply_to)
+        ):
+            return self._sender.put_soon(Outgoing(BYTES, body))
+        kind, encoded = encode_body(body)
+        if len(encoded) > LONG_BYTES:
+            raise TooLarge(f"a body of {len(encoded):,} bytes is sent in pieces: await send(...)")
+        return self._sender.put_soon(
+            message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        )
+
+    async def flush(self) -> None:
+        """Returns when everything that was sent is confirmed."""
+        await self._sender.flush()
+
+    async def _outgoing(
+        self,
+        body: Any,
+        priority: int = PRIORITY,
+        ttl: float | None = None,
+        delay: float | None = None,
+        properties: Mapping[str, Any] | None = None,
+        key: str = "",
+        id: str = "",
+        correlation: str = "",
+        reply_to: str = "",
+    ) -> Outgoing:
+        kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
+        message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        if len(encoded) <= LONG_BYTES:
+            return message
+        if len(encoded) > BODY_BYTES_MAX:
+            raise TooLarge(
+                f"a body of {len(encoded):,} bytes: a message has at most {BODY_BYTES_MAX:,}; send it in parts"
+            )
+        upload = self._numbers()
+        pieces = range(0, len(encoded), PIECE_BYTES)
+        for number, at in enumerate(pieces):
+            stage = words.Stage(upload, number, encoded[at : at + PIECE_BYTES])
+            await self._do(words.encode(stage))
+        message.body, message.upload = b"", (upload, len(pieces))
+        return message
+
+    # Receiving.
+
+    def receive(self, where: str | Filter | None = None, timeout: float | None = None) -> Receiving:
+        """One message: ``m = await q.receive()``, which is None if none came in ``timeout`` seconds, with 0 at once;
+        or ``async with q.receive() as m:``, which settles it, and gives it back if the block raises."""
+        self._check_open()
+        return Receiving(self, selector_of(where), timeout)
+
+    def messages(
+        self,
+        where: str | Filter | None = None,
+        *,
+        credit: int = CREDIT,
+        credit_bytes: int = CREDIT_BYTES,
+        exclusive: bool = False,
+    ) -> Messages:
+        """An iterator over messages as they come: ``async with q.messages() as messages: async for m in messages``.
+
+        Asking for the next message settles the one before, unless it was settled. ``credit`` messages, or
+        ``credit_bytes`` bytes of them, are fetched ahead. ``exclusive``: nobody else may receive from the queue.
+        """
+        self._check_open()
+        return Messages(self, selector_of(where), checked_credit(credit), credit_bytes, exclusive)
+
+    async def __aiter__(self) -> AsyncIterator[QueueMessage[Any]]:
+        async with self.messages() as found:
+            async for message in found:
+                yield message
+
+    def on(
+        self, where: str | Filter | None = None, *, credit: int = CREDIT, exclusive: bool = False
+    ) -> Callable[[H], H]:
+        """A decorator: the function is called with every message. If it returns, the message is settled; if it raises,
+        the message is given back."""
+
+        def decorated(call: H) -> H:
+            self.call(call, where, credit=credit, exclusive=exclusive)
+            return call
+
+        return decorated
+
+    def call(
+        self, handler: Handler, where: str | Filter | None = None, *, credit: int = CREDIT, exclusive: bool = False
+    ) -> asyncio.Task[None]:
+        """Call a function with every message, one after another, until the task that is returned is cancelled."""
+        messages = self.messages(where, credit=credit, exclusive=exclusive)
+        task = asyncio.ensure_future(call_with(messages, handler))
+        self._calling.add(task)
+        task.add_done_callback(self._calling.discard)
+        return task
+
+    async def arrived(self, where: str | Filter | None = None, timeout: float | None = None) -> bool:
+        """Returns True when a message is there for who asks now, which it does not take; False after ``timeout``."""
+        message = await self.receive(where, timeout)
+        if message is None:
+            return False
+        await message.release()
+        return True
+
+    async def ack(self, messages: Iterable[QueueMessage[Any]]) -> None:
+        """Settle several messages together; ``LeaseEnded`` for the first that is not held any more."""
+        found = await asyncio.gather(*(one.ack() for one in messages), return_exceptions=True)
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+
+    async def nack(self, messages: Iterable[QueueMessage[Any]], delay: float | None = None) -> None:
+        """Give several messages back together."""
+        found = await asyncio.gather(*(one.nack(delay) for one in messages), return_exceptions=True)
+        for one in found:
+            if isinstance(one, BaseException):
+                raise one
+
+    def _owner(self) -> int:
+        """Whose lease it is. In memory it is a member's: a client's consumers live as long as the client's member."""
+        line = getattr(self._bus, "line", None)
+        return int(self._bus.me) if self.durable or line is None else int(line.member)
+
+    async def _consumer(
+        self, selector: bytes, things: int, size: int, want: int = UNLIMITED, exclusive: bool = False
+    ) -> Consumer:
+        consumer = Consumer(self._line, self._numbers(), self._owner, LEASE_S, selector, exclusive)
+        self._consumers[consumer] = None
+        try:
+            await consumer.open(things, size, want)
+        except BaseException:
+            self._consumers.pop(consumer, None)
+            consumer.abandon()
+            raise
+        return consumer
+
+    def _single(self, selector: bytes) -> Singles:
+        found = self._singles.get(selector)
+        if found is None:
+            found = self._singles[selector] = Singles(self, selector)
+        return found
+
+    # Looking, and looking after.
+
+    async def browse(
+        self, where: str | Filter | None = None, *, dead: bool = False, limit: int | None = None
+    ) -> AsyncIterator[Browsed]:
+        """Messages in the order of sending, without taking them; or the dead letters."""
+        selector, start, left = selector_of(where), 0, limit
+        while left is None or left > 0:
+            question = words.Look(start, PAGE if left is None else min(left, PAGE), selector, dead)
+            looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
+            handles = [(one.row, one.place, one.piece) for one in looked.found]
+            bodies = await self._line.bodies(handles, None) if handles else []
+            for seen, body in zip(looked.found, bodies, strict=True):
+                if body is not None:  # else it was settled meanwhile
+                    yield Browsed(seen, body)
+                    left = None if left is None else left - 1
+            start = looked.then
+            if not start:
+                return
+
+    async def stats(self) -> QueueStats:
+        """How the queue is now; rates are those since this was asked before."""
+        now = _stats(await self._line.inspect(words.encode(words.Count()), timeout=None))
+        loop_us = int(asyncio.get_running_loop().time() * 1e6)
+        rates = (0.0, 0.0)
+        if self._last is not None and loop_us > self._last[0]:
+            seconds, before = (loop_us - self._last[0]) / 1e6, self._last[1]
+            rates = ((now.sent - before.sent) / seconds, (now.settled - before.settled) / seconds)
+        self._last = (loop_us, now)
+        return QueueStats(self.name, now, *rates)
+
+    async def purge(self, *, dead: bool = False, progress: Progress | None = None) -> int:
+        """Remove every message that is there and that nobody holds, or all dead letters; how many there were."""
+        end = (await self.stats()).state.sent  # at least as many as were ever numbered
+        return await self._in_steps(lambda start: words.Purge(max(end, 1), dead, start), progress)
+
+    async def redrive(self, limit: int | None = None, *, progress: Progress | None = None) -> int:
+        """Dead letters become messages again, untried, the oldest first; how many there were."""
+        total = 0
+        while limit is None or total < limit:
+            most = PAGE if limit is None else min(limit - total, PAGE)
+            count = (await self._do(words.encode(words.Redrive(most)))).number
+            total += count
+            if progress is not None:
+                progress(total)
+            if not count:
+                break
+        return total
+
+    async def _in_steps(self, step: Callable[[int], words.Command], progress: Progress | None) -> int:
+        total, start = 0, 0
+        while True:
+            outcome = await self._do(words.encode(step(start)))
+            total, start = total + outcome.number, outcome.then
+            if progress is not None:
+                progress(total)
+            if not start:
+                return total
+
+    async def pause(self) -> None:
+        """Hand nothing out until ``resume``; messages are taken all the same."""
+        await self._do(words.encode(words.Pause(True)))
+
+    async def resume(self) -> None:
+        await self._do(words.encode(words.Pause(False)))
+
+    async def configure(
+        self,
+        *,
+        messages_max: int | None = None,
+        bytes_max: int | None = None,
+        full: str | None = None,
+        tries: int | None = None,
+        backoff: tuple[float, float] | None = None,
+        window: float | None = None,
+        lease: float | None = None,
+        dead_max: int | None = None,
+        dead_expired: bool | None = None,
+    ) -> None:
+        """Change settings of the queue; those that are not given stay."""
+        now = (await self.stats()).state.settings
+        given = settings_of(messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, now)
+        if given is not None:
+            await self.configured(words.Configure(given, True), None)
+
+    async def configured(self, command: words.Configure, timeout: float | None) -> None:
+        await self._do(words.encode(command), timeout)
+
+    async def _do(self, command: bytes, timeout: float | None = None) -> Outcome:
+        self._check_open()
+        pause_s = 0.02
+        while True:
+            outcome = await self._line.call(command, timeout)
+            if outcome.status == REFUSED:
+                raise Refused(outcome.reason)
+            if outcome.status != words.FULL:
+                return outcome
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.5)
+
+    # The end.
+
+    async def drain(self, timeout: float) -> None:
+        await self._sender.drain(timeout)
+
+    async def close(self) -> None:
+        """What was sent is confirmed first, or raises as ``flush`` does; what was received and not settled is given
+        back."""
+        if self.closed:
+            return
+        try:
+            await self._sender.flush()
+        finally:
+            self.closed = True
+            for task in list(self._calling):
+                task.cancel()
+            if self._calling:
+                await asyncio.wait(list(self._calling))
+            for consumer in list(self._consumers):
+                await consumer.close()
+            self._sender.close()
+            self._line.close()
+
+    def abandon(self) -> None:
+        self.closed = True
+        for task in self._calling:
+            task.cancel()
+        for consumer in self._consumers:
+            consumer.abandon()
+        self._sender.close()
+        self._line.close()
+
+    async def __aenter__(self) -> MessageQueue:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"the queue {self.name!r} is closed here: open it again")
+
+
+class Browsed(QueueMessage[Any]):
+    """A message that was looked at and not taken."""
+
+    __slots__ = ("age_since", "reason", "size", "state")
+
+    def __init__(self, seen: words.Seen, body: bytes) -> None:
+        super().__init__(None, seen.thing, seen.tries, body, None)
+        self.state = seen.state
+        """``ready``, ``held``, ``delayed``, ``behind its key`` or ``dead``."""
+        self.size = seen.size
+        self.reason = seen.reason
+        """Why it is a dead letter."""
+        self.age_since = seen.at_us / 1e6
+        """When it came into the queue, in the time of the log."""
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """How a queue is. Rates are messages a second since the stats were asked for before; 0 the first time."""
+
+    name: str
+    state: Stats
+    sent_rate: float = 0.0
+    settled_rate: float = 0.0
+
+    @property
+    def depth(self) -> int:
+        return self.state.depth
+
+    @property
+    def dead(self) -> int:
+        return self.state.dead
+
+    @property
+    def oldest_s(self) -> float:
+        return self.state.oldest_s
+
+    @property
+    def consumers(self) -> int:
+        return self.state.consumers
+
+
+_looked = msgspec.msgpack.Decoder(words.Looked).decode
+_stats = msgspec.msgpack.Decoder(Stats).decode

@@ -1,0 +1,224 @@
+"""Ways to receive: one message at a time, and messages as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from inspect import isawaitable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError
+from ....group.host.demand import CREDIT_MAX
+from ....queues import words
+from .consumer import Consumer
+from .message import QueueMessage
+
+if TYPE_CHECKING:
+    from .queue import MessageQueue
+
+AHEAD_S = 0.02
+"""How long a message that was asked for ahead waits for the next receive."""
+BYTES = 1 << 40
+"""Single receives have no limit in bytes."""
+
+Handler = Callable[[QueueMessage[Any]], Awaitable[object] | object]
+
+
+class Singles:
+    """Single receives with one selector share a consumer, which wants as many messages as there are receives.
+
+    Who receives one message after another would pay for three entries in the log each time: sent, wanted, acknowledged.
+    From the second receive on the acknowledgement asks for the next message, too. If nobody receives within
+    ``AHEAD_S``, that message is given back unseen.
+    """
+
+    def __init__(self, queue: MessageQueue, selector: bytes) -> None:
+        self._queue = queue
+        self._selector = selector
+        self._consumer: Consumer | None = None
+        self._opening = asyncio.Lock()
+        self._waiting = 0
+        self._asked = 0
+        """Messages that are wanted and have not come."""
+        self._streak = 0
+        self._idle: asyncio.TimerHandle | None = None
+        """While it is set, one message may wait here for the next receive."""
+
+    async def receive(self, timeout: float | None) -> QueueMessage[Any] | None:
+        consumer = await self._opened()
+        self._streak += 1
+        self._waiting += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        try:
+            needed = self._waiting - len(consumer.arrived)
+            if needed > self._asked:
+                self._want(consumer, needed)
+            if timeout == 0 and not consumer.arrived:
+                return await self._cancelled(consumer)
+            message = await consumer.next(timeout)
+            return message if message is not None else await self._cancelled(consumer)
+        except asyncio.CancelledError:
+            self._want(consumer, self._waiting - 1)
+            raise
+        finally:
+            self._waiting -= 1
+            self._give_back(consumer)
+
+    def _want(self, consumer: Consumer, count: int) -> None:
+        self._asked = count
+        consumer.want(CREDIT_MAX, BYTES, count)
+
+    async def _opened(self) -> Consumer:
+        async with self._opening:
+            consumer = self._consumer
+            if consumer is None or consumer.closed or consumer.failure is not None:
+                self._asked = self._streak = 0
+                consumer = self._consumer = await self._queue._consumer(self._selector, CREDIT_MAX, BYTES, 0)
+                consumer.on_arrival = self._came
+                consumer.ahead = self._ahead
+            return consumer
+
+    async def _cancelled(self, consumer: Consumer) -> QueueMessage[Any] | None:
+        """Take the demand back; if a message was given just before, that is it."""
+        self._streak = 0
+        self._asked = self._waiting - 1
+        given = await consumer.cancel(self._waiting - 1)
+        if not given:
+            return None
+        return await consumer.next(None)
+
+    def _came(self, count: int) -> None:
+        self._asked = max(self._asked - count, 0)
+        if self._consumer is not None:
+            self._give_back(self._consumer)
+
+    def _ahead(self) -> int:
+        consumer = self._consumer
+        if self._streak < 2 or self._waiting or self._asked or self._idle is not None or consumer is None:
+            return 0
+        if consumer.arrived:
+            return 0
+        self._asked = 1
+        self._idle = asyncio.get_running_loop().call_later(AHEAD_S, self._rest)
+        return 1
+
+    def _rest(self) -> None:
+        """Nobody received for a while."""
+        self._idle = None
+        self._streak = 0
+        consumer = self._consumer
+        if consumer is None or consumer.closed or self._waiting:
+            return
+        if self._asked:
+            self._want(consumer, 0)
+        self._give_back(consumer)
+
+    def _give_back(self, consumer: Consumer) -> None:
+        """Messages that came when nobody waited any more."""
+        kept = self._waiting + (self._idle is not None)
+        while len(consumer.arrived) > kept and not consumer.closed:
+            consumer.settle_later(consumer.arrived.pop(), words.RELEASE)
+
+
+class Receiving:
+    """One receive, to be awaited or entered."""
+
+    def __init__(self, queue: MessageQueue, selector: bytes, timeout: float | None) -> None:
+        self._queue = queue
+        self._selector = selector
+        self._timeout = timeout
+        self._message: QueueMessage[Any] | None = None
+
+    def __await__(self) -> Generator[Any, None, QueueMessage[Any] | None]:
+        return self._queue._single(self._selector).receive(self._timeout).__await__()
+
+    async def __aenter__(self) -> QueueMessage[Any] | None:
+        self._message = await self
+        return self._message
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        message = self._message
+        if message is None or message.settled:
+            return
+        if error is None:
+            await message.ack()
+        else:
+            try:
+                await message.nack()
+            except PluribusError as late:
+                error.add_note(str(late))
+
+
+class Messages:
+    """Messages as they come; each is settled when the next one is asked for."""
+
+    def __init__(self, queue: MessageQueue, selector: bytes, credit: int, credit_bytes: int, exclusive: bool) -> None:
+        self._queue = queue
+        self._selector = selector
+        self._credit = (credit, credit_bytes)
+        self._exclusive = exclusive
+        self._consumer: Consumer | None = None
+        self._before: QueueMessage[Any] | None = None
+
+    async def __aenter__(self) -> Messages:
+        self._consumer = await self._queue._consumer(self._selector, *self._credit, exclusive=self._exclusive)
+        return self
+
+    def __aiter__(self) -> Messages:
+        return self
+
+    async def __anext__(self) -> QueueMessage[Any]:
+        consumer = self._consumer
+        if consumer is None:
+            raise BadInput("enter it first: async with q.messages() as messages")
+        before = self._before
+        if before is not None and not before.settled:
+            before.settled = True
+            consumer.settle_later(before)
+        self._before = None
+        if consumer.arrived:
+            self._before = consumer.arrived.popleft()
+            return self._before
+        try:
+            message = await consumer.next(None)
+        except Closed:
+            raise StopAsyncIteration from None
+        if message is None:
+            raise StopAsyncIteration
+        self._before = message
+        return message
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The last message is settled if the block ended well, and given back if it raised."""
+        consumer, before = self._consumer, self._before
+        if consumer is None:
+            return
+        if before is not None and not before.settled and not consumer.closed:
+            before.settled = True
+            given_back = kind is not None and not issubclass(kind, GeneratorExit | asyncio.CancelledError)
+            verb = 0 if kind is None else words.BACK if given_back else words.RELEASE
+            consumer.settle_later(before, verb)
+        self._queue._consumers.pop(consumer, None)
+        await consumer.close()
+
+
+async def call_with(messages: Messages, handler: Handler) -> None:
+    async with messages:
+        async for message in messages:
+            try:
+                found = handler(message)
+                if isawaitable(found):
+                    await found
+            except Exception:  # noqa: BLE001 - whatever the handler raised, the message is not done
+                if not message.settled:
+                    try:
+                        await message.nack()
+                    except LeaseEnded:
+                        continue

@@ -1,0 +1,436 @@
+"""The way to a space of the kinds *views* and *partitioned*: this member is one of the crew that makes it.
+
+The roster is a replica on the safe order of the bus; words go through a group of the space. One task drives the
+protocol: it sends what the protocol wants to say, waits until something is due or comes, and settles results. Another
+watches who is in the view, and has the roster strike off whoever is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ....core.errors import BadInput, Closed, Overflow, PluribusError, Uncertain, Undelivered
+from ....spaces.partitioned import words as partitioned_words
+from ....spaces.partitioned.member import PartitionedMember
+from ....spaces.roster import Enter, Epoch, Open, Roster, Strike, encode
+from ....spaces.templates import Template
+from ....spaces.values import Item, written_of
+from ....spaces.views import words as views_words
+from ....spaces.views.member import ViewsMember
+from .space import Registration, Written, microseconds, only_replicated
+
+if TYPE_CHECKING:
+    from ...bus import Bus
+    from ...group.group import Group
+    from ...group.replica import Replica
+
+LOOK_S = 0.5
+"""How often the roster is compared with who is there."""
+PREFIX = "space/"
+ALL_MAX = 100_000
+"""Tuples that ``read_all`` fetches."""
+
+log = logging.getLogger(__name__)
+
+
+class Crew:
+    """One member of a space that its members make. ``start`` joins."""
+
+    kind = ""
+
+    def __init__(self, bus: Bus, name: str, member: Any, words: Any, holds: bool, settings: str) -> None:
+        self.name = name
+        self.member = member
+        self._bus = bus
+        self._words = words
+        self._holds = holds
+        self._settings = settings
+        self._clock = bus._stack.ports.clock
+        self._waiters: dict[int, asyncio.Future[Any]] = {}
+        self._taking: set[int] = set()
+        """Requests that take: what they get when nobody waits for it is written again."""
+        self._woken = asyncio.Event()
+        self._idle: list[asyncio.Future[None]] = []
+        self._group: Group | None = None
+        self._roster: Replica[Roster] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.on_void: list[Callable[[Any], None]] = []
+        self.on_lost: list[Callable[[dict[int, int]], None]] = []
+        self._lost = 0
+        self.malformed = 0
+        self._closed = False
+
+    async def start(self, timeout: float | None) -> None:
+        async with asyncio.timeout(timeout):
+            self._group = await self._bus.group(f"{PREFIX}{self.name}/words", own=False)
+            self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster())
+            self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look)]
+            await self._enter()
+
+    async def _enter(self) -> None:
+        epoch = self.member.epoch
+        seen = 0 if epoch is None else epoch.number
+        enter = Enter(int(self._bus.me), self.member.worker, self._holds, seen, self._settings)
+        assert self._roster is not None
+        refused = await self._roster.call(encode(enter))
+        if refused:
+            raise BadInput(f"the space {self.name!r}: {refused.decode()}; open it as the others did")
+        self._follow()
+
+    @property
+    def _now(self) -> float:
+        return self._clock.now()
+
+    def _follow(self) -> None:
+        """The roster may have changed."""
+        assert self._roster is not None
+        epoch: Epoch = self._roster.machine.epoch
+        if epoch is not self.member.epoch:
+            self.member.enter(epoch, self._now)
+            self._settle()
+
+    async def _read(self) -> None:
+        assert self._group is not None
+        async for message in self._group:
+            try:
+                word = self._words.decode(message.body)
+            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+                self.malformed += 1
+                continue
+            self._follow()
+            self.member.heard(int(message.sender), word, self._now)
+            self._settle()
+
+    async def _drive(self) -> None:
+        assert self._group is not None
+        me = int(self._bus.me)
+        while not self._closed:
+            out, self.member.out = self.member.out, []
+            for to, word in out:
+                data = self._words.encode(word)
+                if to == me:
+                    self.member.heard(me, self._words.decode(data), self._now)
+                    continue
+                if to not in self._group.view:
+                    continue  # it is said again, or the roster changes
+                try:
+                    await self._group.send(data, to=to)
+                except Closed:
+                    return
+                except PluribusError as error:
+                    log.debug("a word of the space %r was not sent: %s", self.name, error)
+            self._settle()
+            if self.member.out:
+                continue
+            self._woken.clear()
+            delay_s = min(max(self.member.due_at - self._now, 0.001), LOOK_S)
+            timer = self._clock.call_later(delay_s, self._woken.set)
+            await self._woken.wait()
+            timer.cancel()
+            self._follow()
+            if self._now >= self.member.due_at:
+                self.member.tick(self._now)
+
+    async def _look(self) -> None:
+        """Strike off members that are gone, enter again if this one was struck off, and open epochs."""
+        assert self._group is not None and self._roster is not None
+        me = int(self._bus.me)
+        while not self._closed:
+            try:
+                await self._look_once(me)
+            except Closed:
+                return
+            except PluribusError as error:
+                log.debug("the roster of the space %r: %s", self.name, error)
+            await asyncio.sleep(LOOK_S / (50 if self.member.opening else 10))
+
+    async def _look_once(self, me: int) -> None:
+        assert self._group is not None and self._roster is not None
+        self._follow()
+        epoch = self._roster.machine.epoch
+        if not self._bus.primary:
+            return
+        if self.member.opening:
+            opening, self.member.opening = self.member.opening, 0
+            await self._roster.call(encode(Open(opening)), timeout=2.0)
+        here = {int(member) for member in self._roster.view.members} & {int(one) for one in self._bus.members}
+        if me not in epoch.members:
+            await self._enter()
+        elif me in here:
+            gone = [member for member in epoch.members if member not in here]
+            if gone and me == next((one for one in epoch.members if one in here), me):
+                await self._roster.call(encode(Strike(gone)), timeout=2.0)
+        self._follow()
+        self._woken.set()
+
+    # Requests.
+
+    def _settle(self) -> None:
+        results, self.member.results = self.member.results, []
+        for result in results:
+            waiter = self._waiters.pop(result.request, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(result)
+            else:
+                self._nobody_waits(result)
+        self._told()
+        if self.member.out:
+            self._woken.set()
+        if not self.member.pending:
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _told(self) -> None:
+        """What the protocol tells besides results."""
+
+    def _nobody_waits(self, result: Any) -> None:
+        """A take that was cancelled got something all the same: it is written again."""
+        if result.item is not None and result.request in self._taking:
+            self._taking.discard(result.request)
+            self.member.write(result.item, 0, self._now)
+
+    async def _result(self, number: int, timeout: float | None, takes: bool) -> Any:
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiters[number] = waiter
+        if takes:
+            self._taking.add(number)
+        self._settle()
+        try:
+            async with asyncio.timeout(timeout):
+                result = await asyncio.shield(waiter)
+        except TimeoutError:
+            self._cancel(number)
+            self._settle()
+            result = await waiter if not waiter.cancelled() else None
+        except asyncio.CancelledError:
+            self._waiters.pop(number, None)
+            if waiter.done() and takes and waiter.result().item is not None:
+                self.member.write(waiter.result().item, 0, self._now)
+            else:
+                self._cancel(number)
+            self._settle()
+            raise
+        self._taking.discard(number)
+        return result
+
+    def _cancel(self, number: int) -> None:
+        raise NotImplementedError
+
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+        raise NotImplementedError
+
+    async def take(
+        self,
+        template: Template,
+        most: int,
+        timeout: float | None,
+        if_exists: bool,
+        transaction: int,
+        write: list[Item],
+        lease_s: float | None,
+    ) -> list[Item]:
+        self._check(transaction)
+        if write:
+            raise only_replicated(self.kind, "take and write in one step")
+        probe = if_exists or timeout == 0
+        number = self.member.take(template, probe, self._now)
+        result = await self._result(number, None if probe else timeout, True)
+        found = [] if result is None or result.item is None else [result.item]
+        while found and len(found) < most:
+            more = await self._result(self.member.take(template, True, self._now), None, True)
+            if more.item is None:
+                break
+            found.append(more.item)
+        return found
+
+    async def read(
+        self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
+    ) -> Item | None:
+        self._check(transaction)
+        probe = if_exists or timeout == 0
+        result = await self._result(self.member.read(template, probe, self._now), None if probe else timeout, False)
+        return None if result is None else result.item
+
+    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
+        raise NotImplementedError
+
+    async def count(self, template: Template) -> int:
+        raise NotImplementedError
+
+    async def renew(self, number: int, lease_s: float | None) -> float | None:
+        raise only_replicated(self.kind, "leases are renewed")
+
+    async def cancel(self, number: int) -> None:
+        raise only_replicated(self.kind, "leases are cancelled")
+
+    async def notify(
+        self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int
+    ) -> Registration:
+        raise only_replicated(self.kind, "notify works")
+
+    def _check(self, transaction: int) -> None:
+        if self._closed:
+            raise Closed(f"the space {self.name!r} is closed: open it again")
+        if transaction:
+            raise BadInput(
+                f"only a durable space of kind 'replicated' joins a transaction, and this one is of kind {self.kind!r}"
+            )
+
+    # The end.
+
+    async def flush(self) -> None:
+        while self.member.pending:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waiter)
+            await waiter
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        try:
+            async with asyncio.timeout(5.0):
+                await self.flush()
+        except TimeoutError:
+            raise Undelivered(f"{self.member.pending} operations of {self.name!r} are not done") from None
+        finally:
+            if self._roster is not None and self._bus.primary and not self._bus.closed:
+                try:
+                    await self._hand_over()
+                except PluribusError as error:
+                    log.debug("the space %r was left in a hurry: %s", self.name, error)
+            await self.leave()
+
+    async def leave(self) -> None:
+        """At once, with nothing handed over."""
+        self.abandon()
+        if self._group is not None:
+            await self._group.close()
+        if self._roster is not None:
+            await self._roster.close()
+
+    async def _hand_over(self) -> None:
+        """Let others have what only this member keeps, before it goes."""
+        assert self._roster is not None
+        me = int(self._bus.me)
+        if self._roster.machine.epoch.members == (me,):
+            return
+        await self._roster.call(encode(Enter(me, self.member.worker, False, 0, self._settings)), timeout=2.0)
+        try:
+            async with asyncio.timeout(3.0):
+                while True:
+                    epoch = self._roster.machine.epoch
+                    if me not in epoch.holders and epoch.opened == epoch.number:
+                        break
+                    await asyncio.sleep(LOOK_S / 10)
+        except TimeoutError:
+            pass
+        await self._roster.call(encode(Strike([me])), timeout=2.0)
+
+    def abandon(self) -> None:
+        self._closed = True
+        self._woken.set()
+        for task in self._tasks:
+            task.cancel()
+        for waiter in [*self._waiters.values(), *self._idle]:
+            if not waiter.done():
+                waiter.set_exception(Closed(f"the space {self.name!r} was closed: open it again"))
+                waiter.exception()
+
+    def stats(self) -> dict[str, Any]:
+        generation = 0 if self._roster is None else self._roster.generation
+        return {**self.member.stats(), "generation": generation, "malformed": self.malformed}
+
+    def validate(self) -> None:
+        self.member.validate()
+
+
+class ViewsWay(Crew):
+    """A member of a space of the kind *views*."""
+
+    kind = "views"
+
+    def __init__(self, bus: Bus, name: str, worker: int, replica: bool) -> None:
+        super().__init__(bus, name, ViewsMember(int(bus.me), worker, replica, bus._random), views_words, replica, "")
+
+    def _cancel(self, number: int) -> None:
+        self.member.cancel(number)
+        waiter = self._waiters.pop(number, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _told(self) -> None:
+        void, self.member.void = self.member.void, []
+        for item in void:
+            log.warning("a take of %r did not happen: this member was cut off, and another took the tuple", self.name)
+            for listener in self.on_void:
+                listener(written_of(item))
+        if self.member.lost > self._lost:
+            self._lost = self.member.lost
+            log.warning("the space %r is lost with all its replicas: it is empty now", self.name)
+            for listener in self.on_lost:
+                listener({})
+
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+        self._check(transaction)
+        names = [self.member.write(item, microseconds(lease_s), self._now) for item in items]
+        self._settle()
+        return Written([number for _, number in names], lease_s)
+
+    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
+        return [], self._replica().every(template)
+
+    async def count(self, template: Template) -> int:
+        return int(self._replica().count(template))
+
+    def _replica(self) -> Any:
+        if self.member.replica is None:
+            raise BadInput(f"this member has no replica of {self.name!r} to count in: open it with replica=True")
+        return self.member.replica
+
+
+class PartitionedWay(Crew):
+    """A member of a partitioned space."""
+
+    kind = "partitioned"
+
+    def __init__(self, bus: Bus, name: str, worker: int, holds: bool, copies: int, key: int) -> None:
+        member = PartitionedMember(int(bus.me), worker, bus._random, copies, key)
+        super().__init__(bus, name, member, partitioned_words, holds, f"copies={copies}, key={key}")
+
+    def _cancel(self, number: int) -> None:
+        self.member.cancel(number, self._now)
+
+    def _told(self) -> None:
+        lost, self.member.lost = self.member.lost, []
+        for ranges in lost:
+            count = sum(ranges.values())
+            log.warning("%d ranges of the space %r are lost, with about %d tuples", len(ranges), self.name, count)
+            for listener in self.on_lost:
+                listener(ranges)
+
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+        self._check(transaction)
+        asked = [self.member.write(item, microseconds(lease_s), self._now) for item in items]
+        results = await asyncio.gather(*[self._result(number, None, False) for number in asked])
+        if any(result.unknown for result in results):
+            raise Uncertain(
+                f"a server of {self.name!r} was lost while it was written to: look whether the tuple is there"
+            )
+        return Written([result.name[1] for result in results], lease_s)
+
+    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
+        result = await self._result(self.member.tally(template, ALL_MAX, self._now), None, False)
+        if result.count > len(result.items):
+            raise Overflow(f"{result.count:,} tuples match: read at most {ALL_MAX:,} at once")
+        return [], result.items
+
+    async def count(self, template: Template) -> int:
+        result = await self._result(self.member.tally(template, 0, self._now), None, False)
+        return int(result.count)

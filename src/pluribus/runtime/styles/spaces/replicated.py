@@ -1,0 +1,342 @@
+"""The way to a replicated space: one machine, on the keepers' log or in the memory of the members.
+
+Commands carry the identity of a session, so that asking again after any break does them once. A take that finds nothing
+stands in line in the machine; this side waits to be told (``line.given``), and finishes. A read that finds nothing
+registers, looks once more, and waits for the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError, Refused, TransactionEnded
+from ....group.sessions import FIRST_TIME, Command, Entry
+from ....spaces import words
+from ....spaces.machine import SpaceMachine
+from ....spaces.templates import Template
+from ....spaces.values import Item, written_of
+from ....spaces.words import Ended, Leased, Nothing, Outcome, Taken, Waiting
+from ...machines.line import MachineLine
+from .space import SpaceEvent, Written, ended, microseconds, seconds, unpacked
+
+OWNER_LEASE_US = 10_000_000
+WAIT_S = 20.0
+"""How long one question waits for something to be told."""
+WATCH_LEASE_S = 60.0
+"""The lease of a read that waits."""
+GENERATION = 0
+
+
+class ReplicatedWay:
+    """``owner`` is who waits; ``machine`` gives this process's own copy, if it has one."""
+
+    kind = "replicated"
+
+    def __init__(
+        self,
+        name: str,
+        line: MachineLine[Entry],
+        owner: int,
+        draw: Callable[[], int],
+        machine: Callable[[], SpaceMachine | None],
+    ) -> None:
+        self.name = name
+        self.line = line
+        self._owner = owner
+        self._draw = draw
+        self._machine = machine
+        self._session = draw()
+        self._next = 0
+        self._unsettled: dict[int, None] = {}
+        self._undoing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    # Commands.
+
+    async def call(self, command: words.Command) -> Outcome:
+        """Have a command done once, however often it has to be asked for."""
+        self._next += 1
+        number = self._next
+        self._unsettled[number] = None
+        settled = next(iter(self._unsettled))
+        asked = Command(self._session, number, settled, FIRST_TIME, words.encode(command)).encoded()
+        try:
+            entry = await self.line.call(asked)
+        finally:
+            self._unsettled.pop(number, None)
+        if not isinstance(entry, Entry):
+            raise Refused(f"the space {self.name!r}: {entry}")
+        outcome = words.outcome_of(entry.result)
+        if isinstance(outcome, words.Refused):
+            raise Refused(f"the space {self.name!r} refused it: {outcome.reason}")
+        if outcome == Ended("transaction"):
+            raise TransactionEnded(f"the transaction has ended in {self.name!r}: begin another")
+        return outcome
+
+    async def ask(self, question: words.Question, stale: bool = False) -> Outcome:
+        machine = self._machine() if stale else None
+        if machine is not None:
+            outcome = machine.answer(question)
+        else:
+            outcome = words.outcome_of(await self.line.inspect(words.encode(question), stale=stale))
+        if isinstance(outcome, words.Refused):
+            raise Refused(f"the space {self.name!r} refused it: {outcome.reason}")
+        return outcome
+
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+        outcome = await self.call(words.Write(items, microseconds(lease_s), transaction))
+        assert isinstance(outcome, words.Written)
+        return Written(outcome.numbers, seconds(outcome.lease_us))
+
+    async def take(
+        self,
+        template: Template,
+        most: int,
+        timeout: float | None,
+        if_exists: bool,
+        transaction: int,
+        write: list[Item],
+        lease_s: float | None,
+    ) -> list[Item]:
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        lease_us = microseconds(lease_s)
+        while True:
+            consumer = self._draw()
+            waits = timeout is None or timeout > 0
+            command = words.Take(
+                template,
+                most,
+                waits,
+                consumer,
+                self._owner,
+                OWNER_LEASE_US,
+                transaction,
+                if_exists,
+                False,
+                write,
+                lease_us,
+            )
+            outcome = await self._unless_cancelled(command, consumer, lease_us)
+            if isinstance(outcome, Taken):
+                return outcome.items
+            if isinstance(outcome, Nothing):
+                return []
+            assert isinstance(outcome, Waiting)
+            late = await self._waited(consumer, outcome.epoch, deadline, lease_us)
+            outcome = await self._unless_cancelled(words.Finish(consumer, write, lease_us), consumer, lease_us)
+            if isinstance(outcome, Taken):
+                return outcome.items
+            if late or if_exists:
+                return []
+            if isinstance(outcome, Ended) and transaction:
+                await self.call(words.Take(template, transaction=transaction))  # says that it has ended
+
+    async def _waited(self, consumer: int, epoch: int, deadline: float | None, lease_us: int) -> bool:
+        """Returns when the take was given something, or is over; True when the time is."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                left_s = WAIT_S if deadline is None else min(deadline - loop.time(), WAIT_S)
+                if left_s <= 0:
+                    return True
+                told = await self.line.given(consumer, epoch, 0, wait_s=left_s)
+                if told.given or told.ended:
+                    return False
+        except asyncio.CancelledError:
+            self._undo(self.call(words.Release(consumer)))
+            raise
+
+    async def _unless_cancelled(self, command: words.Take | words.Finish, consumer: int, lease_us: int) -> Outcome:
+        """What a command took is not lost if whoever waits for it is cancelled: it is written again."""
+        task = asyncio.ensure_future(self.call(command))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._undo(self._written_again(task, consumer))
+            raise
+
+    async def _written_again(self, task: asyncio.Task[Outcome], consumer: int) -> None:
+        outcome = await task
+        if isinstance(outcome, Taken):
+            await self.call(words.Write(outcome.items))
+        elif isinstance(outcome, Waiting):
+            await self.call(words.Release(consumer))
+
+    def _undo(self, work: Any) -> None:
+        async def done() -> None:
+            with suppress(PluribusError):  # then its owner's lease ends it
+                await work
+
+        task = asyncio.get_running_loop().create_task(done())
+        self._undoing.add(task)
+        task.add_done_callback(self._undoing.discard)
+
+    # Reading.
+
+    async def read(
+        self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
+    ) -> Item | None:
+        found = await self._look(template, transaction, stale)
+        if found is not None or timeout == 0:
+            return found
+        if if_exists and not await self._is_hidden(template):
+            return None
+        deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        number = self._draw()
+        watch = words.Notify(number, template, microseconds(WATCH_LEASE_S), b"", transaction, True)
+        outcome = await self.call(watch)
+        assert isinstance(outcome, Leased)
+        try:
+            return await self._watched(template, number, outcome.epoch, deadline, if_exists, transaction)
+        finally:
+            self._undo(self.call(words.Forget(number)))
+
+    async def _watched(
+        self, template: Template, number: int, epoch: int, deadline: float | None, if_exists: bool, transaction: int
+    ) -> Item | None:
+        loop = asyncio.get_running_loop()
+        after = 0
+        while True:
+            found = await self._look(template, transaction, False)
+            if found is not None or (if_exists and not await self._is_hidden(template)):
+                return found
+            left_s = WAIT_S if deadline is None else min(deadline - loop.time(), WAIT_S)
+            if if_exists:
+                left_s = min(left_s, 0.5)
+            if left_s <= 0:
+                return None
+            told = await self.line.given(number, epoch, after, wait_s=left_s)
+            for given in told.given:
+                after = given.number
+                if not transaction:  # with one it has to be locked
+                    return msgspec.msgpack.decode(given.note, type=words.Happened).item
+            if told.ended:
+                return (
+                    None
+                    if deadline is not None and loop.time() >= deadline
+                    else await self._again(template, deadline, if_exists, transaction)
+                )
+            await self.call(words.Seen(number, 0, microseconds(WATCH_LEASE_S)))
+
+    async def _again(
+        self, template: Template, deadline: float | None, if_exists: bool, transaction: int
+    ) -> Item | None:
+        left_s = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.0)
+        return await self.read(template, left_s, if_exists, transaction, False)
+
+    async def _look(self, template: Template, transaction: int, stale: bool) -> Item | None:
+        if transaction:
+            outcome = await self.call(words.Take(template, transaction=transaction, keep=True))
+        else:
+            outcome = await self.ask(words.Find(template), stale)
+        return outcome.items[0] if isinstance(outcome, Taken) else None
+
+    async def _is_hidden(self, template: Template) -> bool:
+        outcome = await self.ask(words.Exists(template))
+        return isinstance(outcome, Nothing) and outcome.hidden
+
+    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
+        outcome = await self.ask(words.Find(template, most, after))
+        return (outcome.numbers, outcome.items) if isinstance(outcome, Taken) else ([], [])
+
+    async def count(self, template: Template) -> int:
+        outcome = await self.ask(words.Count(template))
+        assert isinstance(outcome, words.Done)
+        return outcome.count
+
+    # Leases, events, transactions.
+
+    async def renew(self, number: int, lease_s: float | None) -> float | None:
+        outcome = await self.call(words.Renew(number, microseconds(lease_s)))
+        if not isinstance(outcome, Leased):
+            raise ended(self.name, f"lease {number}")
+        return seconds(outcome.lease_us)
+
+    async def cancel(self, number: int) -> None:
+        if isinstance(await self.call(words.Cancel(number)), Ended):
+            raise ended(self.name, f"lease {number}")
+
+    async def notify(self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int) -> Registered:
+        number = self._draw()
+        outcome = await self.call(words.Notify(number, template, microseconds(lease_s), hand_back, transaction))
+        assert isinstance(outcome, Leased)
+        return Registered(self, number, outcome.epoch, seconds(outcome.lease_us), hand_back)
+
+    async def join(self, transaction: int, lease_s: float) -> float | None:
+        """Let a transaction act in this space, or go on acting."""
+        outcome = await self.call(words.Join(transaction, microseconds(lease_s)))
+        assert isinstance(outcome, Leased)
+        return seconds(outcome.lease_us)
+
+    async def flush(self) -> None:
+        if self._undoing:
+            await asyncio.wait(set(self._undoing))
+
+    async def close(self) -> None:
+        await self.flush()
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._closed = True
+        self.line.close()
+        for task in self._undoing:
+            task.cancel()
+
+    def stats(self) -> dict[str, Any]:
+        machine = self._machine()
+        if machine is None:
+            return {}
+        told = machine.answer(words.Look())
+        return dict(msgspec.structs.asdict(told))
+
+    def validate(self) -> None:
+        """The machine is validated by its host."""
+
+
+class Registered:
+    """A registration at a replicated space. Iterate it; ``number`` finds it again from another process."""
+
+    def __init__(self, way: ReplicatedWay, number: int, epoch: int, granted_s: float | None, hand_back: bytes) -> None:
+        self._way = way
+        self.number = number
+        self.granted_s = granted_s
+        self._epoch = epoch
+        self._hand_back = unpacked(hand_back)
+        self._after = 0
+        self._seen = 0
+
+    async def __aiter__(self) -> AsyncIterator[SpaceEvent]:
+        """Events in their order. An event was dealt with when the next one is asked for. ``LeaseEnded`` when the
+        registration is over."""
+        while True:
+            if self._way._closed:
+                raise Closed(f"the space {self._way.name!r} is closed: open it again")
+            told = await self._way.line.given(self.number, self._epoch, self._after, wait_s=WAIT_S)
+            if told.ended:
+                raise ended(self._way.name, f"registration {self.number}")
+            for given in told.given:
+                event = msgspec.msgpack.decode(given.note, type=words.Happened)
+                missed = max(event.sequence - self._seen - 1, 0)
+                self._after, self._seen = given.number, event.sequence
+                yield SpaceEvent(event.sequence, written_of(event.item), self._hand_back, missed)
+            if told.given:
+                await self._way.call(words.Seen(self.number, self._seen))
+
+    async def renew(self, lease: float | None) -> float | None:
+        """``LeaseEnded`` if it is over."""
+        if lease is None:
+            raise BadInput("a registration is renewed for so many seconds: give a number")
+        outcome = await self._way.call(words.Seen(self.number, self._seen, microseconds(lease)))
+        if not isinstance(outcome, Leased):
+            raise ended(self._way.name, f"registration {self.number}")
+        self.granted_s = seconds(outcome.lease_us)
+        return self.granted_s
+
+    async def cancel(self) -> None:
+        if isinstance(await self._way.call(words.Forget(self.number)), Ended):
+            raise LeaseEnded(f"the registration {self.number} in {self._way.name!r} is over already")

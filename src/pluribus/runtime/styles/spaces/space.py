@@ -1,0 +1,378 @@
+"""A tuple space as a program holds it. The three kinds have the same face; what a kind does not have, it says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import Any, Protocol
+
+import msgspec
+
+from ....core.errors import BadInput, Closed, LeaseEnded
+from ....spaces.templates import Template, template_of
+from ....spaces.values import Item, item_of, value_of, written_of
+from ....spaces.words import MANY_MAX
+
+FOREVER = None
+"""The lease of a tuple that stays until it is taken."""
+PAGE = 1_000
+LEASE_S_MAX = 1e9
+
+
+class Written(msgspec.Struct, frozen=True):
+    """Numbers of tuples, and the seconds that were granted; None: for ever."""
+
+    numbers: list[int]
+    granted_s: float | None
+
+
+class Way(Protocol):
+    """To the tuples of one space. Times are seconds; ``timeout`` None waits for ever, 0 does not wait."""
+
+    kind: str
+
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written: ...
+
+    async def take(
+        self,
+        template: Template,
+        most: int,
+        timeout: float | None,
+        if_exists: bool,
+        transaction: int,
+        write: list[Item],
+        lease_s: float | None,
+    ) -> list[Item]: ...
+
+    async def read(
+        self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
+    ) -> Item | None: ...
+
+    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]: ...
+
+    async def count(self, template: Template) -> int: ...
+
+    async def renew(self, number: int, lease_s: float | None) -> float | None: ...
+
+    async def cancel(self, number: int) -> None: ...
+
+    async def notify(
+        self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int
+    ) -> Registration: ...
+
+    async def flush(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def stats(self) -> dict[str, Any]: ...
+
+    def validate(self) -> None: ...
+
+
+class Lease:
+    """What ``write`` returns: how long the tuple stays, and the way to change that."""
+
+    def __init__(self, way: Way, number: int, granted_s: float | None) -> None:
+        self._way = way
+        self.number = number
+        self.granted_s = granted_s
+        """Seconds that were granted, perhaps fewer than were asked for; None: for ever."""
+
+    async def renew(self, lease: float | None) -> float | None:
+        """Let the lease begin anew, with this length; returns what was granted. ``LeaseEnded`` if it is over."""
+        self.granted_s = await self._way.renew(self.number, checked_lease(lease))
+        return self.granted_s
+
+    async def cancel(self) -> None:
+        """End it now: the tuple is gone. ``LeaseEnded`` if it is gone already."""
+        await self._way.cancel(self.number)
+
+    def __repr__(self) -> str:
+        return f"<lease {self.number}, {'for ever' if self.granted_s is None else f'{self.granted_s:g} s'}>"
+
+
+class SpaceEvent(msgspec.Struct, frozen=True):
+    """A tuple was written that matches a registration."""
+
+    sequence: int
+    value: Any
+    hand_back: Any
+    missed: int = 0
+    """So many events before this one were dropped, because nobody fetched them in time."""
+
+
+class Registration(Protocol):
+    """What ``notify`` returns: iterate it for events. It goes on after a break where it was."""
+
+    number: int
+    granted_s: float | None
+
+    def __aiter__(self) -> AsyncIterator[SpaceEvent]: ...
+
+    async def renew(self, lease: float | None) -> float | None: ...
+
+    async def cancel(self) -> None: ...
+
+
+class Space:
+    """Made by ``bus.space(name)``. Tuples are written as tuples; templates are tuples of values and types, in which
+    ``...`` matches anything; or both are objects of registered classes.
+
+    ``where`` adds a condition over the fields, which are called ``f0``, ``f1``, … in tuples and by their names in
+    entries. ``timeout`` is in seconds: None waits for ever; after it ``TimeoutError``. ``transaction`` is the number of
+    one that this space was joined to (``join``)."""
+
+    def __init__(self, name: str, way: Way) -> None:
+        self.name = name
+        self._way = way
+        self._closed = False
+
+    @property
+    def kind(self) -> str:
+        return self._way.kind
+
+    # Writing.
+
+    async def write(self, value: Any, lease: float | None = FOREVER, *, transaction: int = 0) -> Lease:
+        """Put a tuple or an entry into the space, for ever or for so many seconds. ``BadBody`` for a value that cannot
+        travel."""
+        self._check_open()
+        found = await self._way.write([item_of(value)], checked_lease(lease), transaction)
+        return Lease(self._way, found.numbers[0], found.granted_s)
+
+    async def write_many(
+        self, values: Iterable[Any], lease: float | None = FOREVER, *, transaction: int = 0
+    ) -> list[Lease]:
+        """Write these, in one command for each ten thousand."""
+        self._check_open()
+        items = [item_of(value) for value in values]
+        leases: list[Lease] = []
+        for at in range(0, len(items), MANY_MAX):
+            found = await self._way.write(items[at : at + MANY_MAX], checked_lease(lease), transaction)
+            leases += [Lease(self._way, number, found.granted_s) for number in found.numbers]
+        return leases
+
+    # Reading and taking.
+
+    async def read(
+        self,
+        template: Any,
+        where: str = "",
+        *,
+        timeout: float | None = None,
+        stale: bool = False,
+        transaction: int = 0,
+    ) -> Any:
+        """A match, which stays in the space; waits for one. ``stale=True`` answers from this member's own copy, which
+        may be a little behind."""
+        self._check_open()
+        wanted = template_of(template, where)
+        item = await self._way.read(wanted, timeout, False, transaction, stale)
+        if item is None:
+            raise self._late("read", template, timeout)
+        return written_of(item)
+
+    async def take(self, template: Any, where: str = "", *, timeout: float | None = None, transaction: int = 0) -> Any:
+        """A match, which is removed; waits for one. Those who wait are served in their order."""
+        return (await self.take_many(template, 1, where, timeout=timeout, transaction=transaction))[0]
+
+    async def take_many(
+        self,
+        template: Any,
+        most: int = PAGE,
+        where: str = "",
+        *,
+        timeout: float | None = None,
+        transaction: int = 0,
+    ) -> list[Any]:
+        """As many matches as are there, up to ``most``; waits for the first."""
+        self._check_open()
+        if not 1 <= most <= MANY_MAX:
+            raise BadInput(f"{most} tuples at once cannot be taken: from 1 to {MANY_MAX:,}")
+        wanted = template_of(template, where)
+        items = await self._way.take(wanted, most, timeout, False, transaction, [], None)
+        if not items:
+            raise self._late("take", template, timeout)
+        return [written_of(item) for item in items]
+
+    async def read_if_exists(
+        self,
+        template: Any,
+        where: str = "",
+        *,
+        timeout: float | None = 0,
+        stale: bool = False,
+        transaction: int = 0,
+    ) -> Any | None:
+        """A match, or None if there is none. If a transaction hides the only ones, waits for its end, for ``timeout``
+        seconds at most."""
+        self._check_open()
+        item = await self._way.read(template_of(template, where), timeout, True, transaction, stale)
+        return None if item is None else written_of(item)
+
+    async def take_if_exists(
+        self, template: Any, where: str = "", *, timeout: float | None = 0, transaction: int = 0
+    ) -> Any | None:
+        """As ``read_if_exists``, and the match is removed."""
+        self._check_open()
+        items = await self._way.take(template_of(template, where), 1, timeout, True, transaction, [], None)
+        return written_of(items[0]) if items else None
+
+    async def replace(
+        self,
+        template: Any,
+        value: Any,
+        where: str = "",
+        *,
+        lease: float | None = FOREVER,
+        timeout: float | None = None,
+        transaction: int = 0,
+    ) -> Any:
+        """Take a match and write ``value`` in one step, which nobody can come between; returns what was taken. Waits
+        for a match. In the kind *replicated* only."""
+        self._check_open()
+        written = item_of(value)
+        wanted = template_of(template, where)
+        items = await self._way.take(wanted, 1, timeout, False, transaction, [written], checked_lease(lease))
+        if not items:
+            raise self._late("replace", template, timeout)
+        return written_of(items[0])
+
+    async def read_all(self, template: Any = None, where: str = "") -> AsyncIterator[Any]:
+        """All matches, oldest first, as a stream. What is written or taken meanwhile may be seen or not."""
+        self._check_open()
+        wanted, after = template_of(template, where, all_allowed=True), 0
+        while True:
+            numbers, items = await self._way.page(wanted, after, PAGE)
+            for item in items:
+                yield written_of(item)
+            if len(items) < PAGE or not numbers:
+                return
+            after = numbers[-1]
+
+    async def count(self, template: Any = None, where: str = "") -> int:
+        """How many tuples match; without a template, how many there are."""
+        self._check_open()
+        return await self._way.count(template_of(template, where, all_allowed=True))
+
+    async def notify(
+        self,
+        template: Any = None,
+        where: str = "",
+        *,
+        lease: float | None = FOREVER,
+        hand_back: Any = None,
+        transaction: int = 0,
+    ) -> Registration:
+        """Hear of every tuple that is written from now on and matches: iterate what this returns. ``hand_back`` comes
+        with every event. In the kind *replicated* only."""
+        self._check_open()
+        wanted = template_of(template, where, all_allowed=True)
+        return await self._way.notify(wanted, checked_lease(lease), packed(hand_back), transaction)
+
+    out = write
+    """Linda's name."""
+    rd = read
+    """Linda's name."""
+    in_ = take
+    """Linda's name, but for the underscore that Python needs."""
+
+    # The end.
+
+    async def flush(self) -> None:
+        """Returns when everything that this program has written and taken is where it belongs: with *views* at all
+        replicas."""
+        self._check_open()
+        await self._way.flush()
+
+    def on_void(self, listener: Callable[[Any], None]) -> None:
+        """Of the kind *views*: call ``listener`` with what this program has taken and must give up, because it was cut
+        off right then, and another one has taken it."""
+        self._listeners("on_void").append(listener)
+
+    def on_lost(self, listener: Callable[[dict[int, int]], None]) -> None:
+        """Of the kinds *views* and *partitioned*: call ``listener`` when tuples are lost, with the ranges that are, and
+        about how many tuples each had; with no ranges if the whole space is."""
+        self._listeners("on_lost").append(listener)
+
+    def _listeners(self, name: str) -> list[Any]:
+        found: list[Any] | None = getattr(self._way, name, None)
+        if found is None:
+            raise BadInput(f"a space of kind {self.kind!r} has no {name}: nothing of it is lost or taken back")
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        return self._way.stats()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def close(self) -> None:
+        """Tuples stay, as long as others have the space open, or for ever if it is durable."""
+        if not self._closed:
+            self._closed = True
+            await self._way.close()
+
+    def abandon(self) -> None:
+        self._closed = True
+        self._way.abandon()
+
+    def validate(self) -> None:
+        self._way.validate()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"the space {self.name!r} is closed: open it again with bus.space()")
+
+    def _late(self, what: str, template: Any, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"{what}: nothing in {self.name!r} matched {template!r} in {timeout or 0:g} s")
+
+    async def __aenter__(self) -> Space:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} space {self.name!r}{', closed' if self._closed else ''}>"
+
+
+def checked_lease(lease: float | None) -> float | None:
+    if lease is None:
+        return None
+    if not 0 < lease <= LEASE_S_MAX:
+        raise BadInput(f"a lease of {lease!r} cannot be granted: give seconds above 0, or None for ever")
+    return float(lease)
+
+
+def packed(hand_back: Any) -> bytes:
+    from ....spaces.values import field_of
+
+    return b"" if hand_back is None else msgspec.msgpack.encode(field_of(hand_back))
+
+
+def unpacked(data: bytes) -> Any:
+    from ....spaces.values import Field
+
+    return value_of(msgspec.msgpack.decode(data, type=Field)) if data else None
+
+
+def microseconds(lease_s: float | None) -> int:
+    return 0 if lease_s is None else max(int(lease_s * 1e6), 1)
+
+
+def seconds(lease_us: int) -> float | None:
+    return lease_us / 1e6 if lease_us else None
+
+
+def ended(name: str, what: str) -> LeaseEnded:
+    return LeaseEnded(f"the {what} in {name!r} has ended, or was taken: write or register again")
+
+
+def only_replicated(kind: str, what: str) -> BadInput:
+    return BadInput(f"{what} only with kind='replicated', and this space is of kind {kind!r}")

@@ -1,0 +1,202 @@
+"""Checkers of tuple spaces, for each kind: nothing is taken twice, invented or lost; *replicated* is linearizable.
+
+A happening ``call`` begins an operation, ``answer`` says what its caller learned; one without an answer may have
+happened or not. ``void`` takes an answer of a take back, ``lost`` says that a kind has told of a loss, ``flushed`` that
+everything that a member had done before is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from math import inf
+from typing import Any
+
+import msgspec
+
+from ...core.errors import Violation
+from ..machinery.history import Happening, History
+from .linearizability import Operation, explain
+
+_decode = msgspec.msgpack.decode
+CELL = "c"
+"""Names of tuples that nobody waits for begin with it."""
+
+
+class Call(msgspec.Struct):
+    """One operation on one space."""
+
+    kind: str
+    member: int
+    what: str
+    given: Any
+    began: float
+    ended: float = inf
+    answered: bool = False
+    result: Any = None
+    void: bool = False
+
+    @property
+    def takes(self) -> bool:
+        return self.what.startswith("take")
+
+
+def calls_of(history: History) -> dict[str, list[Call]]:
+    """By kind, in the order of their beginnings."""
+    open_: dict[tuple[int, int], Call] = {}
+    found: dict[str, list[Call]] = {}
+    for h in history.happenings:
+        if h.what == "call":
+            what, given = _decode(h.body)
+            open_[h.id] = Call(h.group, h.member, what, given, h.at)
+            found.setdefault(h.group, []).append(open_[h.id])
+        elif h.what == "answer":
+            call = open_[h.id]
+            call.ended, call.answered, call.result = h.at, True, _decode(h.body)
+        elif h.what == "void":
+            value = _decode(h.body)
+            for call in found.get(h.group, ()):
+                if call.member == h.member and call.takes and call.result == value:
+                    call.void = True
+    return found
+
+
+def taken_once(history: History) -> int:
+    """No two takes are answered with the same tuple, unless one is void, or its taker crashed with it."""
+    crashed = {h.member for h in history.of("crashed")}
+    checks = 0
+    for kind, calls in calls_of(history).items():
+        takers: dict[tuple[Any, ...], Call] = {}
+        for call in calls:
+            if not call.takes or call.result is None or call.void or (kind == "views" and call.member in crashed):
+                continue
+            checks += 1
+            before = takers.setdefault(tuple(call.result), call)
+            if before is not call:
+                raise Violation(
+                    f"{kind}: {call.result} was taken at {before.ended:.3f} by {before.member:x} and at "
+                    f"{call.ended:.3f} by {call.member:x}"
+                )
+    return checks
+
+
+def not_invented(history: History) -> int:
+    """Whatever was read or taken had been written by a call that began before."""
+    checks = 0
+    for kind, calls in calls_of(history).items():
+        written = {tuple(call.given): call.began for call in calls if call.what == "write"}
+        for call in calls:
+            if call.what != "write" and call.result is not None:
+                checks += 1
+                if written.get(tuple(call.result), inf) > call.ended:
+                    raise Violation(f"{kind}: {call.result} was found at {call.ended:.3f}, and nobody had written it")
+    return checks
+
+
+def not_lost(history: History) -> int:
+    """What was written and kept is taken in the end, by somebody who has it or by one who never told."""
+    told = _told(history)
+    crashed = {h.member for h in history.of("crashed")}
+    flushed: dict[tuple[str, int], float] = {}
+    for h in history.of("flushed"):
+        flushed[h.group, h.member] = h.at
+    checks = 0
+    for kind, calls in calls_of(history).items():
+        if kind in told:
+            continue
+        taken = {tuple(call.result) for call in calls if call.takes and call.result is not None}
+        unknown = [call for call in calls if call.takes and not call.answered]
+        missing: list[Call] = []
+        for call in calls:
+            if call.what != "write" or not call.answered:
+                continue
+            if kind == "views" and call.member in crashed and flushed.get((kind, call.member), 0.0) < call.ended:
+                continue
+            checks += 1
+            if tuple(call.given) not in taken:
+                missing.append(call)
+        if len(missing) > len(unknown):
+            shown = ", ".join(str(call.given) for call in missing[:5])
+            raise Violation(
+                f"{kind}: {len(missing)} tuples were kept and are gone, and {len(unknown)} takes are unknown: {shown}"
+            )
+    return checks
+
+
+def _told(history: History) -> set[str]:
+    """Kinds of which something was lost: it was told, or nobody was left who could tell, and the roster began anew."""
+    found = {h.group for h in history.of("lost")}
+    first: dict[str, int] = {}
+    for h in history.of("generation"):
+        if first.setdefault(h.group, h.id[0]) != h.id[0]:
+            found.add(h.group)
+    return found
+
+
+def own_writes_seen(history: History) -> int:
+    """A worker's operations are executed in its order: what it wrote it finds, unless somebody has taken it."""
+    checks = 0
+    told = _told(history)
+    for kind, calls in calls_of(history).items():
+        takes = [call for call in calls if call.takes]
+        for call in calls:
+            if call.what != "own" or not call.answered or call.result is not None or kind in told:
+                checks += call.what == "own"
+                continue
+            if not any(one.began < call.ended and _may_be(one, call.given) for one in takes):
+                raise Violation(f"{kind}: {call.member:x} wrote {call.given} and did not find it at {call.ended:.3f}")
+    return checks
+
+
+def _may_be(take: Call, value: Any) -> bool:
+    return not take.answered or (take.result is not None and tuple(take.result) == tuple(value))
+
+
+class Multiset:
+    """One name of tuples that nobody waits for: a state is the tuples that are there."""
+
+    initial: Hashable = frozenset()
+
+    def step(self, state: Any, operation: Operation) -> tuple[Any, Hashable]:
+        if operation.what == "write":
+            return None, state | {operation.arguments[0]}
+        wanted = operation.result if operation.known else operation.arguments[0]
+        if wanted is None or wanted not in state:
+            return (None, state) if not state else ("another", state)
+        return wanted, state - {wanted} if operation.what == "take" else state
+
+
+def linearizable(history: History) -> int:
+    """The kind *replicated*: one order explains all that callers saw of tuples that nobody waits for."""
+    checks = 0
+    by_name: dict[str, list[Operation]] = {}
+    for operation, name in _cells(calls_of(history).get("replicated", [])):
+        by_name.setdefault(name, []).append(operation)
+    for name, operations in sorted(by_name.items()):
+        checks += len(operations)
+        if explain(operations, Multiset()) is None:
+            raise Violation(f"replicated: nothing explains what was seen of {name!r}: {operations}")
+    return checks
+
+
+def _cells(calls: list[Call]) -> Iterator[tuple[Operation, str]]:
+    cells = [call for call in calls if str(call.given[0]).startswith(CELL)]
+    taken = {tuple(call.result) for call in cells if call.takes and call.result is not None}
+    missing = [tuple(call.given) for call in cells if call.what == "write" and tuple(call.given) not in taken]
+    for call in cells:
+        name = call.given[0]
+        if call.what == "write":
+            yield Operation("write", (tuple(call.given),), call.began, call.ended), name
+        elif call.answered:
+            result = None if call.result is None else tuple(call.result)
+            what = "take" if call.takes else "read"
+            yield Operation(what, (), call.began, call.ended, result), name
+        elif call.takes:
+            mine = next((one for one in missing if one[0] == name), None)
+            if mine is not None:
+                missing.remove(mine)
+                yield Operation("take", (mine,), call.began), name
+
+
+def crashed(member: int, at: float) -> Happening:
+    """What a scenario writes down for a member that is gone."""
+    return Happening(at, member, "crashed")

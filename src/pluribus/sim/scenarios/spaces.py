@@ -1,0 +1,226 @@
+"""Tuple spaces of all three kinds, on whole buses: workers write, read, take and wait while every fault strikes.
+
+The first three hosts keep the replicated space on their disks. All members make the other two: the fourth has no
+replica of the space of the kind *views*, the fifth keeps no range of the partitioned one, of which there are one or two
+copies. Members crash, are restarted as new ones, leave in order and come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from ...core.errors import Closed, PluribusError, Violation
+from ...group.keepers import Settings
+from ...runtime.bus import VIEWS, Bus
+from ...runtime.styles.spaces.space import Space
+from ...runtime.styles.spaces.spaces import KINDS
+from ..checkers.spaces import crashed, linearizable, not_invented, not_lost, own_writes_seen, taken_once
+from ..machinery.chaos import EVERY_FAULT, STRIKES, flip, restore_primary, torment
+from ..machinery.history import Happening, History
+from ..machinery.world import World
+from . import Scenario
+
+KEEPERS = 3
+TORMENT_S = 15.0
+CALM_S = 40.0
+NAMES = ("a", "b")
+CELLS = ("c0", "c1")
+OPERATIONS_MAX = 40
+"""Of one worker and kind."""
+FAULTS = tuple(fault for fault in EVERY_FAULT if fault is not flip)
+"""All but damage to disks, which may hit two keepers of three: the scenarios of keepers look after that."""
+SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=20_000, slack_rows=6)
+
+_encode = msgspec.msgpack.encode
+
+
+class Player:
+    """One member: a worker at each of the three spaces."""
+
+    def __init__(self, play: Play, bus: Bus, number: int) -> None:
+        self.play = play
+        self.world = play.world
+        self.bus = bus
+        self.number = number
+        self.spaces: dict[str, Space] = {}
+        self.tasks = [asyncio.create_task(self._live())]
+
+    def note(self, what: str, kind: str, id: tuple[int, int] = (0, 0), body: Any = None) -> None:
+        encoded = _encode(body)
+        self.play.history.add(Happening(self.world.now, int(self.bus.me), what, kind, id, encoded))
+        self.world.note(what, kind, repr(id).encode() + encoded)
+
+    async def _live(self) -> None:
+        try:
+            if self.number < KEEPERS:
+                await self._keep()
+            await asyncio.gather(*[self._work(kind) for kind in KINDS])
+        except PluribusError:
+            if not self.bus.closed:
+                raise
+
+    async def _keep(self) -> None:
+        keeping = self.bus.keeping
+        keeping._keeps = True
+        disk = self.world.hosts[self.number].disk
+        await keeping.keep_in(await keeping.meeting(), disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+
+    async def _open(self, kind: str) -> Space:
+        while True:
+            try:
+                space = await self.bus.space(
+                    kind,
+                    kind=kind,
+                    durable=kind == "replicated",
+                    replica=self.number != (3 if kind == "views" else 4),
+                    copies=1 + self.world.seed % 2,
+                    timeout=20.0,
+                )
+            except (PluribusError, TimeoutError):
+                if self.bus.closed:
+                    raise Closed("it crashed") from None
+                await asyncio.sleep(0.2)
+                continue
+            if kind != "replicated":
+                space.on_lost(lambda ranges: self.note("lost", kind))
+                self.note("generation", kind, (space.stats()["generation"], 0))
+            if kind == "views":
+                space.on_void(lambda value: self.note("void", kind, body=value))
+            self.spaces[kind] = space
+            return space
+
+    async def _work(self, kind: str) -> None:
+        random = self.world.random
+        space = await self._open(kind)
+        for _ in range(OPERATIONS_MAX):
+            if self.play.calm or self.bus.closed:
+                return
+            await asyncio.sleep(random.random() * 0.6)
+            if random.random() < 0.03 and kind != "replicated":
+                await space.flush()
+                await space.close()
+                space = await self._open(kind)
+            await self._one(space, kind)
+
+    async def _one(self, space: Space, kind: str) -> None:
+        random = self.world.random
+        dice = random.random()
+        if dice < 0.4:
+            value = (random.choice(NAMES + CELLS), self.play.next_value())
+            await self.call(space, kind, "write", value)
+            if random.random() < 0.3:
+                await self.call(space, kind, "own", value)
+        elif dice < 0.6:
+            name = random.choice((*NAMES, ""))
+            await self.call(space, kind, "take", (name,), random.choice((0.3, 1.0, 3.0)))
+        elif dice < 0.75:
+            await self.call(space, kind, "take_now", (random.choice(NAMES + CELLS),))
+        elif dice < 0.9:
+            await self.call(space, kind, "read_now", (random.choice(NAMES + CELLS),))
+        elif dice < 0.95:
+            await self.call(space, kind, "read", (random.choice(NAMES),), 1.0)
+        else:
+            await space.flush()
+            self.note("flushed", kind)
+
+    async def call(self, space: Space, kind: str, what: str, given: tuple[Any, ...], timeout: float = 0.0) -> Any:
+        """One operation, and what its caller learns of it."""
+        id = (int(self.bus.me), self.play.next_value())
+        self.note("call", kind, id, [what, given])
+        name = given[0] or str
+        # Without a name it could match a cell, and nobody waits for those.
+        where = "" if given[0] else "f0 < 'c'"
+        result: Any = None
+        try:
+            if what == "write":
+                await space.write(given)
+            elif what == "own":
+                result = await space.read_if_exists(given)
+            elif what == "take_now":
+                result = await space.take_if_exists((name, int), where)
+            elif what == "read_now":
+                result = await space.read_if_exists((name, int), where)
+            elif what == "take":
+                result = await space.take((name, int), where, timeout=timeout)
+            else:
+                result = await space.read((name, int), where, timeout=timeout)
+        except TimeoutError:
+            pass
+        except PluribusError:
+            return None  # nobody knows
+        self.note("answer", kind, id, result)
+        return result
+
+    async def drain(self, kind: str) -> None:
+        """Take what is left."""
+        space = self.spaces[kind]
+        for name in NAMES + CELLS:
+            while await self.call(space, kind, "take_now", (name,)) is not None:
+                pass
+
+
+class Play:
+    def __init__(self, world: World, history: History) -> None:
+        self.world = world
+        self.history = history
+        self.calm = False
+        self.players: dict[int, Player] = {}
+        self._values = 0
+
+    def next_value(self) -> int:
+        self._values += 1
+        return self._values
+
+    async def begin(self, number: int, bus: Bus) -> None:
+        before = self.players.get(number)
+        if before is not None:
+            self.history.add(crashed(int(before.bus.me), self.world.now))
+        self.players[number] = Player(self, bus, number)
+
+
+async def play(world: World, history: History) -> None:
+    playing = Play(world, history)
+    for number, host in enumerate(world.hosts):
+        if host.bus is not None:
+            await playing.begin(number, host.bus)
+    await torment(world, TORMENT_S, playing.begin, every_s=1.0, faults=FAULTS)
+    playing.calm = True
+    await asyncio.sleep(CALM_S / 2)
+    if not any(bus.primary for bus in world.buses):
+        for kind in KINDS[1:]:
+            history.add(Happening(world.now, 0, "lost", kind))
+    restore_primary(world)
+    await asyncio.sleep(CALM_S)
+    for player in playing.players.values():
+        for task in player.tasks:
+            if not task.done():
+                raise Violation(f"{player.bus.me!r} still works {1.5 * CALM_S:g} s after the last fault")
+            task.result()
+        missing = set(KINDS) - set(player.spaces)
+        if missing:
+            raise Violation(f"{player.bus.me!r} has no space {missing} {1.5 * CALM_S:g} s after the last fault")
+    for kind in KINDS:
+        first = next(iter(playing.players.values()))
+        await asyncio.wait_for(first.drain(kind), 60)
+    world.validate()
+
+
+SPACES = Scenario(
+    "spaces",
+    "tuple spaces, replicated, by views and partitioned, under crashes, partitions, pauses, joins and leaves",
+    VIEWS,
+    play,
+    {
+        "taken_once": taken_once,
+        "not_invented": not_invented,
+        "not_lost": not_lost,
+        "own_writes_seen": own_writes_seen,
+        "linearizable": linearizable,
+    },
+    STRIKES,
+    members_min=3,
+    members_max=5,
+)

@@ -1,0 +1,105 @@
+"""What a replicated space keeps: one tuple, one waiting take, one transaction, and how full its parts are."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .templates import Template
+from .values import Item
+from .words import FOR_EVER_US
+
+PART_BYTES = 512 << 10
+PART_TUPLES = 2_048
+PART_BYTES_LOW = 128 << 10
+"""A part with less is filled up before another is begun."""
+
+
+class Kept(msgspec.Struct, array_like=True):
+    """One tuple of the space."""
+
+    number: int
+    item: Item
+    part: int
+    until_us: int = FOR_EVER_US
+    """When its lease ends; below 0: so long after the next tick."""
+    held: int = 0
+    """The consumer that it was handed to."""
+    taken: int = 0
+    """The transaction that took it."""
+    written: int = 0
+    """The transaction that wrote it."""
+    readers: list[int] = []
+    """Transactions that have read it."""
+
+
+class Waiter(msgspec.Struct, array_like=True):
+    """A take that stands in line."""
+
+    consumer: int
+    tag: int
+    if_exists: bool
+
+
+class Line(msgspec.Struct, array_like=True):
+    """All that wait with one template, in one transaction or in none."""
+
+    tag: int
+    template: Template
+    transaction: int
+    waiters: int = 0
+
+
+class Transaction(msgspec.Struct, array_like=True):
+    number: int
+    until_us: int
+    prepared: bool = False
+    wrote: dict[int, None] = {}
+    took: dict[int, None] = {}
+    read: dict[int, None] = {}
+
+
+class Filled(msgspec.Struct, array_like=True):
+    """How full a part of the snapshot is."""
+
+    tuples: int = 0
+    size_bytes: int = 0
+
+
+class Filling:
+    """Which part of the snapshot each tuple is in. A function of the commands, as all of the state."""
+
+    def __init__(self) -> None:
+        self.filled: dict[int, Filled] = {}
+        self.members: dict[int, set[int]] = {}
+        self.part = 0
+
+    def add(self, size: int, number: int) -> int:
+        """Where a new tuple goes: the present part while it has room, then the emptiest, then another."""
+        now = self.filled.get(self.part)
+        if now is not None and (now.size_bytes + size > PART_BYTES or now.tuples >= PART_TUPLES):
+            low = min(self.filled, key=lambda part: (self.filled[part].size_bytes, part))
+            other = self.filled[low]
+            roomy = other.size_bytes + size <= PART_BYTES_LOW and other.tuples < PART_TUPLES // 4
+            self.part = low if roomy else max(self.filled) + 1
+        filled = self.filled.setdefault(self.part, Filled())
+        filled.tuples += 1
+        filled.size_bytes += size
+        self.members.setdefault(self.part, set()).add(number)
+        return self.part
+
+    def remove(self, kept: Kept) -> bool:
+        """True if the part is empty, and gone."""
+        filled = self.filled[kept.part]
+        filled.tuples -= 1
+        filled.size_bytes -= kept.item.size
+        self.members[kept.part].discard(kept.number)
+        if filled.tuples:
+            return False
+        del self.filled[kept.part], self.members[kept.part]
+        return True
+
+    def saved(self) -> tuple[int, list[tuple[int, Filled]]]:
+        return self.part, sorted(self.filled.items())
+
+    def restore(self, part: int, filled: list[tuple[int, Filled]]) -> None:
+        self.part, self.filled = part, dict(filled)

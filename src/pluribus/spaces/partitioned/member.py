@@ -1,0 +1,493 @@
+"""A member of a partitioned space: its worker, and its server if it keeps tuples.
+
+Theory of operation
+-------------------
+Source: *Indirect Communication*, 6.5.2, figure 6.22, after the Linda kernel of York (Rowstron and Wood, 1996).
+
+A hash of a tuple's number of fields and of one field, by default the first, picks its range; the members share out the
+ranges (``server``). A *write* goes to the owner of the range. A *read* or *take* whose template gives that field goes
+to one server; any other asks the servers one after another. A server that has no match keeps an *interest*; when a
+match comes it is set aside for the interest that has waited longest, which is offered it.
+
+*Claimed at one server at a time.* A take has at most one question or claim under way that could bring it a tuple. An
+offer of another server waits until that one is answered. When the take has its tuple it withdraws all its interests,
+and what was set aside for it elsewhere goes to the next.
+
+*Once.* Servers remember what came of a request until its worker says that it is over, and this memory moves with the
+range. So words may be repeated. When an epoch begins while a take has a question under way, the take first asks whether
+it was given something there (``recall``), and goes on only if not.
+
+Promises: a tuple is taken once; those who wait at a range are served in their order; with ``copies`` of each range
+nothing is lost while one of them lives, and what is lost is told. A worker's operations are executed in its order if it
+awaits each. Live while the roster stands still for a few round trips.
+
+Bounded: ``REQUESTS_MAX`` requests under way; then ``Overflow``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from ...core.errors import Overflow
+from ...core.ports import Random
+from ..roster import Epoch
+from ..templates import Template
+from ..values import Item
+from . import words
+from .ranges import range_of, ranges_of
+from .server import REPEAT_S, Server
+from .words import Name, Word
+
+REQUESTS_MAX = 10_000
+READ_AGAIN_S = 1.0
+"""A read that waits asks again after so long: an offer to it is said once."""
+
+
+class Request(msgspec.Struct):
+    """What this worker wants."""
+
+    number: int
+    template: Template | None = None
+    takes: bool = False
+    probe: bool = False
+    item: Item | None = None
+    lease_us: int = 0
+    ranges: list[int] = []
+    """In which it can match; of a write: the one of the tuple."""
+    left: list[int] = []
+    """Those that were not asked yet."""
+    asked: list[int] = []
+    """Those that the question under way is about."""
+    recalls: bool = False
+    """Whether it has to ask first what it was given in ``asked``."""
+    word: Word | None = None
+    """The question under way."""
+    to: int = 0
+    attempt: int = 0
+    again_at: float = 0.0
+    interested: bool = False
+    offers: deque[tuple[int, int, Name]] = msgspec.field(default_factory=deque)
+    """By whom, in which range, what."""
+    cancelled: bool = False
+    first: int = 0
+    """Of a write: the epoch in which it was said first."""
+    most: int = 0
+    """Of a tally: items that are wanted."""
+    tallies: dict[int, words.Tallied] = {}
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of a request. A write has the name of its tuple, a tally its count and items. ``unknown``: the range
+    of a write was lost while it was under way, perhaps with the tuple in it."""
+
+    request: int
+    name: Name = (0, 0)
+    item: Item | None = None
+    count: int = 0
+    items: list[Item] = []
+    unknown: bool = False
+
+
+class PartitionedMember:
+    """``copies`` and ``key`` are alike at all members. What it wants to send is in ``out``, as (member, word); what
+    became of requests in ``results``; which ranges were lost, with how many tuples, in ``lost``."""
+
+    def __init__(self, me: int, worker: int, random: Random, copies: int = 1, key: int = 0) -> None:
+        self.me = me
+        self.worker = worker
+        self.key = key
+        self.random = random
+        self.server = Server(me, copies, self._to)
+        self.epoch: Epoch | None = None
+        self.opening = 0
+        """The epoch that the roster should open now; 0: none."""
+        self.out: list[tuple[int, Word]] = []
+        self.results: list[Result] = []
+        self.lost: list[dict[int, int]] = []
+        self._requests: dict[int, Request] = {}
+        self._next = 1
+        self._withdrawing: dict[int, set[int]] = {}
+        """Requests that are over, with the servers that do not know it yet."""
+        self._again_at = 0.0
+        self._ready: dict[int, dict[int, int]] = {}
+        self._heard: set[int] = set()
+        self._lost_told = 0
+        self._since = 0
+
+    # For the application.
+
+    def write(self, item: Item, lease_us: int, now: float) -> int:
+        request = Request(0, item=item, lease_us=lease_us, ranges=[range_of(item, self.key)])
+        return self._begin(request, now)
+
+    def read(self, template: Template, probe: bool, now: float) -> int:
+        return self._seek(template, False, probe, now)
+
+    def take(self, template: Template, probe: bool, now: float) -> int:
+        return self._seek(template, True, probe, now)
+
+    def _seek(self, template: Template, takes: bool, probe: bool, now: float) -> int:
+        ranges = list(ranges_of(template, self.key))
+        if len(ranges) > 1:  # everybody begins elsewhere
+            at = self.random.randrange(len(ranges))
+            ranges = ranges[at:] + ranges[:at]
+        return self._begin(Request(0, template, takes, probe, ranges=ranges, left=list(ranges)), now)
+
+    def tally(self, template: Template, most: int, now: float) -> int:
+        """Count matches at all servers, and get the first ``most`` of each."""
+        return self._begin(Request(0, template, most=most, tallies={}, probe=True), now)
+
+    def _begin(self, request: Request, now: float) -> int:
+        if len(self._requests) >= REQUESTS_MAX:
+            raise Overflow(f"{REQUESTS_MAX:,} operations are under way: await some of them")
+        request.number = self._next
+        self._next += 1
+        self._requests[request.number] = request
+        self._go_on(request, now)
+        return request.number
+
+    def cancel(self, number: int, now: float) -> None:
+        """Nobody wants to wait for a request any more. Its result comes all the same: nothing, or what it got."""
+        request = self._requests.get(number)
+        if request is None or request.template is None:
+            return
+        request.cancelled = True
+        if request.word is None and not request.recalls:
+            self._finish(request, Result(number))
+
+    @property
+    def pending(self) -> int:
+        """Writes that are not kept yet."""
+        return sum(request.item is not None for request in self._requests.values())
+
+    # Requests.
+
+    @property
+    def opened(self) -> bool:
+        return self.epoch is not None and self.epoch.opened == self.epoch.number and bool(self.epoch.holders)
+
+    @property
+    def _floor(self) -> int:
+        return min([*self._requests, *self._withdrawing], default=self._next)
+
+    def _owner(self, number: int) -> int:
+        return self.server.placed[number][0]
+
+    def _go_on(self, request: Request, now: float) -> None:
+        """Say what comes next for a request, unless an answer is awaited."""
+        if not self.opened or request.word is not None:
+            return
+        assert self.epoch is not None
+        epoch = self.epoch.number
+        if request.item is not None:
+            at = request.ranges[0]
+            request.first = request.first or epoch
+            put = words.Put(
+                epoch,
+                self.worker,
+                request.number,
+                self._floor,
+                at,
+                request.item,
+                request.lease_us,
+                request.first,
+            )
+            self._ask(request, self._owner(at), put, [at], now)
+        elif request.most or (request.template is not None and not request.ranges):
+            self._count(request, now)
+        elif request.recalls:
+            server = self._owner(request.asked[0])
+            about = [at for at in request.asked if self._owner(at) == server]
+            self._ask(request, server, self._seeking(request, about, True), request.asked, now)
+        elif request.cancelled:
+            self._finish(request, Result(request.number))
+        elif request.left:
+            server = self._owner(request.left[0])
+            about = [at for at in request.left if self._owner(at) == server]
+            self._ask(request, server, self._seeking(request, about, False), about, now)
+        elif request.probe:
+            self._finish(request, Result(request.number))
+        else:
+            self._claim_next(request, now)
+
+    def _claim_next(self, request: Request, now: float) -> None:
+        request.again_at = now + READ_AGAIN_S
+        if request.offers:
+            assert self.epoch is not None
+            server, at, name = request.offers.popleft()
+            request.attempt += 1
+            claim = words.Claim(self.epoch.number, self.worker, request.number, request.attempt, self._floor, at, name)
+            self._ask(request, server, claim, [at], now)
+
+    def _seeking(self, request: Request, about: list[int], recall: bool) -> words.Seek:
+        assert self.epoch is not None and request.template is not None
+        request.attempt += 1
+        return words.Seek(
+            self.epoch.number,
+            self.worker,
+            request.number,
+            request.attempt,
+            self._floor,
+            about,
+            request.template,
+            request.takes,
+            request.probe or request.cancelled,
+            recall,
+        )
+
+    def _ask(self, request: Request, to: int, word: Word, about: list[int], now: float) -> None:
+        request.word, request.to, request.asked = word, to, about
+        request.again_at = now + REPEAT_S
+        self._to(to, word)
+
+    def _count(self, request: Request, now: float) -> None:
+        assert self.epoch is not None and request.template is not None
+        tally = words.Tally(self.epoch.number, request.number, request.template, request.most)
+        request.again_at = now + REPEAT_S
+        for member in self.epoch.holders:
+            if member not in request.tallies:
+                self._to(member, tally)
+
+    def _sought(self, sender: int, word: words.Sought, now: float) -> None:
+        request = self._requests.get(word.number)
+        if request is None or request.word is None or request.attempt != word.attempt or request.to != sender:
+            return
+        asked = request.word
+        request.word = None
+        if word.item is not None:
+            self._finish(request, Result(request.number, word.name, word.item))
+            return
+        if isinstance(asked, words.Seek) and asked.recall:
+            request.asked = [at for at in request.asked if at not in asked.ranges]
+            request.recalls = bool(request.asked)
+        elif isinstance(asked, words.Seek):
+            request.interested = request.interested or not asked.probe
+            request.left = [at for at in request.left if at not in asked.ranges]
+            request.asked = []
+        else:
+            request.asked = []
+        self._go_on(request, now)
+
+    def _offered(self, sender: int, word: words.Offer, now: float) -> None:
+        request = self._requests.get(word.number)
+        if request is None:
+            if word.number not in self._withdrawing and word.number < self._next:
+                self._withdraw(word.number)
+            return
+        if not request.takes:
+            self._finish(request, Result(request.number, word.name, word.item))
+            return
+        offer = (sender, word.range, word.name)
+        if offer not in request.offers and not (
+            isinstance(request.word, words.Claim) and request.word.name == word.name
+        ):
+            request.offers.append(offer)
+        if not request.left:
+            self._go_on(request, now)
+
+    def _finish(self, request: Request, result: Result) -> None:
+        del self._requests[request.number]
+        self.results.append(result)
+        if request.template is not None and (request.interested or request.word is not None):
+            self._withdraw(request.number)
+
+    def _withdraw(self, number: int) -> None:
+        if self.epoch is not None:
+            self._withdrawing[number] = set(self.epoch.holders)
+            if self.opened:
+                for member in self.epoch.holders:
+                    self._to(member, words.Withdraw(self.epoch.number, self.worker, number))
+
+    def _kept(self, number: int, unknown: bool) -> None:
+        request = self._requests.get(number)
+        if request is not None and request.item is not None:
+            request.word = None
+            self._finish(request, Result(number, (self.worker, number), request.item, unknown=unknown))
+
+    def _tallied(self, sender: int, word: words.Tallied) -> None:
+        request = self._requests.get(word.number)
+        if request is None or self.epoch is None or request.ranges:
+            return
+        request.tallies[sender] = word
+        if set(request.tallies) >= set(self.epoch.holders):
+            del self._requests[request.number]
+            found = request.tallies.values()
+            items = [item for one in found for item in one.items]
+            self.results.append(Result(request.number, count=sum(one.count for one in found), items=items))
+
+    # Epochs.
+
+    def enter(self, epoch: Epoch, now: float) -> None:
+        """The roster has changed."""
+        if self.epoch is not None and epoch.number <= self.epoch.number:
+            if epoch.number == self.epoch.number and epoch.opened == epoch.number and not self.opened:
+                self._open(epoch, now)
+            return
+        self.epoch = epoch
+        self.opening = 0
+        self._ready.clear()
+        self._heard.clear()
+        self._again_at = now + REPEAT_S
+        for request in self._requests.values():
+            request.offers.clear()
+            request.tallies = {}
+            request.recalls = request.takes and bool(request.asked)
+            request.word = None
+        if self.me in epoch.members:
+            since = next(entry.since for entry in epoch.entries if entry.member == self.me)
+            if since != self._since:  # it was struck off, and its interests are gone
+                self._since = since
+                for request in self._requests.values():
+                    request.left = list(request.ranges) if request.item is None else []
+            self.server.enter(epoch, now)
+
+    def _open(self, epoch: Epoch, now: float) -> None:
+        self.epoch = epoch
+        if self.me not in epoch.members:
+            return
+        self.server.open(epoch, now)
+        for number in list(self._withdrawing):
+            self._withdraw(number)
+        for request in list(self._requests.values()):
+            self._go_on(request, now)
+
+    def _settle(self, now: float) -> None:
+        """Tell the eldest when this member is ready; the eldest: go on when all are."""
+        assert self.epoch is not None
+        if self.opened or self.me not in self.epoch.members or not self.server.ready:
+            return
+        self._to(self.epoch.members[0], words.Ready(self.epoch.number, self.server.lost))
+
+    def _all_ready(self) -> None:
+        assert self.epoch is not None
+        if self.opened or set(self._ready) < set(self.epoch.members):
+            return
+        lost = {number: count for one in self._ready.values() for number, count in one.items()}
+        if lost and not self._heard >= set(self.epoch.members):
+            for member in self.epoch.members:
+                if member not in self._heard:
+                    self._to(member, words.Lost(self.epoch.number, lost))
+            return
+        self.opening = self.epoch.number
+
+    def _lost(self, sender: int, word: words.Lost) -> None:
+        if self._lost_told < word.epoch:
+            self._lost_told = word.epoch
+            self.lost.append(dict(word.ranges))
+            for request in self._requests.values():
+                again = [at for at in request.ranges if at in word.ranges and at not in request.left]
+                if request.item is None:
+                    request.left += again
+        self._to(sender, words.Heard(word.epoch))
+
+    # Words and time.
+
+    def heard(self, sender: int, word: Word, now: float) -> None:
+        epoch = self.epoch
+        if epoch is None or word.epoch != epoch.number or sender not in epoch.members or self.me not in epoch.members:
+            return
+        server = self.server
+        match word:
+            case words.Sought():
+                self._sought(sender, word, now)
+            case words.Offer():
+                self._offered(sender, word, now)
+            case words.Kept(_, number, unknown):
+                self._kept(number, unknown)
+            case words.Withdrawn(_, number):
+                waiting = self._withdrawing.get(number)
+                if waiting is not None:
+                    waiting.discard(sender)
+                    if not waiting:
+                        del self._withdrawing[number]
+            case words.Tallied():
+                self._tallied(sender, word)
+            case words.Put():
+                server.put(sender, word, now)
+            case words.Seek():
+                server.seek(sender, word, now)
+            case words.Claim():
+                server.claim(sender, word, now)
+            case words.Withdraw():
+                server.withdraw(sender, word, now)
+            case words.Copy():
+                server.copy(sender, word, now)
+            case words.Copied():
+                server.copied(sender, word)
+            case words.Tally():
+                server.tally(sender, word)
+            case words.Ready(_, lost):
+                self._ready[sender] = lost
+                self._all_ready()
+            case words.Lost():
+                self._lost(sender, word)
+            case words.Heard():
+                self._heard.add(sender)
+                self._all_ready()
+            case words.Holdings():
+                server.heard_holdings(sender, word, now)
+                self._settle(now)
+            case words.Pull() | words.State() | words.Stored():
+                server.moving(sender, word, now)
+                self._settle(now)
+
+    @property
+    def due_at(self) -> float:
+        asks = [one.again_at for one in self._requests.values() if self.opened and self._repeats(one)]
+        return min([*asks, self.server.next_end, self._again_at])
+
+    def _repeats(self, request: Request) -> bool:
+        waits = not request.takes and request.item is None  # reads ask again
+        return request.word is not None or waits
+
+    def tick(self, now: float) -> None:
+        again = now >= self._again_at
+        if again:
+            self._again_at = now + REPEAT_S
+        if self.epoch is None or self.me not in self.epoch.members:
+            return
+        self.server.tick(now, again)
+        if again:
+            self._settle(now)
+            if self._ready:
+                self._all_ready()
+            if self.opened:
+                for number, members in self._withdrawing.items():
+                    for member in sorted(members):
+                        self._to(member, words.Withdraw(self.epoch.number, self.worker, number))
+        if self.opened:
+            for request in list(self._requests.values()):
+                if now >= request.again_at and self._repeats(request):
+                    self._repeat(request, now)
+
+    def _repeat(self, request: Request, now: float) -> None:
+        if request.word is not None:
+            request.again_at = now + REPEAT_S
+            self._to(request.to, request.word)
+        elif request.ranges:
+            request.left = list(request.ranges)
+            self._go_on(request, now)
+        else:
+            self._count(request, now)
+
+    def _to(self, member: int, word: Word) -> None:
+        self.out.append((member, word))
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "epoch": 0 if self.epoch is None else self.epoch.number,
+            "requests": len(self._requests),
+            "ranges": len(self.server.owned()) if self.opened else 0,
+            "tuples": sum(len(self.server.states[one].tuples) for one in self.server.owned()) if self.opened else 0,
+            "served": self.server.served,
+        }
+
+    def validate(self) -> None:
+        """For tests."""
+        self.server.validate()
+        assert len(self._requests) <= REQUESTS_MAX
+        for request in self._requests.values():
+            assert request.word is None or request.asked

@@ -1,0 +1,227 @@
+"""One range of a partitioned space: its tuples, who waits there, what is set aside, and what came of requests.
+
+The state changes by numbered steps only, so that a copy which has had the same steps is the same. ``placement`` says
+which members have which range; ``range_of`` which range a tuple is in, and ``ranges_of`` in which a template can match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from hashlib import blake2b
+from heapq import heappop, heappush
+
+from ..index import Index, Wishes
+from ..templates import ARITY_ANY, Template
+from ..values import BASE, Field, Item
+from .words import Change, Interest, Name, State
+
+RANGES = 64
+RESULTS_MAX = 100_000
+"""Results of requests that one range remembers; a worker says with each request which of them it needs no more."""
+
+
+def range_of(item: Item, key: int) -> int:
+    """By the number of fields and the field at ``key``; of an entry by the last of its base classes."""
+    if item.of:
+        return _hashed(b"@" + _root(item.of))
+    return _of_tuple(len(item.fields), item.fields[key] if key < len(item.fields) else None)
+
+
+def ranges_of(template: Template, key: int) -> Sequence[int]:
+    """One range if the template fixes what is hashed; else all."""
+    if template.of:
+        return [_hashed(b"@" + _root(template.of))]
+    if template.arity == ARITY_ANY:
+        return range(RANGES)
+    if key >= template.arity:
+        return [_of_tuple(template.arity, None)]
+    value = template.fields[key].value
+    return range(RANGES) if value is None else [_of_tuple(template.arity, value)]
+
+
+def _root(of: str) -> bytes:
+    return of.rpartition(BASE)[2].lstrip("@").encode()
+
+
+def _of_tuple(arity: int, field: Field | None) -> int:
+    return _hashed(b"%d\0" % arity + (b"" if field is None else field.kind.encode() + b"\0" + field.raw))
+
+
+def _hashed(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") % RANGES
+
+
+def placement(holders: Sequence[int], copies: int) -> list[list[int]]:
+    """By range: the owner, then those who keep copies. Each is whoever scores highest for the range, but nobody owns
+    more than its share; so when a member comes or goes, few ranges move between others."""
+    share = -(-RANGES // len(holders)) if holders else 0
+    owned = dict.fromkeys(holders, 0)
+    placed: list[list[int]] = []
+    for number in range(RANGES):
+        ranked = sorted(holders, key=partial(_score, number))
+        owner = next((member for member in ranked if owned[member] < share), None)
+        if owner is None:
+            placed.append([])
+            continue
+        owned[owner] += 1
+        placed.append([owner, *[member for member in ranked if member != owner][: copies - 1]])
+    return placed
+
+
+def _score(number: int, member: int) -> bytes:
+    return blake2b(b"%d/%d" % (number, member), digest_size=8).digest()
+
+
+class RangeState:
+    def __init__(self, epoch: int, born: int) -> None:
+        self.epoch = epoch
+        """Of the state; one that begins empty is of none until its epoch is opened."""
+        self.born = born
+        self.steps = 0
+        self.tuples: dict[Name, tuple[Item, float]] = {}
+        self.waiting: dict[tuple[int, int], Interest] = {}
+        self._wishes: Wishes[tuple[int, int]] = Wishes()
+        self._turns: dict[tuple[int, int], int] = {}
+        self.aside: dict[Name, tuple[int, int]] = {}
+        self.done: dict[int, dict[int, tuple[Name, Item | None]]] = {}
+        self.floors: dict[int, int] = {}
+        self.free = Index()
+        self.kept = Index()
+        """Those that are set aside: they can be read."""
+        self._numbers: dict[Name, int] = {}
+        self._names: dict[int, Name] = {}
+        self._next = 0
+        self.ends: list[tuple[float, Name]] = []
+
+    def step(self, changes: Sequence[Change], now: float) -> None:
+        self.steps += 1
+        for change in changes:
+            self._apply(change, now)
+
+    def _apply(self, change: Change, now: float) -> None:
+        if change.add is not None:
+            self._add(*change.add, now)
+        if change.remove is not None and change.remove in self.tuples:
+            self._remove(change.remove)
+        if change.wait is not None:
+            self._wait(change.wait)
+        if change.leave is not None:
+            if self.waiting.pop(change.leave, None) is not None:
+                del self._turns[change.leave]
+                self._wishes.remove(change.leave)
+            for name in [name for name, holder in self.aside.items() if holder == change.leave]:
+                self._put_back(name)
+        if change.set_aside is not None:
+            self._set_aside(*change.set_aside)
+        if change.done is not None:
+            worker, number, name, item = change.done
+            self.done.setdefault(worker, {})[number] = (name, item)
+        if change.floor is not None:
+            worker, floor = change.floor
+            self.floors[worker] = max(floor, self.floors.get(worker, 0))
+            results = self.done.get(worker, {})
+            for number in [number for number in results if number < floor]:
+                del results[number]
+
+    def _add(self, name: Name, item: Item, lease_us: int, now: float) -> None:
+        until = now + lease_us / 1e6 if lease_us else 0.0
+        self._next += 1
+        self.tuples[name] = (item, until)
+        self._numbers[name] = self._next
+        self._names[self._next] = name
+        self.free.add(self._next, item)
+        if until:
+            heappush(self.ends, (until, name))
+
+    def _remove(self, name: Name) -> None:
+        del self.tuples[name]
+        number = self._numbers.pop(name)
+        del self._names[number]
+        (self.free if self.aside.pop(name, None) is None else self.kept).remove(number)
+
+    def _set_aside(self, name: Name, worker: int, number: int) -> None:
+        at = self._numbers[name]
+        self.aside[name] = (worker, number)
+        self.kept.add(at, self.free.remove(at))
+
+    def _put_back(self, name: Name) -> None:
+        at = self._numbers[name]
+        del self.aside[name]
+        self.free.add(at, self.kept.remove(at))
+
+    def _wait(self, interest: Interest) -> None:
+        holder = (interest.worker, interest.number)
+        if holder not in self.waiting:
+            self._next += 1
+            self.waiting[holder] = interest
+            self._turns[holder] = self._next
+            self._wishes.add(holder, interest.template)
+
+    def interested(self, item: Item) -> list[Interest]:
+        """Who waits for an item, in their order."""
+        return [self.waiting[holder] for holder in sorted(self._wishes.of(item), key=self._turns.__getitem__)]
+
+    def find(self, template: Template, reads: bool) -> Name | None:
+        number = self.free.find(template)
+        if number is None and reads:
+            number = self.kept.find(template)
+        return None if number is None else self._names[number]
+
+    def result(self, worker: int, number: int) -> tuple[Name, Item | None] | None:
+        """What a request was given here before."""
+        return self.done.get(worker, {}).get(number)
+
+    def over(self, worker: int, number: int) -> bool:
+        """Whether a word of this request is late: its worker has long finished it."""
+        return number < self.floors.get(worker, 0)
+
+    def expired(self, now: float) -> list[Name]:
+        """Whose leases have ended, and nobody is about to take."""
+        found: list[Name] = []
+        while self.ends and self.ends[0][0] <= now:
+            until, name = heappop(self.ends)
+            if name in self.tuples and self.tuples[name][1] == until and name not in self.aside:
+                found.append(name)
+        return found
+
+    def matches(self, template: Template) -> list[Item]:
+        numbers = sorted([*self.free.matches(template), *self.kept.matches(template)])
+        return [self.tuples[self._names[number]][0] for number in numbers]
+
+    # Moving.
+
+    def saved(self, epoch: int, number: int, now: float) -> State:
+        names = sorted(self.tuples, key=self._numbers.__getitem__)
+        tuples = []
+        for name in names:
+            item, until = self.tuples[name]
+            tuples.append((name, item, max(int((until - now) * 1e6), 1) if until else 0))
+        done = [(worker, one, *found) for worker, results in self.done.items() for one, found in results.items()]
+        aside = [(name, *holder) for name, holder in self.aside.items()]
+        return State(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born)
+
+    def interests(self) -> list[Interest]:
+        """Those who wait, in their order."""
+        return list(self.waiting.values())
+
+    @classmethod
+    def restored(cls, state: State, now: float) -> RangeState:
+        made = cls(0 if state.born == state.epoch else state.epoch, state.born)
+        for name, item, lease_us in state.tuples:
+            made._add(name, item, lease_us, now)
+        for one in state.waiting:
+            made._wait(one)
+        for name, worker, number in state.aside:
+            made._set_aside(name, worker, number)
+        for worker, number, name, found in state.done:
+            made.done.setdefault(worker, {})[number] = (name, found)
+        made.floors = dict(state.floors)
+        made.steps = state.steps
+        return made
+
+    def validate(self) -> None:
+        self.free.validate()
+        self.kept.validate()
+        assert len(self.free) + len(self.kept) == len(self.tuples) == len(self._numbers)
+        assert set(self.aside) <= set(self.tuples) and len(self.kept) == len(self.aside)

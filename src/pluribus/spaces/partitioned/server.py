@@ -1,0 +1,444 @@
+"""A member as a server: the ranges that it owns, the copies that it keeps, and moving them when an epoch begins.
+
+*One owner a range and epoch.* The owner executes requests in steps. With ``copies`` above 1 every step goes to the
+others that keep the range, and what it answers is said when they all have it.
+
+*An epoch begins* with everybody telling everybody which ranges it has. The owner of a range takes the state over from
+whoever has it of the latest epoch with most steps, hands it to those who keep copies, and is ready. When all are, the
+roster opens the epoch, and nobody serves before: tuples, what is set aside, and interests in their order have moved by
+then. A range of which nobody has the state of the last opened epoch is lost; it begins empty, and everybody is told
+before the epoch opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ..roster import Epoch
+from ..values import Item
+from . import words
+from .ranges import RANGES, RangeState, placement
+from .words import Change, Name, Word
+
+REPEAT_S = 0.3
+
+Say = Callable[[], None]
+
+
+class Server:
+    """``send`` sends a word to a member."""
+
+    def __init__(self, me: int, copies: int, send: Callable[[int, Word], None]) -> None:
+        self.me = me
+        self.copies = copies
+        self._send = send
+        self.states: dict[int, RangeState] = {}
+        self.epoch: Epoch | None = None
+        self.placed: list[list[int]] = [[] for _ in range(RANGES)]
+        """By range: the owner, then who keeps copies."""
+        self.served = 0
+        """Requests, for those who count."""
+        self._pending: dict[int, list[tuple[int, list[Change], list[Say]]]] = {}
+        self._acks: dict[tuple[int, int], int] = {}
+        self._holdings: dict[int, dict[int, tuple[int, int, int]]] = {}
+        self._counts: dict[int, int] = {}
+        """By range: how many tuples it had when an epoch last began."""
+        self._pulling: dict[int, int] = {}
+        self._storing: dict[int, set[int]] = {}
+        self._lost: dict[int, int] = {}
+        self._moved = False
+
+    @property
+    def opened(self) -> bool:
+        return self.epoch is not None and self.epoch.opened == self.epoch.number
+
+    @property
+    def ready(self) -> bool:
+        """Whether this member's ranges are where they belong in this epoch."""
+        return self._moved and not self._pulling and not self._storing
+
+    @property
+    def lost(self) -> dict[int, int]:
+        """Ranges of this member's of which no state was left."""
+        return dict(self._lost)
+
+    def owned(self) -> list[int]:
+        return [number for number, placed in enumerate(self.placed) if placed and placed[0] == self.me]
+
+    # Epochs.
+
+    def enter(self, epoch: Epoch, now: float) -> None:
+        self.epoch = epoch
+        self.placed = placement(epoch.holders, self.copies)
+        self._pending.clear()
+        self._acks.clear()
+        self._holdings.clear()
+        self._pulling.clear()
+        self._storing.clear()
+        self._lost.clear()
+        self._moved = False
+        self.tell()
+
+    def tell(self) -> None:
+        """Everybody, what this member has."""
+        assert self.epoch is not None
+        mine = {number: (state.epoch, state.steps, len(state.tuples)) for number, state in self.states.items()}
+        for member in self.epoch.members:
+            self._send(member, words.Holdings(self.epoch.number, mine))
+
+    def heard_holdings(self, sender: int, word: words.Holdings, now: float) -> None:
+        assert self.epoch is not None
+        if self._moved:
+            return
+        self._holdings[sender] = dict(word.ranges)
+        if set(self._holdings) >= set(self.epoch.members):
+            self._moved = True
+            for number in self.owned():
+                self._take_over(number, now)
+            for held in self._holdings.values():
+                for number, (_, _, count) in held.items():
+                    self._counts[number] = count
+
+    def _take_over(self, number: int, now: float) -> None:
+        assert self.epoch is not None
+        known = [(held[number][:2], member) for member, held in self._holdings.items() if number in held]
+        valid = [one for one in known if one[0][0] >= max(self.epoch.opened, 1)]
+        if not valid:
+            if self.epoch.opened:
+                self._lost[number] = self._counts.get(number, 0)
+            self.states[number] = RangeState(0, self.epoch.number)
+            self._hand_out(number, now)
+            return
+        best = max(valid)[0]
+        if (best, self.me) in valid:
+            self.states[number].epoch = self.epoch.number
+            self._hand_out(number, now)
+        else:
+            source = min(member for version, member in valid if version == best)
+            self._pulling[number] = source
+            self._send(source, words.Pull(self.epoch.number, number))
+
+    def _hand_out(self, number: int, now: float) -> None:
+        """To those who keep copies."""
+        assert self.epoch is not None
+        others = set(self.placed[number][1:])
+        if others:
+            self._storing[number] = others
+            for member in sorted(others):
+                self._send(member, self.states[number].saved(self.epoch.number, number, now))
+
+    def moving(self, sender: int, word: Word, now: float) -> None:
+        """A word about ranges on their way."""
+        assert self.epoch is not None
+        match word:
+            case words.Pull(_, number):
+                if number in self.states:
+                    self._send(sender, self.states[number].saved(self.epoch.number, number, now))
+            case words.State(_, number):
+                if self._pulling.get(number) == sender:
+                    del self._pulling[number]
+                    self.states[number] = RangeState.restored(word, now)
+                    self._hand_out(number, now)
+                elif self.me in self.placed[number][1:] and sender == self.placed[number][0]:
+                    if not self.opened:
+                        self.states[number] = RangeState.restored(word, now)
+                    self._send(sender, words.Stored(self.epoch.number, number))
+            case words.Stored(_, number):
+                waiting = self._storing.get(number)
+                if waiting is not None:
+                    waiting.discard(sender)
+                    if not waiting:
+                        del self._storing[number]
+            case _:
+                pass
+
+    def open(self, epoch: Epoch, now: float) -> None:
+        """Serve. What belongs elsewhere is given up, and interests of workers that are gone end."""
+        self.epoch = epoch
+        for number in list(self.states):
+            if self.me not in self.placed[number]:
+                del self.states[number]
+            else:
+                self.states[number].epoch = epoch.number
+        workers = {entry.worker for entry in epoch.entries}
+        for number in self.owned():
+            state = self.states[number]
+            for member in self.placed[number][1:]:
+                self._acks[number, member] = state.steps
+            gone = {holder for holder in (*state.waiting, *state.aside.values()) if holder[0] not in workers}
+            for holder in sorted(gone):
+                self._leave(number, holder, [], now)
+
+    def tick(self, now: float, again: bool) -> None:
+        """``again``: say once more what was not answered."""
+        if self.epoch is None:
+            return
+        if not self.opened:
+            if again:
+                self._move_again(now)
+            return
+        for number in self.owned():
+            state = self.states[number]
+            for name in state.expired(now):
+                self._commit(number, [Change(remove=name)], [], now)
+            if again:
+                for name, (worker, request) in state.aside.items():
+                    self._offer(number, name, state.tuples[name][0], worker, request)
+        if again:
+            for number, pending in self._pending.items():
+                self._copy(number, pending)
+
+    def _move_again(self, now: float) -> None:
+        assert self.epoch is not None
+        self.tell()  # one that entered the epoch later than this member has not heard it yet
+        for number, source in self._pulling.items():
+            self._send(source, words.Pull(self.epoch.number, number))
+        for number, members in self._storing.items():
+            for member in sorted(members):
+                self._send(member, self.states[number].saved(self.epoch.number, number, now))
+
+    @property
+    def next_end(self) -> float:
+        ends = [state.ends[0][0] for state in self.states.values() if state.ends]
+        return min(ends, default=float("inf")) if self.opened else float("inf")
+
+    # Steps.
+
+    def _commit(self, number: int, changes: list[Change], says: list[Say], now: float) -> None:
+        """A step of a range; what is to be said of it is said when all copies have it."""
+        state = self.states[number]
+        state.step(changes, now)
+        if len(self.placed[number]) == 1:
+            for say in says:
+                say()
+            return
+        pending = self._pending.setdefault(number, [])
+        pending.append((state.steps, changes, says))
+        self._copy(number, pending[-1:])
+
+    def _copy(self, number: int, steps: Sequence[tuple[int, list[Change], list[Say]]]) -> None:
+        assert self.epoch is not None
+        for member in self.placed[number][1:]:
+            left = [one for one in steps if one[0] > self._acks.get((number, member), 0)]
+            if left:
+                changes = [changes for _, changes, _ in left]
+                self._send(member, words.Copy(self.epoch.number, number, left[0][0], changes))
+
+    def copy(self, sender: int, word: words.Copy, now: float) -> None:
+        assert self.epoch is not None
+        state = self.states.get(word.range)
+        if state is None or sender != self.placed[word.range][0]:
+            return
+        for number, changes in enumerate(word.changes, word.first):
+            if number == state.steps + 1:
+                state.step(changes, now)
+        self._send(sender, words.Copied(self.epoch.number, word.range, state.steps))
+
+    def copied(self, sender: int, word: words.Copied) -> None:
+        key = (word.range, sender)
+        self._acks[key] = max(word.steps, self._acks.get(key, 0))
+        others = self.placed[word.range][1:]
+        everywhere = min((self._acks.get((word.range, member), 0) for member in others), default=0)
+        pending = self._pending.get(word.range, [])
+        while pending and pending[0][0] <= everywhere:
+            for say in pending.pop(0)[2]:
+                say()
+        if not pending:
+            self._pending.pop(word.range, None)
+
+    def _when_copied(self, number: int, say: Say) -> None:
+        """When everything that a range has done so far is in all copies."""
+        pending = self._pending.get(number)
+        if pending:
+            pending[-1][2].append(say)
+        else:
+            say()
+
+    # Requests.
+
+    def put(self, sender: int, word: words.Put, now: float) -> None:
+        state = self._owned_state(word.range)
+        if state is None:
+            return
+        assert self.epoch is not None
+        self.served += 1
+        kept = words.Kept(self.epoch.number, word.number)
+
+        def say() -> None:
+            self._send(sender, kept)
+
+        if state.over(word.worker, word.number) or state.result(word.worker, word.number) is not None:
+            self._when_copied(word.range, say)
+            return
+        if word.first < state.born:
+            self._send(sender, words.Kept(self.epoch.number, word.number, True))
+            return
+        name = (word.worker, word.number)
+        changes = [
+            Change(
+                add=(name, word.item, word.lease_us),
+                done=(word.worker, word.number, (0, 0), None),
+                floor=(word.worker, word.floor),
+            )
+        ]
+        offers = self._offers(word.range, state, [(name, word.item)], changes)
+        self._commit(word.range, changes, [say, *offers], now)
+
+    def _offers(
+        self,
+        number: int,
+        state: RangeState,
+        items: Iterable[tuple[Name, Item]],
+        changes: list[Change],
+        but: tuple[int, int] = (0, 0),
+    ) -> list[Say]:
+        """Who hears of items that are free now. The first take that waits for one has it set aside."""
+        says: list[Say] = []
+        busy = {*state.aside.values(), but}
+        for name, item in items:
+            for interest in state.interested(item):
+                holder = (interest.worker, interest.number)
+                if holder in busy:
+                    continue
+                says.append(self._saying(number, name, item, *holder))
+                if interest.takes:
+                    changes.append(Change(set_aside=(name, *holder)))
+                    busy.add(holder)
+                    break
+        return says
+
+    def _saying(self, number: int, name: Name, item: Item, worker: int, request: int) -> Say:
+        return lambda: self._offer(number, name, item, worker, request)
+
+    def _offer(self, number: int, name: Name, item: Item, worker: int, request: int) -> None:
+        assert self.epoch is not None
+        for entry in self.epoch.entries:
+            if entry.worker == worker:
+                self._send(entry.member, words.Offer(self.epoch.number, request, number, name, item))
+
+    def seek(self, sender: int, word: words.Seek, now: float) -> None:
+        assert self.epoch is not None
+        states = {number: self._owned_state(number) for number in word.ranges}
+        if None in states.values():
+            return
+        self.served += 1
+        epoch, holder = self.epoch.number, (word.worker, word.number)
+
+        def answer(name: Name = (0, 0), item: Item | None = None) -> Say:
+            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item))
+
+        for number, state in states.items():
+            assert state is not None
+            before = state.result(*holder)
+            if before is not None or state.over(*holder):
+                self._when_copied(number, answer(*before) if before is not None else answer())
+                return
+        if word.recall:
+            answer()()
+            return
+        for number, state in states.items():
+            assert state is not None
+            name = next((one for one, who in state.aside.items() if who == holder), None)
+            name = name if name is not None and word.takes else state.find(word.template, not word.takes)
+            if name is not None:
+                self._found(number, state, name, word, answer(name, state.tuples[name][0]), now)
+                return
+        if word.probe:
+            answer()()
+        else:
+            self._await(states, word, answer(), now)
+
+    def _found(
+        self, number: int, state: RangeState, name: Name, word: words.Seek | words.Claim, say: Say, now: float
+    ) -> None:
+        if isinstance(word, words.Seek) and not word.takes:
+            self._when_copied(number, say)
+            return
+        self._commit(number, self._taking(state, name, word), [say], now)
+
+    def _taking(self, state: RangeState, name: Name, word: words.Seek | words.Claim) -> list[Change]:
+        holder = (word.worker, word.number)
+        done = (*holder, name, state.tuples[name][0])
+        return [Change(remove=name, leave=holder, done=done, floor=(word.worker, word.floor))]
+
+    def _await(self, states: dict[int, RangeState | None], word: words.Seek, say: Say, now: float) -> None:
+        """Leave an interest at each of the ranges; answer when all copies have all of them."""
+        new = [number for number, state in states.items() if state and (word.worker, word.number) not in state.waiting]
+        gate = [len(new)]
+
+        def one_more() -> None:
+            gate[0] -= 1
+            if gate[0] <= 0:
+                say()
+
+        interest = words.Interest(word.worker, word.number, word.template, word.takes)
+        for number in new:
+            self._commit(number, [Change(wait=interest)], [one_more], now)
+        if not new:
+            say()
+
+    def claim(self, sender: int, word: words.Claim, now: float) -> None:
+        state = self._owned_state(word.range)
+        if state is None:
+            return
+        assert self.epoch is not None
+        self.served += 1
+        epoch, holder = self.epoch.number, (word.worker, word.number)
+
+        def answer(name: Name = (0, 0), item: Item | None = None) -> Say:
+            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item))
+
+        before = state.result(*holder)
+        if before is not None:
+            self._when_copied(word.range, answer(*before))
+        elif state.aside.get(word.name) == holder:
+            say = answer(word.name, state.tuples[word.name][0])
+            self._commit(word.range, self._taking(state, word.name, word), [say], now)
+        else:
+            answer()()
+
+    def withdraw(self, sender: int, word: words.Withdraw, now: float) -> None:
+        assert self.epoch is not None
+        if not self.opened:
+            return
+        holder = (word.worker, word.number)
+        withdrawn = words.Withdrawn(self.epoch.number, word.number)
+        where = [
+            number
+            for number in self.owned()
+            if holder in self.states[number].waiting or holder in self.states[number].aside.values()
+        ]
+        gate = [len(where)]
+
+        def one_more() -> None:
+            gate[0] -= 1
+            if gate[0] <= 0:
+                self._send(sender, withdrawn)
+
+        for number in where:
+            self._leave(number, holder, [one_more], now)
+        if not where:
+            self._send(sender, withdrawn)
+
+    def _leave(self, number: int, holder: tuple[int, int], says: list[Say], now: float) -> None:
+        """An interest ends; what was set aside for it goes to the next."""
+        state = self.states[number]
+        free = [(name, state.tuples[name][0]) for name, who in state.aside.items() if who == holder]
+        changes = [Change(leave=holder)]
+        offers = self._offers(number, state, free, changes, holder)
+        self._commit(number, changes, [*says, *offers], now)
+
+    def tally(self, sender: int, word: words.Tally) -> None:
+        assert self.epoch is not None
+        if self.opened:
+            items = [item for number in self.owned() for item in self.states[number].matches(word.template)]
+            self._send(sender, words.Tallied(self.epoch.number, word.number, len(items), items[: word.most]))
+
+    def _owned_state(self, number: int) -> RangeState | None:
+        if not self.opened or number >= RANGES or self.placed[number][:1] != [self.me]:
+            return None
+        return self.states.get(number)
+
+    def validate(self) -> None:
+        for state in self.states.values():
+            state.validate()

@@ -1,0 +1,155 @@
+"""Registrations: who wants to hear of new tuples (``notify``), and what was kept for them.
+
+A registration keeps the tuples that matched, numbered from 1, until they were dealt with. So a listener goes on after a
+break where it was. Of more than ``EVENTS_MAX`` events, or ``EVENTS_BYTES_MAX`` bytes, the oldest are dropped; from the
+numbers a listener sees how many.
+
+Each registration is a consumer of ``demand`` that wants everything: its events are told through the line that tells
+takes what they were handed. It belongs to no owner; it ends by its own lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..group.host.demand import UNLIMITED, Demands
+from ..group.host.parts import Parts
+from .index import Wishes
+from .templates import Template
+from .values import Item
+from .words import Ended, Happened, Notify, Told, encode
+
+REGISTRATIONS_MAX = 10_000
+EVENTS_MAX = 1_024
+EVENTS_BYTES_MAX = 4 << 20
+SHARDS = 32
+NOBODY = 0
+"""The owner of registrations."""
+EVENT = 1 << 61
+"""Things from here on are events, those below are tuples."""
+
+
+class Registration(msgspec.Struct, array_like=True):
+    number: int
+    template: Template
+    until_us: int
+    hand_back: bytes
+    transaction: int
+    again: bool
+    sequence: int = 0
+    epoch: int = 0
+    events: dict[int, Happened] = {}
+    """By thing, in their order."""
+    size_bytes: int = 0
+
+
+class Registrations:
+    """``parts`` are those of the machine that the table belongs to."""
+
+    def __init__(self, parts: Parts, demands: Demands) -> None:
+        self._parts = parts
+        self._demands = demands
+        self._listeners: dict[int, int] = {}
+        """By event: its registration."""
+        self.next_event = EVENT
+        self.known: dict[int, Registration] = {}
+        self._listening: Wishes[int] = Wishes()
+
+    def add(self, command: Notify, lease_us: int) -> bool:
+        """False if there are too many."""
+        if len(self.known) >= REGISTRATIONS_MAX:
+            return False
+        number = command.registration
+        consumer = self._demands.attach(number, NOBODY, 0)
+        if consumer is None:
+            return False
+        self._demands.demand(number, consumer.epoch, 1, EVENTS_MAX + 1, 1 << 50, UNLIMITED)
+        self.touch(number)
+        made = Registration(
+            number,
+            command.template,
+            -lease_us,
+            command.hand_back,
+            command.transaction,
+            command.again,
+            epoch=consumer.epoch,
+            events={},
+        )
+        self._put(made)
+        return True
+
+    def _put(self, registration: Registration) -> None:
+        self.known[registration.number] = registration
+        self._listening.add(registration.number, registration.template)
+        self._listeners.update(dict.fromkeys(registration.events, registration.number))
+
+    def remove(self, number: int) -> bool:
+        if number not in self.known:
+            return False
+        self.touch(number)
+        found = self.known.pop(number)
+        for thing in found.events:
+            del self._listeners[thing]
+        self._listening.remove(number)
+        self._demands.detach(number)
+        return True
+
+    def tell(self, number: int, item: Item, writer: int, again: bool) -> None:
+        """A tuple can be seen, by everybody or by the transaction that wrote it; ``again``: not for the first time."""
+        for listener in sorted(self._listening.of(item)) if self.known else ():
+            found = self.known[listener]
+            if (again and not found.again) or (writer and found.transaction != writer):
+                continue
+            self.touch(listener)
+            self._parts.touch("numbers")
+            found.sequence += 1
+            thing = self.next_event
+            self.next_event += 1
+            found.events[thing] = Happened(found.sequence, number, item)
+            self._listeners[thing] = listener
+            found.size_bytes += item.size
+            self._demands.assign(self._demands.consumers[listener], thing, item.size, 1)
+            while len(found.events) > EVENTS_MAX or found.size_bytes > EVENTS_BYTES_MAX:
+                self._drop(found, next(iter(found.events)))
+
+    def _drop(self, found: Registration, thing: int) -> None:
+        found.size_bytes -= found.events.pop(thing).item.size
+        del self._listeners[thing]
+        self._demands.settle(found.number, found.epoch, thing)
+
+    def seen(self, found: Registration, sequence: int) -> None:
+        """Events up to this one were dealt with."""
+        self.touch(found.number)
+        for thing in [thing for thing, event in found.events.items() if event.sequence <= sequence]:
+            self._drop(found, thing)
+
+    def told(self, thing: int) -> bytes:
+        """What a listener is told of an event."""
+        return encode(self.known[self._listeners[thing]].events[thing])
+
+    def events(self, number: int, after: int) -> Told | Ended:
+        found = self.known.get(number)
+        if found is None:
+            return Ended("registration")
+        events = [event for event in found.events.values() if event.sequence > after]
+        first = events[0].sequence if events else found.sequence + 1
+        return Told(events, max(first - after - 1, 0), found.hand_back)
+
+    def of_transaction(self, transaction: int) -> Sequence[int]:
+        return sorted(number for number, found in self.known.items() if found.transaction == transaction)
+
+    def touch(self, number: int) -> None:
+        self._parts.touch(f"registrations/{number % SHARDS:02d}")
+
+    def part_names(self) -> list[str]:
+        return [f"registrations/{shard:02d}" for shard in sorted({one % SHARDS for one in self.known})]
+
+    def encode_part(self, name: str) -> bytes:
+        shard = int(name.partition("/")[2])
+        return encode([self.known[one] for one in sorted(self.known) if one % SHARDS == shard])
+
+    def restore_part(self, data: bytes) -> None:
+        for registration in msgspec.msgpack.decode(data, type=list[Registration]):
+            self._put(registration)

@@ -1,0 +1,111 @@
+"""The roster: who takes part in a space of the kinds *views* and *partitioned*, agreed by all, in numbered epochs.
+
+It is a small replicated state machine on the safe order, so it goes on in the primary only, and every member sees the
+same epochs in the same order. Members enter, and whoever sees that one is gone strikes it off. An epoch is never used
+twice, even if all members of the primary are lost: whoever enters says which epoch it has seen.
+
+An epoch is *opened* when all its members have taken its tuples over; nobody acts in it before. So tuples of an epoch
+before the last opened one are out of date, and whoever has only such has lost the space. A roster that begins anew,
+although somebody has seen an earlier one, says that the tuples of all before are out of date.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+MEMBERS_MAX = 1_000
+
+
+class Enter(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """``worker`` is the number that this member's operations carry, drawn when it opened the space. ``holds``: it keeps
+    tuples. ``settings`` must be alike at all members."""
+
+    member: Number
+    worker: Number
+    holds: bool
+    seen: Number = 0
+    settings: str = ""
+
+
+class Strike(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """These members are gone."""
+
+    members: list[Number]
+
+
+class Open(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """All members have the tuples of this epoch."""
+
+    epoch: Number
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    member: Number
+    worker: Number
+    holds: bool
+    since: Number = 0
+    """The epoch in which it entered: another one than before says that it was struck off meanwhile."""
+
+
+class Epoch(msgspec.Struct, frozen=True, array_like=True):
+    number: Number
+    entries: tuple[Entry, ...]
+    settings: str = ""
+    opened: Number = 0
+    """The last epoch that was opened, perhaps this one."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        return tuple(entry.member for entry in self.entries)
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Those that keep tuples, eldest first."""
+        return tuple(entry.member for entry in self.entries if entry.holds)
+
+
+_word = msgspec.msgpack.Decoder(Enter | Strike | Open)
+_epoch = msgspec.msgpack.Decoder(Epoch)
+encode = msgspec.msgpack.Encoder().encode
+
+
+class Roster:
+    """The ``StateMachine`` for ``bus.replica``."""
+
+    def __init__(self) -> None:
+        self.epoch = Epoch(0, ())
+
+    def apply(self, index: int, command: bytes) -> bytes:
+        word = _word.decode(command)
+        number, entries = self.epoch.number, list(self.epoch.entries)
+        settings, opened = self.epoch.settings, self.epoch.opened
+        if isinstance(word, Open):
+            if word.epoch == number:
+                self.epoch = Epoch(number, self.epoch.entries, settings, number)
+        elif isinstance(word, Enter):
+            if entries and word.settings != settings:
+                return f"this space has {settings or 'no settings'}, not {word.settings or 'none'}".encode()
+            known = [(one.member, one.worker, one.holds) for one in entries]
+            if (word.member, word.worker, word.holds) not in known:
+                entries = [one for one in entries if one.member != word.member]
+                if len(entries) >= MEMBERS_MAX:
+                    return f"{MEMBERS_MAX:,} members have this space open: use another".encode()
+                if not number and word.seen:
+                    opened = word.seen + 1
+                number = max(number, word.seen) + 2
+                entries.append(Entry(word.member, word.worker, word.holds, number))
+                self.epoch = Epoch(number, tuple(entries), word.settings, opened)
+        else:
+            left = [one for one in entries if one.member not in word.members]
+            if len(left) < len(entries):
+                self.epoch = Epoch(number + 1, tuple(left), settings, opened)
+        return b""
+
+    def snapshot(self) -> bytes:
+        return encode(self.epoch)
+
+    def restore(self, state: bytes) -> None:
+        self.epoch = _epoch.decode(state) if state else Epoch(0, ())

@@ -1,0 +1,1 @@
+"""The algorithm of Xu and Liskov: every replica has every tuple, and only a take needs a lock."""

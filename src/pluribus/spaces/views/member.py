@@ -1,0 +1,625 @@
+"""A member of a space of the kind *views*: its worker, its replica if it has one, and its part in changes of the epoch.
+
+Theory of operation
+-------------------
+Source: *Indirect Communication*, 6.5.2, figure 6.21, after Xu and Liskov (1989). Exercise 6.20.
+
+*write*: the operation gets the next number of its worker, the call returns at once, and the operation is sent to all
+replicas of the epoch until all have acknowledged it. *read*: all replicas are asked until the first has answered; a
+replica of one's own answers at once. *take*, phase 1: all replicas are asked for the lock on the template's tuple set,
+and answer with the tuples that match; when all have granted it and some tuple is in all answers, one of these is chosen
+at random, and the call returns. Phase 2: the removal is an operation like a write; a replica that executes it frees the
+lock.
+
+*The two constraints.* A replica executes the operations of a worker in their order, and answers a question of a worker
+when it has executed that worker's operations from before. A worker sends no write while a take of its own from before
+is not finished at all replicas.
+
+*Epochs.* The roster (``roster``) numbers them. When one begins, every member reports to the eldest what it has; the
+eldest merges what the replicas of the latest epoch have, executes removals that are still under way, and tells each
+member how to get there (``Install``). When all have done that, the roster opens the epoch; nobody acts in it before.
+Locks end with their epoch.
+
+*Merging.* A tuple stays if some replica has it and none is without it that has executed its writer's operations so far:
+that one has removed it.
+
+Promises: no two workers take the same tuple, unless one is told that its take is *void*: it was cut off or has crashed
+between the phases, and no replica that is left had heard of it. A write is kept once all replicas have acknowledged it
+(``pending`` is 0), and while one of them lives. Live while the roster stands still for a few round trips: of several
+takers that hold locks, only one can have most of them, the others give theirs back; see ``replica`` for why nobody
+starves.
+
+Bounded: ``REQUESTS_MAX`` requests and ``OPS_MAX`` operations under way; then ``Overflow``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...core.errors import Overflow
+from ...core.ports import Random
+from ..index import Wishes
+from ..roster import Epoch
+from ..templates import Template
+from ..values import Item
+from . import words
+from .merging import Merge
+from .replica import Holder, TupleReplica
+from .words import Name, Op, Word
+
+REPEAT_S = 0.3
+"""A word that was not answered is sent again after so long."""
+BACK_OFF_S = 0.05
+BACK_OFF_S_MAX = 1.0
+REQUESTS_MAX = 10_000
+OPS_MAX = 100_000
+OPS_SENT = 256
+"""Operations in one word."""
+
+
+class Request(msgspec.Struct):
+    """A read or a take that is under way."""
+
+    number: int
+    template: Template
+    takes: bool
+    probe: bool
+    after: int
+    """The worker's last operation before it."""
+    attempt: int = 0
+    retry_at: float = 0.0
+    locking: bool = False
+    locked: dict[int, dict[Name, Item]] = {}
+    denied: set[int] = set()
+    answered: set[int] = set()
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of a request. ``name`` names the tuple; no item: there was no match."""
+
+    request: int
+    name: Name = (0, 0)
+    item: Item | None = None
+
+
+class ViewsMember:
+    """``holds``: it has a replica. What it wants to send is in ``out``, as (member, word); what became of requests in
+    ``results``; takes that did not happen after all in ``void``."""
+
+    def __init__(self, me: int, worker: int, holds: bool, random: Random) -> None:
+        self.me = me
+        self.worker = worker
+        self.random = random
+        self.replica = TupleReplica() if holds else None
+        self.epoch: Epoch | None = None
+        self.installed = False
+        """The tuples of this epoch are here."""
+        self.opening = 0
+        """The epoch that the roster should open now; 0: none."""
+        self.out: list[tuple[int, Word]] = []
+        self.results: list[Result] = []
+        self.void: list[Item] = []
+        self._removing: dict[Name, Item] = {}
+        """What takes that are not finished have taken."""
+        self.lost = 0
+        """How often the space was lost with all its replicas."""
+        self._merge: Merge | None = None
+        self._ops: dict[int, tuple[Op, int]] = {}
+        """Operations that are not at all replicas, with the epoch in which they were decided."""
+        self._next_op = 1
+        self._acks: dict[int, int] = {}
+        self._requests: dict[int, Request] = {}
+        self._next_request = 1
+        self._unlocking: dict[tuple[int, int], tuple[set[int], bool]] = {}
+        """By request and attempt: the replicas that have not said that the lock is free."""
+        self._repeat_at = 0.0
+        self._asks: dict[Holder, tuple[int, words.Ask]] = {}
+        """Reads that wait here."""
+        self._stirs: dict[Holder, int] = {}
+        """Takes that wait here for a match to come."""
+        self._templates: dict[Holder, Template] = {}
+        """Of takes that were here last."""
+        self._wishes: Wishes[tuple[bool, int, int]] = Wishes()
+
+    # For the application.
+
+    @property
+    def pending(self) -> int:
+        """Operations that are not at all replicas yet."""
+        return len(self._ops)
+
+    def write(self, item: Item, lease_us: int, now: float) -> Name:
+        number = self._op(Op(self._next_op, item, lease_us), now)
+        return (self.worker, number)
+
+    def _op(self, op: Op, now: float) -> int:
+        if len(self._ops) >= OPS_MAX:
+            raise Overflow(f"{OPS_MAX:,} operations of this worker are not at all replicas yet: await flush()")
+        self._next_op += 1
+        self._ops[op.number] = (op, self.epoch.number if self.epoch is not None else 0)
+        self._send_ops(now)
+        return op.number
+
+    def read(self, template: Template, probe: bool, now: float) -> int:
+        """``probe``: do not wait for a match."""
+        return self._begin(Request(0, template, False, probe, self._next_op - 1), now)
+
+    def take(self, template: Template, probe: bool, now: float) -> int:
+        return self._begin(Request(0, template, True, probe, self._next_op - 1, locked={}), now)
+
+    def _begin(self, request: Request, now: float) -> int:
+        if len(self._requests) >= REQUESTS_MAX:
+            raise Overflow(f"{REQUESTS_MAX:,} reads and takes are under way: await some of them")
+        request.number = self._next_request
+        self._next_request += 1
+        request.denied, request.answered = set(), set()
+        self._requests[request.number] = request
+        self._start(request, now)
+        return request.number
+
+    def cancel(self, number: int) -> None:
+        """Nobody waits for a request any more."""
+        request = self._requests.pop(number, None)
+        if request is not None:
+            self._over(request)
+
+    def _over(self, request: Request) -> None:
+        if request.locking and request.takes:
+            self._unlock(request, False)
+        elif self.epoch is not None:
+            self._to_holders(words.Forget(self.epoch.number, self.worker, request.number))
+
+    # Requests of this worker.
+
+    def _start(self, request: Request, now: float) -> None:
+        if self.epoch is None or not self.opened or not self.epoch.holders:
+            return
+        epoch = self.epoch.number
+        request.retry_at = now + REPEAT_S
+        if not request.takes:
+            if self.replica is not None and self._own_answer(request):
+                return
+            ask = words.Ask(epoch, self.worker, request.number, request.template, request.after, request.probe)
+            for member in self.epoch.holders:
+                if member not in request.answered:
+                    self._to(member, ask)
+            return
+        request.attempt += 1
+        request.locking = True
+        request.locked, request.denied = {}, set()
+        self._ask_locks(request, False, now)
+
+    def _own_answer(self, request: Request) -> bool:
+        """From the replica of this member, if it has executed what this worker did before."""
+        assert self.replica is not None and self.epoch is not None
+        if self.replica.marks.get(self.worker, 0) < request.after:
+            return False
+        found = self.replica.find(request.template)
+        if found is None:
+            return False
+        self._finish(request, Result(request.number, *found))
+        return True
+
+    def _ask_locks(self, request: Request, most: bool, now: float) -> None:
+        assert self.epoch is not None
+        asked = words.Lock(
+            self.epoch.number, self.worker, request.number, request.template, request.after, request.attempt, most
+        )
+        for member in self.epoch.holders:
+            if member not in request.locked and self._requests.get(request.number) is request and request.locking:
+                self._to(member, asked)
+
+    def _finish(self, request: Request, result: Result) -> None:
+        if self._requests.pop(request.number, None) is None:
+            return
+        self.results.append(result)
+        if not request.takes and self.epoch is not None:
+            self._to_holders(words.Forget(self.epoch.number, self.worker, request.number))
+
+    def _answer(self, sender: int, word: words.Answer) -> None:
+        request = self._requests.get(word.request)
+        if request is None or request.takes:
+            return
+        if word.item is not None:
+            self._finish(request, Result(request.number, word.name, word.item))
+            return
+        request.answered.add(sender)
+        assert self.epoch is not None
+        if request.probe and request.answered >= set(self.epoch.holders):
+            self._finish(request, Result(request.number))
+
+    def _granted(self, sender: int, word: words.Locked, now: float) -> None:
+        request = self._requests.get(word.request)
+        if request is None or not request.locking or request.attempt != word.attempt:
+            return
+        request.denied.discard(sender)
+        request.locked[sender] = {name: item for name, item, _ in word.matches}
+        self._decide(request, now)
+
+    def _refused(self, sender: int, word: words.Denied, now: float) -> None:
+        request = self._requests.get(word.request)
+        if request is not None and request.locking and request.attempt == word.attempt:
+            if sender not in request.locked:
+                request.denied.add(sender)
+            self._decide(request, now)
+
+    def _decide(self, request: Request, now: float) -> None:
+        """Phase 1 ends when all replicas have granted the lock, or most have not."""
+        assert self.epoch is not None
+        count = len(self.epoch.holders)
+        if len(request.locked) == count:
+            self._choose(request, now)
+        elif len(request.locked) + len(request.denied) == count:
+            if 2 * len(request.locked) > count:  # nobody else can have most: keep them, and ask the rest again
+                request.retry_at = now + BACK_OFF_S * (1 + self.random.random())
+            else:
+                self._give_back(request, now)
+
+    def _choose(self, request: Request, now: float) -> None:
+        common = self._common(list(request.locked.values()))
+        if common:
+            name = self.random.choice(common)
+            item = next(iter(request.locked.values()))[name]
+            request.locking = False
+            del self._requests[request.number]
+            self.results.append(Result(request.number, name, item))
+            self._removing[name] = item
+            self._op(Op(self._next_op, name=name, request=request.number), now)
+        elif request.probe:
+            del self._requests[request.number]
+            self._unlock(request, False)
+            self.results.append(Result(request.number))
+        else:
+            self._unlock(request, True)
+            request.retry_at = now + BACK_OFF_S_MAX * (1 + self.random.random())
+
+    def _common(self, answers: Sequence[dict[Name, Item]]) -> list[Name]:
+        """The tuples that all replicas have."""
+        return sorted(set(answers[0]).intersection(*answers[1:]))
+
+    def _give_back(self, request: Request, now: float) -> None:
+        self._unlock(request, False)
+        longest = min(BACK_OFF_S * 2 ** min(request.attempt, 6), BACK_OFF_S_MAX)
+        request.retry_at = now + longest * self.random.random()
+
+    def _unlock(self, request: Request, waits: bool) -> None:
+        assert self.epoch is not None
+        request.locking = False
+        self._unlocking[request.number, request.attempt] = (set(self.epoch.holders), waits)
+        self._to_holders(
+            words.Unlock(self.epoch.number, self.worker, request.number, request.attempt, waits),
+        )
+
+    def _stirred(self, number: int, now: float) -> None:
+        request = self._requests.get(number)
+        if request is not None and request.takes and not request.locking:
+            self._start(request, now)
+
+    # Operations of this worker.
+
+    def _sendable(self) -> list[Op]:
+        """In their order, up to the first write behind a take of its own that is not finished."""
+        found: list[Op] = []
+        removing = False
+        for op, _ in self._ops.values():
+            if op.item is not None and removing:
+                break
+            removing = removing or op.item is None
+            found.append(op)
+            if len(found) >= OPS_SENT:
+                break
+        return found
+
+    def _send_ops(self, now: float) -> None:
+        if self.epoch is None or not self.opened:
+            return
+        ops = self._sendable()
+        for member in self.epoch.holders:
+            left = [op for op in ops if op.number > self._acks.get(member, 0)]
+            if left:
+                self._to(member, words.Do(self.epoch.number, self.worker, left))
+
+    def _did(self, sender: int, number: int, now: float) -> None:
+        assert self.epoch is not None
+        if number <= self._acks.get(sender, 0):
+            return
+        self._acks[sender] = number
+        everywhere = min((self._acks.get(member, 0) for member in self.epoch.holders), default=0)
+        done = [number for number in self._ops if number <= everywhere]
+        for number in done:
+            op, _ = self._ops.pop(number)
+            self._removing.pop(op.name, None)
+        if done and self._ops:
+            self._send_ops(now)
+
+    # The replica.
+
+    def _serve(self, sender: int, word: Word, now: float) -> None:
+        replica = self.replica
+        assert replica is not None and self.epoch is not None
+        replica.expire(now)
+        epoch = self.epoch.number
+        match word:
+            case words.Do(_, worker, ops):
+                for op in ops:
+                    if not replica.execute(worker, op, now):
+                        break
+                    if op.item is not None:
+                        self._arrived(op.item, now)
+                self._to(sender, words.Did(epoch, worker, replica.marks.get(worker, 0)))
+                self._answer_asks(worker, now)
+            case words.Ask(_, worker, request):
+                self._listen(False, (worker, request), word.template)
+                self._asks[worker, request] = (sender, word)
+                self._try_ask((worker, request), now)
+            case words.Lock(_, worker, request, template, after, attempt, most):
+                self._try_lock(sender, (worker, request), template, after, attempt, most, now)
+            case words.Unlock(_, worker, request, attempt, waits):
+                replica.unlock((worker, request), attempt)
+                if waits and (worker, request) in self._templates:
+                    self._stirs[worker, request] = sender
+                    self._listen(True, (worker, request), self._templates[worker, request])
+                    if replica.find(self._templates[worker, request]) is not None:
+                        self._stir((worker, request), now)
+                self._to(sender, words.Unlocked(epoch, request, attempt))
+            case words.Forget(_, worker, request):
+                self._forget((worker, request))
+            case _:
+                pass
+
+    def _try_lock(
+        self, sender: int, holder: Holder, template: Template, after: int, attempt: int, most: bool, now: float
+    ) -> None:
+        replica = self.replica
+        assert replica is not None and self.epoch is not None
+        if replica.marks.get(holder[0], 0) < after:
+            return  # it will ask again, when what its worker did before is executed
+        self._templates[holder] = template
+        while len(self._templates) > REQUESTS_MAX:
+            del self._templates[next(iter(self._templates))]
+        granted = replica.lock(holder, template, attempt, most, now)
+        epoch = self.epoch.number
+        if granted:
+            self._to(sender, words.Locked(epoch, holder[1], attempt, replica.matches(template, now)))
+        elif granted is not None:
+            self._to(sender, words.Denied(epoch, holder[1], attempt))
+
+    def _listen(self, takes: bool, holder: Holder, template: Template) -> None:
+        if (takes, *holder) not in self._wishes and len(self._wishes) < REQUESTS_MAX:
+            self._wishes.add((takes, *holder), template)
+
+    def _arrived(self, item: Item, now: float) -> None:
+        """A tuple was written: whoever waits for it hears."""
+        for takes, worker, request in list(self._wishes.of(item)):
+            if takes:
+                self._stir((worker, request), now)
+            else:
+                self._try_ask((worker, request), now)
+
+    def _stir(self, holder: Holder, now: float) -> None:
+        assert self.epoch is not None
+        member = self._stirs.pop(holder, None)
+        self._wishes.remove((True, *holder))
+        if member is not None:
+            self._to(member, words.Stir(self.epoch.number, holder[1]))
+
+    def _answer_asks(self, worker: int, now: float) -> None:
+        for holder in [holder for holder in self._asks if holder[0] == worker]:
+            self._try_ask(holder, now)
+
+    def _try_ask(self, holder: Holder, now: float) -> None:
+        if holder not in self._asks:
+            return
+        sender, ask = self._asks[holder]
+        assert self.replica is not None
+        if self.replica.marks.get(ask.worker, 0) < ask.after:
+            return
+        found = self.replica.find(ask.template)
+        if found is not None:
+            self._to(sender, words.Answer(ask.epoch, ask.request, *found))
+        elif ask.probe:
+            self._to(sender, words.Answer(ask.epoch, ask.request))
+
+    def _forget(self, holder: Holder) -> None:
+        self._asks.pop(holder, None)
+        self._stirs.pop(holder, None)
+        self._templates.pop(holder, None)
+        self._wishes.remove((False, *holder))
+        self._wishes.remove((True, *holder))
+
+    # Epochs.
+
+    def enter(self, epoch: Epoch, now: float) -> None:
+        """The roster has changed."""
+        if self.epoch is not None and epoch.number <= self.epoch.number:
+            if epoch.number == self.epoch.number and epoch.opened == epoch.number and not self.opened:
+                self.epoch = epoch
+                self._open(now)
+            return
+        self.epoch = epoch
+        self.installed = False
+        self.opening = 0
+        self._acks.clear()
+        self._unlocking.clear()
+        self._asks.clear()
+        self._stirs.clear()
+        self._templates.clear()
+        self._wishes = Wishes()
+        for request in self._requests.values():
+            request.locking = False
+            request.locked, request.denied, request.answered = {}, set(), set()
+        self._merge = None
+        if self.me not in epoch.members:
+            return  # it has to enter again
+        if self.me == epoch.members[0]:
+            self._merge = Merge(epoch)
+        self._report(now)
+
+    def _report(self, now: float) -> None:
+        assert self.epoch is not None
+        replica = self.replica
+        removing = [(op.number, op.name, decided) for op, decided in self._ops.values() if op.item is None]
+        has = replica is not None and replica.epoch >= 0
+        report = words.Report(
+            self.epoch.number,
+            self.worker,
+            replica.epoch if has and replica is not None else -1,
+            list(replica.tuples) if has and replica is not None else [],
+            dict(replica.marks) if has and replica is not None else {},
+            {worker: sorted(some) for worker, some in replica.ahead.items()} if has and replica is not None else {},
+            removing,
+            next(iter(self._ops), self._next_op),
+            self._next_op,
+        )
+        self._repeat_at = now + REPEAT_S
+        self._to(self.epoch.members[0], report)
+
+    def _merging(self, sender: int, word: Word, now: float) -> None:
+        merge = self._merge
+        if merge is None:
+            return
+        if isinstance(word, words.Report):
+            merge.reported(sender, word)
+            if merge.complete and self.replica is not None:
+                merge.got([self.replica.travelling(name, now) for name in self.replica.tuples])
+        elif isinstance(word, words.Here):
+            merge.got(word.tuples)
+        elif isinstance(word, words.Installed):
+            merge.installed.add(sender)
+        self._push(now)
+
+    def _push(self, now: float) -> None:
+        """What the eldest still has to say in this epoch."""
+        if self._merge is None:
+            return
+        for member, word in self._merge.words():
+            self._to(member, word)
+        if self._merge.done and not self.opened:
+            assert self.epoch is not None
+            self.opening = self.epoch.number
+
+    def _install(self, sender: int, word: words.Install, now: float) -> None:
+        if not self.installed:
+            if self.replica is not None:
+                self.replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, now)
+            self.installed = True
+            self.void += [self._removing.pop(name) for name in word.void if name in self._removing]
+            if word.lost:
+                self.lost += 1
+                self._ops.clear()
+                self._removing.clear()
+            self._open(now)
+        self._to(sender, words.Installed(word.epoch))
+
+    @property
+    def opened(self) -> bool:
+        """Whether operations go on in this epoch."""
+        return self.epoch is not None and self.installed and self.epoch.opened == self.epoch.number
+
+    def _open(self, now: float) -> None:
+        if self.opened:
+            for request in list(self._requests.values()):
+                self._start(request, now)
+            self._send_ops(now)
+
+    # Words and time.
+
+    def heard(self, sender: int, word: Word, now: float) -> None:
+        epoch = self.epoch
+        if epoch is None or word.epoch != epoch.number or sender not in epoch.members:
+            return
+        match word:
+            case words.Install():
+                self._install(sender, word, now)
+            case words.Report() | words.Here() | words.Installed():
+                self._merging(sender, word, now)
+            case words.Want(_, names):
+                if self.replica is not None:
+                    held = [self.replica.travelling(name, now) for name in names if name in self.replica.tuples]
+                    self._to(sender, words.Here(epoch.number, held))
+            case words.Did(_, worker, number):
+                if worker == self.worker and self.opened:
+                    self._did(sender, number, now)
+            case words.Answer():
+                self._answer(sender, word)
+            case words.Locked():
+                self._granted(sender, word, now)
+            case words.Denied():
+                self._refused(sender, word, now)
+            case words.Unlocked(_, request, attempt):
+                waiting = self._unlocking.get((request, attempt))
+                if waiting is not None:
+                    waiting[0].discard(sender)
+                    if not waiting[0]:
+                        del self._unlocking[request, attempt]
+            case words.Stir(_, request):
+                self._stirred(request, now)
+            case _:
+                if self.replica is not None and self.opened:
+                    self._serve(sender, word, now)
+
+    @property
+    def due_at(self) -> float:
+        retries = min((one.retry_at for one in self._requests.values()), default=float("inf"))
+        ends = self.replica.next_end if self.replica is not None else float("inf")
+        busy = not self.opened or self._ops or self._unlocking or self._merge is not None
+        return min(retries, ends, self._repeat_at if busy else float("inf"))
+
+    def tick(self, now: float) -> None:
+        """Say again what was not answered."""
+        if self.replica is not None:
+            self.replica.expire(now)
+        if self.epoch is None or self.me not in self.epoch.members:
+            self._repeat_at = now + REPEAT_S
+            for request in self._requests.values():
+                request.retry_at = max(request.retry_at, now + REPEAT_S)
+            return
+        if now >= self._repeat_at:
+            self._repeat_at = now + REPEAT_S
+            if not self.installed:
+                self._report(now)
+            self._push(now)
+            self._send_ops(now)
+            for (number, attempt), (members, waits) in list(self._unlocking.items()):
+                for member in sorted(members):
+                    self._to(member, words.Unlock(self.epoch.number, self.worker, number, attempt, waits))
+        for request in list(self._requests.values()):
+            if now >= request.retry_at:
+                self._retry(request, now)
+
+    def _retry(self, request: Request, now: float) -> None:
+        assert self.epoch is not None
+        request.retry_at = now + REPEAT_S
+        if request.takes and request.locking:
+            most = 2 * len(request.locked) > len(self.epoch.holders)
+            request.denied.clear()
+            self._ask_locks(request, most, now)
+        else:
+            self._start(request, now)
+
+    def _to_holders(self, word: Word) -> None:
+        assert self.epoch is not None
+        for member in self.epoch.holders:
+            self.out.append((member, word))
+
+    def _to(self, member: int, word: Word) -> None:
+        self.out.append((member, word))
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "epoch": 0 if self.epoch is None else self.epoch.number,
+            "pending": len(self._ops),
+            "requests": len(self._requests),
+            "tuples": 0 if self.replica is None else len(self.replica.tuples),
+            "lost": self.lost,
+        }
+
+    def validate(self) -> None:
+        """For tests."""
+        if self.replica is not None:
+            self.replica.validate()
+        assert list(self._ops) == sorted(self._ops)
+        assert len(self._requests) <= REQUESTS_MAX and len(self._ops) <= OPS_MAX

@@ -1,0 +1,127 @@
+"""What the eldest member does when an epoch begins: one state out of what all members have.
+
+The replicas that count are those whose tuples are of the latest epoch; others were away, and are brought up to date.
+If none has tuples of the last epoch that was opened, the space is lost: it begins empty, and everybody is told. A
+tuple stays if one of them has it, and none is without it that has executed its writer's operations that far. Removals
+that a living worker had decided are executed here, those of the latest epoch first; if the tuple is gone by then,
+somebody else has taken it, and the worker is told that its take is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..roster import Epoch
+from ..values import Item
+from .words import Install, Name, Report, Want, Word
+
+
+class Merge:
+    def __init__(self, epoch: Epoch) -> None:
+        self._epoch = epoch
+        self._reports: dict[int, Report] = {}
+        self._names: set[Name] | None = None
+        """Of the tuples of the epoch, when all have reported."""
+        self._marks: dict[int, int] = {}
+        self._ahead: dict[int, set[int]] = {}
+        self._void: dict[int, list[Name]] = {}
+        self._lost = False
+        self._items: dict[Name, tuple[Name, Item, int]] = {}
+        self._missing: set[Name] = set()
+        self.installed: set[int] = set()
+
+    @property
+    def complete(self) -> bool:
+        """Everybody has reported."""
+        return self._names is not None
+
+    def reported(self, member: int, report: Report) -> None:
+        if self._names is None:
+            self._reports[member] = report
+            if set(self._reports) >= set(self._epoch.members):
+                self._merge()
+
+    def _merge(self) -> None:
+        latest = max(report.state for report in self._reports.values())
+        valid = latest >= max(self._epoch.opened, 0)
+        sources = [report for report in self._reports.values() if report.state == latest and valid]
+        self._lost = not sources and self._epoch.opened > 0
+        held = [set(report.names) for report in sources]
+        for report in sources:
+            for worker, number in report.marks.items():
+                self._marks[worker] = max(number, self._marks.get(worker, 0))
+            for worker, numbers in report.ahead.items():
+                self._ahead.setdefault(worker, set()).update(numbers)
+        for report in self._reports.values():
+            known = report.next if self._lost else report.first
+            self._marks[report.worker] = max(known - 1, self._marks.get(report.worker, 0))
+        names = set().union(*held) if held else set()
+        self._names = {name for name in names if not self._removed(name, sources, held)}
+        self._remove()
+        wanted = [self._names - set(self._reports[member].names) for member in self._epoch.holders]
+        self._missing = set().union(*wanted) if wanted else set()
+
+    def _removed(self, name: Name, sources: list[Report], held: list[set[Name]]) -> bool:
+        worker, number = name
+        return any(
+            name not in names and report.marks.get(worker, 0) >= number
+            for report, names in zip(sources, held, strict=True)
+        )
+
+    def _remove(self) -> None:
+        """Removals that are under way."""
+        assert self._names is not None
+        if self._lost:
+            return
+        removing = [
+            (-decided, report.worker, number, name, member)
+            for member, report in self._reports.items()
+            for number, name, decided in report.removing
+        ]
+        for _, worker, number, name, member in sorted(removing):
+            if number <= self._marks.get(worker, 0) or number in self._ahead.get(worker, ()):
+                continue
+            if name in self._names:
+                self._names.discard(name)
+                self._ahead.setdefault(worker, set()).add(number)
+            else:
+                self._void.setdefault(member, []).append(name)
+
+    @property
+    def done(self) -> bool:
+        """Everybody has the tuples of the epoch."""
+        return self.installed >= set(self._epoch.members)
+
+    def got(self, tuples: Iterable[tuple[Name, Item, int]]) -> None:
+        for one in tuples:
+            if one[0] in self._missing:
+                self._items[one[0]] = one
+
+    def words(self) -> Iterator[tuple[int, Word]]:
+        """What is to be said now; said again until it is answered."""
+        if self._names is None:
+            return
+        lacking = self._missing - set(self._items)
+        if lacking:
+            for member, report in sorted(self._reports.items()):
+                asked = lacking & set(report.names)
+                if asked:
+                    lacking -= asked
+                    yield member, Want(self._epoch.number, sorted(asked))
+            return
+        for member in self._epoch.members:
+            if member not in self.installed:
+                yield member, self._install(member)
+
+    def _install(self, member: int) -> Install:
+        assert self._names is not None
+        report = self._reports[member]
+        drop: set[Name] = set()
+        add: list[tuple[Name, Item, int]] = []
+        if member in self._epoch.holders:
+            has = set(report.names)
+            drop = has - self._names
+            add = [self._items[name] for name in sorted(self._names - has)]
+        ahead = {worker: sorted(numbers) for worker, numbers in self._ahead.items() if numbers}
+        void = self._void.get(member, [])
+        return Install(self._epoch.number, sorted(drop), add, self._marks, ahead, void, self._lost)

@@ -1,0 +1,189 @@
+"""What members of a space of the kind *views* say to each other. Every word carries the epoch that it belongs to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ..templates import Template
+from ..values import Item
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+Name = tuple[Number, Number]
+"""Of a tuple: the worker that wrote it, and the number of that operation."""
+Many = Annotated[list[tuple[Name, Item, Number]], msgspec.Meta(max_length=1_000_000)]
+"""Tuples with their names, and how long their leases still run (microseconds; 0: for ever)."""
+
+
+class Op(msgspec.Struct, frozen=True, array_like=True):
+    """One operation of a worker: it writes ``item`` as (worker, number), or removes ``name``, taken by ``request``."""
+
+    number: Number
+    item: Item | None = None
+    lease_us: Number = 0
+    name: Name = (0, 0)
+    request: Number = 0
+
+
+class Do(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Operations of a worker, in their order."""
+
+    epoch: Number
+    worker: Number
+    ops: list[Op]
+
+
+class Did(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """All operations of the worker up to this one are executed here."""
+
+    epoch: Number
+    worker: Number
+    number: Number
+
+
+class Ask(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Read: answer with a match, when operations of this worker up to ``after`` are executed."""
+
+    epoch: Number
+    worker: Number
+    request: Number
+    template: Template
+    after: Number
+    probe: bool = False
+    """Answer also if there is no match."""
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    epoch: Number
+    request: Number
+    name: Name = (0, 0)
+    item: Item | None = None
+
+
+class Lock(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Phase 1 of a take. ``most``: the taker has most of the locks already."""
+
+    epoch: Number
+    worker: Number
+    request: Number
+    template: Template
+    after: Number
+    attempt: Number
+    most: bool = False
+
+
+class Locked(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Granted, with the tuples that match."""
+
+    epoch: Number
+    request: Number
+    attempt: Number
+    matches: Many
+
+
+class Denied(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    epoch: Number
+    request: Number
+    attempt: Number
+
+
+class Unlock(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """The taker gives its lock back. ``waits``: tell it when a match comes."""
+
+    epoch: Number
+    worker: Number
+    request: Number
+    attempt: Number
+    waits: bool
+
+
+class Unlocked(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    epoch: Number
+    request: Number
+    attempt: Number
+
+
+class Stir(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """A match has come for a take that waits."""
+
+    epoch: Number
+    request: Number
+
+
+class Forget(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """A request is over: nobody waits for it."""
+
+    epoch: Number
+    worker: Number
+    request: Number
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """To the eldest, when an epoch begins: what this member has, and what it has not finished."""
+
+    epoch: Number
+    worker: Number
+    state: int
+    """The epoch that its tuples are of; -1 if it has none."""
+    names: list[Name]
+    marks: dict[Number, Number]
+    """By worker: its last operation that was executed here."""
+    ahead: dict[Number, list[Number]]
+    """By worker: removals beyond that mark that were executed when an epoch began."""
+    removing: list[tuple[Number, Name, Number]]
+    """Its own takes that are not finished: the operation, the tuple, and the epoch in which it was decided."""
+    first: Number
+    """Its first operation that is not finished."""
+    next: Number
+    """Its next operation."""
+
+
+class Want(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    epoch: Number
+    names: list[Name]
+
+
+class Here(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    epoch: Number
+    tuples: Many
+
+
+class Install(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """How this member's tuples become those of the epoch. ``void`` are takes of its worker that did not happen."""
+
+    epoch: Number
+    drop: list[Name]
+    add: Many
+    marks: dict[Number, Number]
+    ahead: dict[Number, list[Number]]
+    void: list[Name]
+    lost: bool
+    """No replica of the last epoch is left: the space is empty."""
+
+
+class Installed(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    epoch: Number
+
+
+Word = (
+    Do
+    | Did
+    | Ask
+    | Answer
+    | Lock
+    | Locked
+    | Denied
+    | Unlock
+    | Unlocked
+    | Stir
+    | Forget
+    | Report
+    | Want
+    | Here
+    | Install
+    | Installed
+)
+
+encode = msgspec.msgpack.Encoder().encode
+decode = msgspec.msgpack.Decoder(Word).decode

@@ -1,0 +1,126 @@
+"""Queues with one mistake each, such as a programmer makes. Campaigns must find them."""
+
+import asyncio
+from contextlib import suppress
+
+import pluribus.queues.machine as machine
+import pluribus.queues.messages as messages
+import pluribus.sim.scenarios.queues as scenario
+from pluribus.core.errors import PluribusError
+from pluribus.group.host.demand import Demands
+from pluribus.queues import words
+from pluribus.queues.keys import Lines
+from pluribus.queues.machine import Queue
+from pluribus.queues.messages import Messages
+from pluribus.queues.segments import Segment
+
+
+class Hasty(scenario.Play):
+    """Tells a consumer that its message is settled before that is committed."""
+
+    replaces = (scenario, "Play")
+
+    async def settle(self, command):
+        def submit(life, answered):
+            hosted = life.hosting.named("orders")
+            if hosted is not None:
+                life.keeper.submit_many([words.encode(command)], answered, hosted.number)
+
+        async def once():
+            with suppress(PluribusError):
+                await self.ask(submit)
+
+        self.settling = asyncio.ensure_future(once())
+        return words.Outcome(words.DONE)
+
+
+class Forgetful:
+    """Forgets the lease: what a consumer held stays with it when its owner is gone."""
+
+    of = Queue
+
+    def expire(self, owners):
+        self.parts.touch("totals")
+
+
+_attach = Queue._attach
+
+
+class Generous:
+    """Hands what a consumer holds to others when it attaches again, and leaves it with it."""
+
+    of = Queue
+
+    def _attach(self, command):
+        outcome = _attach(self, command)
+        if outcome.status == words.DONE:
+            for thing, _ in outcome.things:
+                segment, at = self.messages.segments.find(thing)
+                self.parts.touch(segment.part)
+                segment.held &= ~(1 << at)
+                self.messages.held -= 1
+                self.messages.again(segment, at)
+        return outcome
+
+
+class Punctual(Segment):
+    """Loses the delay of messages when it is restored from a snapshot."""
+
+    replaces = (machine, "Segment")
+
+    @staticmethod
+    def restored(saved):
+        found = Segment.restored(saved)
+        found.due = None
+        return found
+
+
+class Open(Lines):
+    """Hands out a message of a key while another of the key is held."""
+
+    replaces = (messages, "Lines")
+
+    def first(self, key):
+        line = self._lines.get(key)
+        if line is None:
+            return -1
+        return next((thing for thing in line.things if thing != line.busy), -1)
+
+    def block(self, key, thing):
+        self._lines[key].busy = thing
+
+
+class Stingy(Demands):
+    """Does not give the credit back when a message is acknowledged."""
+
+    replaces = (machine, "Demands")
+
+    def settle_many(self, number, epoch, first, count, delivery=0):
+        consumer = self.consumers.get(number)
+        before = 0 if consumer is None else consumer.turn
+        things = super().settle_many(number, epoch, first, count, delivery)
+        if consumer is not None and things and not before and consumer.turn:
+            self._leave_line(consumer)
+        return things
+
+
+class Repeating(Messages):
+    """Takes a message that outlived its time back into the queue when its consumer gives it back."""
+
+    replaces = (machine, "Messages")
+
+    def outlived(self, segment, at):
+        self.totals.expired += 1
+        self.again(segment, at)
+
+
+FOUND = {
+    # The seed that finds the mutant, and what it finds.
+    Hasty: (0, "acknowledged again"),
+    Forgetful: (0, "clients still wait"),
+    Generous: (0, "AssertionError"),
+    Punctual: (0, "was set back"),
+    Open: (0, "AssertionError"),
+    Stingy: (0, "AssertionError"),
+    Repeating: (0, "clients still wait"),
+}

@@ -1,0 +1,147 @@
+"""The three kinds of spaces through one face, on real buses."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+import pluribus
+from pluribus.core.errors import BadBody, BadInput, LeaseEnded
+from tests.harness import eventually, new_bus, on_a_loop
+
+KINDS = ("replicated", "views", "partitioned")
+
+
+@pluribus.register
+class FaceAlarm(msgspec.Struct):
+    type: str | None = None
+    floor: int | None = None
+
+
+@pluribus.register
+class FaceFire(FaceAlarm):
+    heat: int | None = None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_chapter(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+            mine, yours = await one.space("uk", kind=kind), await other.space("uk", kind=kind)
+            waiting = asyncio.ensure_future(yours.take(("Population", "Wales", int), timeout=60))
+            await mine.write(("Capital", "Scotland", "Edinburgh"))
+            await mine.write_many([("Population", "Scotland", 5168000), ("Population", "UK", 61000000)])
+            await mine.write(("Population", "Wales", 2900000))
+            assert await waiting == ("Population", "Wales", 2900000)
+            assert await yours.read(("Population", "Scotland", int), timeout=60) == ("Population", "Scotland", 5168000)
+            assert await yours.take((str, "Scotland", str), timeout=60) == ("Capital", "Scotland", "Edinburgh")
+            assert await mine.take_if_exists((str, "France", str)) is None
+            found = await mine.take(("Population", str, int), "f2 > 6000000", timeout=60)
+            assert found == ("Population", "UK", 61000000)
+            with pytest.raises(TimeoutError, match="nothing in 'uk' matched"):
+                await mine.take(("Capital", str, str), timeout=0.2)
+            await mine.flush()
+            await yours.flush()
+            assert await mine.count() == 1
+            assert [value async for value in mine.read_all()] == [("Population", "Scotland", 5168000)]
+            assert await mine.in_(("Population", ..., ...), timeout=60) == ("Population", "Scotland", 5168000)
+            await mine.out(FaceFire("Fire!", 3, 200))
+            assert await yours.rd(FaceAlarm("Fire!"), timeout=60) == FaceFire("Fire!", 3, 200)
+            listed = await other.spaces()
+            assert [(one.name, one.kind, one.durable) for one in listed] == [("uk", kind, False)]
+
+    story()
+
+
+@on_a_loop
+async def test_a_durable_space_survives_and_is_used_from_members_and_clients(tmp_path):
+    url = new_bus()
+    async with pluribus.connect(url, store=tmp_path / "kept.db", serve="127.0.0.1:0") as keeper:
+        space = await keeper.space("jobs", durable=True)
+        await space.write_many([("job", number) for number in range(5)])
+        async with pluribus.connect(url) as member:
+            other = await member.space("jobs", durable=True)
+            assert await other.take(("job", int), "f1 >= 3", timeout=30) == ("job", 3)
+            assert await other.replace(("job", 4), ("done", 4), timeout=30) == ("job", 4)
+    async with pluribus.connect(url, store=tmp_path / "kept.db") as keeper:
+        space = await keeper.space("jobs", durable=True)
+        assert sorted([value async for value in space.read_all()]) == [("done", 4), *[("job", n) for n in range(3)]]
+
+
+@on_a_loop
+async def test_leases_and_events():
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+        mine, yours = await one.space("leases"), await other.space("leases")
+        registration = await yours.notify(("a", int), hand_back="mine", lease=3600)
+        short = await mine.write(("a", 1), lease=0.3)
+        long = await mine.write(("a", 2), lease=3600)
+        events = aiter(registration)
+        first, second = await anext(events), await anext(events)
+        assert [first.value, second.value] == [("a", 1), ("a", 2)] and first.hand_back == "mine"
+        assert (first.sequence, second.missed) == (1, 0)
+        assert short.granted_s == 0.3 and await long.renew(7200) == 7200
+        machine = mine._way._machine()
+        await eventually(lambda: len(machine.kept) == 1)
+        with pytest.raises(LeaseEnded, match="has ended"):
+            await short.renew(10)
+        await long.cancel()
+        with pytest.raises(LeaseEnded):
+            await long.cancel()
+        assert await mine.count() == 0
+        await registration.cancel()
+        with pytest.raises(LeaseEnded):
+            await anext(events)
+
+
+@on_a_loop
+async def test_a_cancelled_take_leaves_the_tuple():
+    async with pluribus.connect(new_bus()) as bus:
+        for kind in KINDS:
+            space = await bus.space(kind, kind=kind)
+            waiting = asyncio.ensure_future(space.take(("x", int)))
+            await asyncio.sleep(0.3)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await space.write(("x", 1))
+            assert await space.take(("x", int), timeout=30) == ("x", 1)
+
+
+@on_a_loop
+async def test_takes_are_served_in_their_order():
+    async with pluribus.connect(new_bus()) as bus:
+        space = await bus.space("order")
+        waiting = []
+        for number in range(5):
+            waiting.append(asyncio.ensure_future(space.take(("x", int))))
+            await eventually(lambda number=number: space.stats()["waiting"] > number)
+        for number in range(5):
+            await space.write(("x", number))
+        assert [await one for one in waiting] == [("x", number) for number in range(5)]
+
+
+@on_a_loop
+async def test_bad_input():
+    async with pluribus.connect(new_bus()) as bus:
+        space = await bus.space("bad")
+        views = await bus.space("views", kind="views")
+        for call, error, says in (
+            (lambda: space.write((object(),)), BadBody, "cannot travel"),
+            (lambda: space.take(()), BadInput, "no fields"),
+            (lambda: space.write(("a",), lease=-1), BadInput, "cannot be granted"),
+            (lambda: space.take_many(("a",), 0), BadInput, "from 1 to"),
+            (lambda: bus.space("x", kind="central"), BadInput, "no kind 'central'"),
+            (
+                lambda: bus.space("x", kind="views", durable=True),
+                BadInput,
+                "only a space of kind 'replicated' is durable",
+            ),
+            (lambda: bus.space("bad", kind="partitioned"), BadInput, "is of kind 'replicated'"),
+            (lambda: views.notify(("a",)), BadInput, "only with kind='replicated'"),
+            (lambda: views.write(("a",), transaction=1), BadInput, "joins a transaction"),
+            (lambda: space.take(("a",), transaction=5), pluribus.errors.TransactionEnded, "has ended"),
+        ):
+            with pytest.raises(error, match=says):
+                await call()

@@ -1,0 +1,222 @@
+"""A partitioned space on a bad network: tuples are taken once, waiting takes move, and what is lost is told."""
+
+import pytest
+
+from pluribus.spaces.partitioned import words
+from pluribus.spaces.partitioned.member import PartitionedMember
+from pluribus.spaces.templates import ANY, template_of
+from pluribus.spaces.values import item_of, written_of
+from tests.spaces.network import Network
+
+
+class Story:
+    def __init__(self, seed, loss=0.1, copies=1, key=0):
+        self.net = Network(seed, self.make, words, loss)
+        self.copies = copies
+        self.key = key
+        self.net.on_results = self.results
+        self.written = {}
+        self.kept = set()
+        self.taken = {}
+        self.reads = []
+        self.asked = {}
+        self.crashed = set()
+        self.lost = False
+        self.counts = []
+
+    def make(self, me, worker, holds, random):
+        member = PartitionedMember(me, worker, random, self.copies, self.key)
+        member.holds = holds
+        return member
+
+    def results(self, member):
+        results, member.results = member.results, []
+        for result in results:
+            kind = self.asked.pop((member.me, member.worker, result.request))
+            if kind == "write" and result.unknown:
+                self.lost = True
+            elif kind == "write":
+                self.kept.add(result.name)
+            elif kind == "tally":
+                self.counts.append((result.count, [written_of(item) for item in result.items]))
+            elif result.item is not None:
+                if kind == "take":
+                    self.taken.setdefault(result.name, []).append((member.me, member.worker))
+                else:
+                    self.reads.append((result.name, written_of(result.item)))
+        if member.lost:
+            self.lost = True
+        if self.net.random.random() < 0.02:
+            member.validate()
+
+    def write(self, me, value):
+        member = self.net.members[me]
+        request = member.write(item_of(value), 0, self.net.now)
+        self.asked[me, member.worker, request] = "write"
+        self.written[member.worker, request] = value
+
+    def ask(self, me, kind, template, *more):
+        member = self.net.members[me]
+        request = getattr(member, kind)(template_of(template, all_allowed=True), *(more or (False,)), self.net.now)
+        self.asked[me, member.worker, request] = kind
+        self.results(member)
+        return request
+
+    def crash(self, me):
+        self.crashed.add((me, self.net.members[me].worker))
+        self.net.crash(me)
+
+    def left(self):
+        found = {}
+        for member in self.net.members.values():
+            for number in member.server.owned():
+                for name, (item, _) in member.server.states[number].tuples.items():
+                    assert name not in found, "a tuple is at two servers"
+                    found[name] = written_of(item)
+        return found
+
+    def check(self):
+        for name, takers in self.taken.items():
+            assert name in self.written and len(takers) == 1, f"{name} was taken by {takers}"
+        for name, value in self.reads:
+            assert self.written[name] == value
+        left = self.left()
+        for name in left:
+            assert name in self.written and name not in self.taken
+        if not self.lost:
+            for name in self.kept - set(self.taken):
+                assert name in left or self.crashed, f"{name} is lost"
+
+
+def test_one_server():
+    story = Story(0, 0)
+    story.net.enter(1)
+    story.net.run(1)
+    for number in range(5):
+        story.write(1, ("a", number))
+    story.net.run(1)
+    story.ask(1, "read", ("a", 3))
+    story.ask(1, "take", (str, 4))
+    story.ask(1, "take", ("b", int), True)
+    story.net.run(1)
+    story.ask(1, "tally", None, 10)
+    story.net.run(1)
+    assert len(story.taken) == 1 and story.reads[0][1] == ("a", 3) and not story.asked
+    assert story.counts[0][0] == 4
+    story.check()
+
+
+def test_waiting_takes_are_served_in_their_order_wherever_the_range_moves():
+    story = Story(3, 0.05, copies=2)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.run(3)
+    order = []
+    for me in (1, 2, 1, 2):
+        story.ask(me, "take", ("job", int))
+        order.append(me)
+        story.net.run(1)
+    for me in (3, 4, 5):
+        story.net.enter(me)
+    story.net.run(5)
+    for number in range(4):
+        story.write(3, ("job", number))
+        story.net.run(3)
+    takers = [story.taken[name][0][0] for name in story.written]
+    assert takers == order
+    story.check()
+
+
+def test_an_interest_at_every_server_is_met_by_one():
+    story = Story(4, 0.1)
+    for me in (1, 2, 3):
+        story.net.enter(me)
+    story.net.run(3)
+    story.ask(1, "take", (str, int))
+    story.net.run(3)
+    for name in "abcdefgh":
+        story.write(2, (name, 1))
+    story.net.run(5)
+    assert len(story.taken) == 1 and len(story.left()) == 7
+    assert not any(state.aside for member in story.net.members.values() for state in member.server.states.values())
+    story.check()
+
+
+def test_copies_lose_nothing_and_one_copy_tells_what_it_lost():
+    for copies in (1, 2):
+        story = Story(5, 0.05, copies=copies)
+        for me in (1, 2, 3, 4):
+            story.net.enter(me)
+        story.net.run(3)
+        for number in range(40):
+            story.write(1, (f"name {number}", number))
+        story.net.run(3)
+        assert len(story.kept) == 40
+        story.crash(3)
+        story.net.run(5)
+        assert story.lost == (copies == 1)
+        if copies == 1:
+            told = story.net.members[1].lost[0]
+            assert 40 - len(story.left()) > 0 and len(told) > 0
+        else:
+            assert len(story.left()) == 40
+
+
+def test_a_cancelled_take_gets_nothing_afterwards():
+    story = Story(6, 0.1)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.run(2)
+    request = story.ask(1, "take", ("a", ANY))
+    story.net.run(2)
+    story.net.members[1].cancel(request, story.net.now)
+    story.net.run(2)
+    story.write(2, ("a", 1))
+    story.net.run(2)
+    assert not story.taken and len(story.left()) == 1 and not story.asked
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_faults(seed):
+    story = Story(seed, 0.15 if seed % 2 else 0.0, copies=1 + seed % 3)
+    net = story.net
+    random = net.random
+    for me in range(1, 2 + random.randrange(2, 5)):
+        net.enter(me, holds=me <= 2 or random.random() < 0.7)
+    net.run(3)
+    fresh = 100
+    for _ in range(120):
+        me = random.choice(list(net.members))
+        dice = random.random()
+        holders = [other for other, member in net.members.items() if member.holds]
+        if dice < 0.4:
+            story.write(me, (random.choice("abcdef"), random.randrange(3)))
+        elif dice < 0.75:
+            template = random.choice([("a", int), ("b", ANY), (str, int), (str, 1)])
+            request = story.ask(me, "take", template, random.random() < 0.3)
+            if random.random() < 0.2:
+                net.at(random.random(), lambda me=me, request=request, m=net.members[me]: m.cancel(request, net.now))
+        elif dice < 0.9:
+            story.ask(me, "read", random.choice([("a", int), (str, 2)]), random.random() < 0.5)
+        elif dice < 0.94 and len(holders) > 2 and me not in net.cut:
+            story.crash(me)
+        elif dice < 0.97 and not net.cut and len([one for one in holders if one != me]) >= 2:
+            net.exclude(me)
+        else:
+            fresh += 1
+            net.enter(fresh, holds=random.random() < 0.5)
+        net.run(random.random() * 0.3)
+    net.loss = 0
+    net.run(20)
+    assert all(member.pending == 0 for member in net.members.values())
+    asking = {key: kind for key, kind in story.asked.items() if key[0] in net.members}
+    # Whoever still waits does so because nothing matches: one tuple for each brings all of them to an end.
+    me = next(iter(net.members))
+    for _ in range(len(asking) + 1):
+        for value in (("a", 1), ("b", 1), ("a", 2)):
+            story.write(me, value)
+    net.run(10)
+    still = [(key, kind) for key, kind in story.asked.items() if key[0] in net.members]
+    live = [one for one in still if net.members[one[0][0]].worker == one[0][1]]
+    assert not live, f"{len(live)} still wait"
+    story.check()

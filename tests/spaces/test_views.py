@@ -1,0 +1,164 @@
+"""The algorithm of Xu and Liskov on a bad network: what is taken is taken once, and nothing is lost or invented."""
+
+import pytest
+
+from pluribus.spaces.templates import ANY, template_of
+from pluribus.spaces.values import item_of, written_of
+from pluribus.spaces.views import words
+from pluribus.spaces.views.member import ViewsMember
+from tests.spaces.network import Network
+
+
+def make(me, worker, holds, random):
+    member = ViewsMember(me, worker, holds, random)
+    member.holds = holds
+    return member
+
+
+class Story:
+    """Workers that write and take; what each was given."""
+
+    def __init__(self, seed, loss=0.1):
+        self.net = Network(seed, make, words, loss)
+        self.net.on_results = self.results
+        self.written = {}  # name -> (value, member or None if it crashed)
+        self.taken = {}  # name -> list of members
+        self.reads = []
+        self.asked = {}
+        self.void = set()
+        self.lost = False
+        self.crashed = set()
+
+    def results(self, member):
+        results, member.results = member.results, []
+        for result in results:
+            kind = self.asked.pop((member.me, member.worker, result.request))
+            if result.item is not None:
+                if kind == "take":
+                    self.taken.setdefault(result.name, []).append((member.me, member.worker))
+                else:
+                    self.reads.append((result.name, written_of(result.item)))
+        for item in member.void:
+            value = written_of(item)
+            name = next(name for name, (one, _) in self.written.items() if one == value)
+            self.void.add((name, (member.me, member.worker)))
+        member.void = []
+        self.lost = self.lost or member.lost > 0
+        if self.net.random.random() < 0.02:
+            member.validate()
+
+    def write(self, me, value):
+        member = self.net.members[me]
+        name = member.write(item_of(value), 0, self.net.now)
+        self.written[name] = (value, (me, member.worker))
+
+    def ask(self, me, kind, template, probe=False):
+        member = self.net.members[me]
+        request = getattr(member, kind)(template_of(template), probe, self.net.now)
+        self.asked[me, member.worker, request] = kind
+        self.results(member)
+
+    def crash(self, me):
+        self.crashed.add((me, self.net.members[me].worker))
+        self.net.crash(me)
+
+    def check(self):
+        for name, takers in self.taken.items():
+            assert name in self.written, "a tuple was invented"
+            valid = [one for one in takers if one not in self.crashed and (name, one) not in self.void]
+            assert len(valid) <= 1, f"{name} was taken by {valid}"
+        for name, value in self.reads:
+            assert self.written[name][0] == value
+        replicas = [one.replica for one in self.net.members.values() if one.replica is not None]
+        names = {frozenset(replica.tuples) for replica in replicas}
+        assert len(names) == 1, "replicas differ at the end"
+        left = set(next(iter(names)))
+        for name, (_, writer) in self.written.items():
+            takers = [one for one in self.taken.get(name, ()) if (name, one) not in self.void]
+            if writer not in self.crashed and not takers and not self.lost:
+                assert name in left, f"{name} is lost"
+            if any(one not in self.crashed for one in takers):
+                assert name not in left, f"{name} was taken and is there"
+
+
+def test_one_member_alone():
+    story = Story(0, 0)
+    story.net.enter(1)
+    story.net.run(1)
+    story.write(1, ("a", 1))
+    story.net.run(1)
+    story.ask(1, "read", ("a", int))
+    story.ask(1, "take", ("a", int))
+    story.ask(1, "take", ("b", int), probe=True)
+    story.net.run(1)
+    assert len(story.taken) == 1 and len(story.reads) == 1 and not story.asked
+    story.check()
+
+
+def test_a_worker_without_a_replica_and_one_that_waits():
+    story = Story(1)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.enter(3, holds=False)
+    story.net.run(3)
+    story.ask(3, "take", (str, int))
+    story.ask(3, "read", ("x", ANY))
+    story.net.run(2)
+    assert not story.taken
+    story.write(1, ("x", 5))
+    story.net.run(5)
+    assert [name[0] for name in story.taken] == [story.net.members[1].worker]
+    story.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_contention(seed):
+    """Everybody takes from the same set, and every take has its tuple in the end."""
+    story = Story(seed, 0.3)
+    for me in (1, 2, 3, 4):
+        story.net.enter(me, holds=me <= 2)
+    story.net.run(5)
+    for number in range(12):
+        story.write(1 + number % 4, ("a", number))
+        story.ask(1 + number % 4, "take", ("a", int))
+        story.net.run(0.02)
+    story.net.run(60)
+    assert len(story.taken) == 12 and not story.asked
+    story.check()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_faults(seed):
+    story = Story(seed, 0.15 if seed % 2 else 0.0)
+    net = story.net
+    random = net.random
+    for me in range(1, 2 + random.randrange(2, 5)):
+        net.enter(me, holds=me <= 2 or random.random() < 0.5)
+    net.run(3)
+    fresh = 100
+    for _ in range(120):
+        me = random.choice(list(net.members))
+        dice = random.random()
+        if dice < 0.4:
+            fresh += 1
+            story.write(me, (random.choice("ab"), fresh))
+        elif dice < 0.75:
+            template = random.choice([("a", int), ("b", ANY), (str, int), (str, ANY)])
+            story.ask(me, "take", template, probe=random.random() < 0.3)
+        elif dice < 0.9:
+            story.ask(me, "read", random.choice([("a", int), (str, 102)]), probe=random.random() < 0.5)
+        elif dice < 0.94 and len(net.members) > 2 and len([1 for m in net.members.values() if m.holds]) > 2:
+            if me not in net.cut:
+                story.crash(me)
+        elif dice < 0.97 and not net.cut and len(net.members) > 2:
+            if len([1 for other, m in net.members.items() if m.holds and other != me]) >= 1:
+                net.exclude(me)
+        else:
+            fresh += 1
+            net.enter(fresh, holds=random.random() < 0.5)
+        net.run(random.random() * 0.3)
+    net.loss = 0
+    net.run(20)
+    # Whoever still waits does so because nothing matches; two tuples of each name show that it is alive.
+    assert all(member.pending == 0 for member in net.members.values())
+    story.check()
