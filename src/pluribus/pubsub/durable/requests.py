@@ -68,6 +68,12 @@ class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
     query: Query = ""
 
 
+class Who(msgspec.Struct, array_like=True, frozen=True, tag=11):
+    """Durable subscriptions to topics that match; the answer is a list of ``Subscribed``."""
+
+    pattern: Text
+
+
 class Fetched(msgspec.Struct, array_like=True, frozen=True):
     """Packed batches with the offset of each; ``next`` is where to go on, ``first`` and ``end`` are the topic's."""
 
@@ -99,7 +105,16 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     """Which log it is in, as ``Fetched.log``."""
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany
+class Subscribed(msgspec.Struct, array_like=True, frozen=True):
+    """A durable subscription, or a mailbox."""
+
+    name: str
+    patterns: list[str]
+    offsets: dict[str, int]
+    """By topic: the offset up to which events were handled."""
+
+
+Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who
 
 WORDS = Words(
     "durable-topics",
@@ -114,5 +129,6 @@ WORDS = Words(
         FetchMany: FetchedMany,
         DoMany: list[Outcome],
         AtMany: list[int],
+        Who: list[Subscribed],
     },
 )
