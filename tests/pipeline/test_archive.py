@@ -10,7 +10,9 @@ import pytest
 import pluribus
 from pluribus.cli.app import run
 from pluribus.core.errors import BadInput
-from pluribus.pipeline.archive import _files, replay
+from pluribus.pipeline.archive import KEYS, archive, compact, replay
+from pluribus.pipeline.landing import Landing
+from pluribus.pipeline.retention import Retention
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.clients.log_reader import LogReader
 from tests.pipeline.prices import Price
@@ -62,14 +64,18 @@ def test_what_is_played_is_what_was_published(archived, bus, capsys):
 
 
 def test_what_a_killed_driver_left_behind_is_not_played(archived, bus, tmp_path):
-    """Its micro-batch was done again, so that all of its rows are there twice, in files that nobody committed."""
+    """Its micro-batch is done again: what was staged for it, and not committed, is nobody's."""
     copy = tmp_path / "moved"
     shutil.copytree(archived, copy)
     for path in list(copy.glob("topic=*/day=*/*.parquet")):
-        shutil.copy(path, path.with_name(f"part-00000-left-behind-{path.name}"))
+        staged = copy / "_staging" / "archive-9-0123" / path.relative_to(copy)
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, staged)
     assert replay(copy, url_of(bus), speed=0, prefix="killed/").events == 7
-    shutil.rmtree(copy / "_spark_metadata")
-    assert replay(copy, url_of(bus), speed=0, prefix="whole/").events == 14
+    # What other programs put there counts, unless a manifest of Spark's file sink says otherwise.
+    for path in list(copy.glob("topic=*/day=*/*.parquet")):
+        shutil.copy(path, path.with_name(f"other-{path.name}"))
+    assert replay(copy.as_uri(), url_of(bus), speed=0, prefix="whole/").events == 14
     (copy / "_spark_metadata").mkdir()
     assert replay(copy, url_of(bus), speed=0, prefix="none/").events == 0
 
@@ -79,7 +85,7 @@ def test_a_manifest_is_read_from_its_last_summary_on(tmp_path):
         return json.dumps({"path": f"file:///old/archive/topic=a%252Fb/day=2026-01-01/{name}", "action": action})
 
     def files():
-        return sorted(path.name for path in _files(tmp_path))
+        return sorted(path.rpartition("/")[2] for path in Landing(str(tmp_path), keys=KEYS).snapshot())
 
     folder, metadata = tmp_path / "topic=a%2Fb" / "day=2026-01-01", tmp_path / "_spark_metadata"
     folder.mkdir(parents=True)
@@ -121,3 +127,59 @@ def test_what_is_no_archive_is_said(tmp_path, bus):
         replay(tmp_path, url_of(bus))
     with pytest.raises(BadInput, match="a speed of -1 is none"):
         replay(tmp_path, url_of(bus), speed=-1)
+
+
+def test_history_and_live_events_are_one_table(spark, tmp_path):
+    """What a topic has forgotten is read from its archive, by offset: in batches and as a stream, filtered or not."""
+    from pluribus.pipeline.decoding import decode
+    from pluribus.pipeline.jobs import Job
+
+    folder = (tmp_path / "events").as_uri()
+    with pluribus.sync.connect("inproc://pipeline-tier", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
+        url = url_of(bus)
+
+        def archive_all():
+            writer = {"archive": archive(spark, url, "desk/#", folder, retain_s=0.0)}
+            Job(spark, "archive", tmp_path / "checkpoint", {}, lambda *_: writer).run(once=True)
+
+        def put(numbers):
+            bus.durable.publish_many([("desk/x", Price(f"s{n % 3}", float(n))) for n in numbers])
+
+        for start in (0, 10, 20):
+            put(range(start, start + 10))
+            archive_all()
+        (known,) = bus.durable.topics("desk/x")
+        assert 0 < known.first == known.end == 30, "the archive has it, so the topic forgot it"
+        put(range(30, 40))
+        fields = {"url": url, "topic": "desk/#", "archive": folder, "fields": "symbol string, price double"}
+
+        def read(**more):
+            return spark.read.format("pluribus").options(**fields, **more).load()
+
+        assert sorted(row["price"] for row in read().collect()) == [float(n) for n in range(40)]
+        some = read(where="price >= 25 AND symbol = 's1'", columns="offset,price").collect()
+        assert sorted((row["offset"], row["price"]) for row in some) == [(n, float(n)) for n in (25, 28, 31, 34, 37)]
+        stream = spark.readStream.format("pluribus").options(**fields, start="earliest", rows="7").load()
+        queried = stream.writeStream.format("memory").queryName("tier").trigger(availableNow=True).start()
+        queried.awaitTermination()
+        assert spark.table("tier").selectExpr("count(*)", "sum(price)").collect()[0][:] == (40, sum(range(40)))
+
+        # The archive as a table, its bodies as columns; the same after its files were put together.
+        table = spark.read.parquet(folder)
+        decoded = decode(table, fields="symbol string, price double").groupBy("symbol").sum("price")
+        wanted = {f"s{rest}": float(sum(n for n in range(30) if n % 3 == rest)) for rest in range(3)}
+        assert {row[0]: row[1] for row in decoded.collect()} == wanted
+        assert compact(spark, folder, 2) == 2
+        whole = decode(spark.read.parquet(folder), type="tests.pipeline.prices:Price")
+        assert sorted(row["price"] for row in whole.collect()) == [float(n) for n in range(30)]
+        assert read().count() == 40
+        with pytest.raises(BadInput, match="give fields="):
+            decode(table)
+        bad = decode(spark.read.parquet(folder), fields="symbol bigint", poison="aside").where("reason IS NOT NULL")
+        assert bad.count() == 30 and bad.first()["body"]
+
+        # Nothing is removed that the archive lacks; a gap in it is told, or skipped.
+        assert Retention(url, ["desk/#"], 0.0).let_go({"desk/x": 33}) == 3
+        with pytest.raises(Exception, match="lacks offset 30 of 'desk/x', which the topic has forgotten"):
+            read().count()
+        assert read(gaps="skip").count() == 37

@@ -5,6 +5,7 @@ import pytest
 from pluribus.sim.machinery.campaign import play_seed
 
 ONCE = [
+    ("durable-replica", 9_400_005, "a keeper whose identity had gone bad was given no new disk, and stayed a voter"),
     ("topics", 226, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("topics", 303, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("groups", 30, "who was cut off was shown a group's view that it had not come to"),
@@ -46,6 +47,8 @@ ONCE = [
     ("replica", 9_100_755, "a life that went on with an older state and applied nothing was not written down"),
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
+    ("hosts", 8_100_172, "a leader went on to send pieces of a snapshot whose offer the keeper had forgotten"),
+    ("group-hosts", 6, "a large row was sent by two stimuli of the stack"),
 ]
 
 

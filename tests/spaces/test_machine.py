@@ -390,3 +390,57 @@ class Against(RuleBasedStateMachine):
 
 Against.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
 TestAgainstAList = Against.TestCase
+
+
+def test_leases_end():
+    """Of tuples, registrations and transactions; a tuple that a transaction hides outlives its lease no longer."""
+    space = machine()
+    now = space.ground.now_us = 1_000_000
+    item = item_of(("a", 1))
+    assert space.do(words.Write([item], LEASE_US)) == Written([1], LEASE_US)
+    assert isinstance(space.do(words.Join(7, 2 * LEASE_US)), words.Leased)
+    assert isinstance(space.do(words.Notify(5, template_of(("a", int)), LEASE_US)), words.Leased)
+    assert space.do(words.Write([item], LEASE_US, 7)) == Written([2], LEASE_US)
+    assert space.due_us() == now
+    space.tick()
+    assert space.due_us() == now + LEASE_US
+    space.ground.now_us = now + LEASE_US - 1
+    space.tick()
+    assert len(space.kept) == 2 and space.do(words.Renew(1, LEASE_US)) == words.Leased(LEASE_US)
+    space.tick()
+    space.ground.now_us = now + LEASE_US
+    assert space.do(words.Take(template_of(("a", int)), transaction=7)) == Taken([1], [item])
+    space.tick()
+    assert space.do(words.Seen(5, 0)) == Ended("registration") and list(space.kept) == [1]
+    space.ground.now_us = now + 2 * LEASE_US
+    assert space.do(words.Commit(7)) == Ended("transaction"), "it has outlived its lease"
+    space.tick()
+    assert not space.kept and not space.transactions
+    assert space.do(words.Renew(1, LEASE_US)) == Ended("lease") and space.due_us() is None
+    space.validate()
+
+
+def test_events_that_nobody_fetches_are_dropped_and_counted():
+    space = machine()
+    space.do(words.Notify(5, template_of((int,)), 0, b"mine"))
+    items = [item_of((number,)) for number in range(1_500)]
+    space.do(words.Write(items))
+    told = space.answer(words.Events(5))
+    assert told.missed == 1_500 - 1_024 and told.events[0].sequence == told.missed + 1
+    assert space.do(words.Seen(5, 1_400)).sequence == 1_500
+    assert len(space.answer(words.Events(5, 1_400)).events) == 100
+    space.validate()
+
+
+def test_takes_are_served_in_their_order_and_what_a_dead_taker_was_handed_comes_back():
+    space = machine()
+    for consumer in (11, 12, 13):
+        waiting = words.Take(template_of(("a", int)), wait=True, consumer=consumer, owner=consumer, owner_lease_us=1)
+        assert isinstance(space.do(waiting), Waiting)
+    space.do(words.Write([item_of(("a", 1)), item_of(("a", 2))]))
+    assert space.do(words.Take(template_of(("a", int)))) == Nothing(), "both are handed out"
+    space.expire([11])
+    assert space.do(words.Finish(11)) == Ended("consumer")
+    assert space.do(words.Finish(13)).numbers == [1], "the next in line"
+    assert space.do(words.Finish(12)).numbers == [2]
+    assert not space.kept

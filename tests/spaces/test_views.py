@@ -111,6 +111,22 @@ def test_a_worker_without_a_replica_and_one_that_waits():
     story.check()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_contention(seed):
+    """Everybody takes from the same set, and every take has its tuple in the end."""
+    story = Story(seed, 0.3)
+    for me in (1, 2, 3, 4):
+        story.net.enter(me, holds=me <= 2)
+    story.net.run(5)
+    for number in range(12):
+        story.write(1 + number % 4, ("a", number))
+        story.ask(1 + number % 4, "take", ("a", int))
+        story.net.run(0.02)
+    story.net.run(60)
+    assert len(story.taken) == 12 and not story.asked
+    story.check()
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_faults(seed):
     story = Story(seed, 0.15 if seed % 2 else 0.0)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pluribus.cli.backbone import add_verbs
 from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import BadInput
 
@@ -101,10 +102,13 @@ def run(
 def archive(
     url: Annotated[str, typer.Argument(help="client://HOST:PORT/BUS, a member that serves clients.")],
     topic: Annotated[str, typer.Argument(help="A topic, or a pattern as stocks/#.")],
-    folder: Annotated[Path, typer.Argument(help="Where the Parquet files go, by topic and day.")],
+    folder: Annotated[str, typer.Argument(help="Where the Parquet files go, by topic and day: a folder or a URI.")],
     gaps: Annotated[
         str, typer.Option(help="fail or skip, if retention removed events before they were read.")
     ] = "fail",
+    retain: Annotated[
+        float | None, typer.Option(help="Topics forget what is older than so many seconds, and archived.", min=0)
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive what is there now, and stop.")] = False,
     master: Master = "local[*]",
@@ -116,8 +120,8 @@ def archive(
     from pluribus.pipeline.session import session
 
     with session(master, "pluribus archive") as spark:
-        writer = {"archive": standing(spark, url, topic, folder, gaps=gaps)}
-        running = Job(spark, "archive", folder.with_name(f"{folder.name}.checkpoint"), {}, lambda *_: writer)
+        writer = {"archive": standing(spark, url, topic, folder, retain_s=retain, gaps=gaps)}
+        running = Job(spark, "archive", f"{folder.rstrip('/')}.checkpoint", {}, lambda *_: writer)
         with stopped_by_signals(running):
             found = running.run(seconds=seconds, once=once, progress=_tell)["queries"]["archive"]
     if json:
@@ -128,7 +132,7 @@ def archive(
 
 @command.command()
 def replay(
-    folder: Annotated[Path, typer.Argument(help="An archive.")],
+    folder: Annotated[str, typer.Argument(help="An archive: a folder or a URI.")],
     url: Annotated[str, typer.Argument(help="client://HOST:PORT/BUS, a member that serves clients.")],
     speed: Annotated[
         float, typer.Option(help="1 is the pace at which it happened, 0 as fast as it goes.", min=0)
@@ -141,12 +145,17 @@ def replay(
     json: JsonFlag = False,
 ) -> None:
     """Publish an archive again."""
-    from pluribus.pipeline.archive import replay as play
+    from contextlib import nullcontext
 
-    moments = [None if moment is None else moment.replace(tzinfo=UTC) for moment in (start, stop)]
-    found = play(
-        folder, url, speed=speed, topic=topic, start=moments[0], stop=moments[1], prefix=prefix, now=now
-    )._asdict()
+    from pluribus.pipeline.archive import replay as play
+    from pluribus.pipeline.files import local_path
+    from pluribus.pipeline.session import session
+
+    begin, end = (None if moment is None else moment.replace(tzinfo=UTC) for moment in (start, stop))
+    opened: Any = nullcontext() if local_path(folder) is not None else session("local[*]", "pluribus replay")
+    with opened as spark:
+        options: dict[str, Any] = {"speed": speed, "topic": topic, "prefix": prefix, "now": now, "spark": spark}
+        found = play(folder, url, start=begin, stop=end, **options)._asdict()
     if json:
         print_json(found)
     else:
@@ -241,3 +250,6 @@ def _print_conformance(found: dict[str, Any]) -> None:
         for event in part["first"]:
             where = ", ".join(f"{key} {value}" for key, value in event.items() if key != "said")
             typer.echo(f"    {event['said']}: {where}")
+
+
+add_verbs(command)

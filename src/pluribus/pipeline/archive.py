@@ -1,15 +1,16 @@
 """Archives: durable topics as Parquet files, by topic and day, for as long as disks are cheap; and played back.
 
-Archiving is a standing query: every event once, also across restarts, because the file sink of Spark and the offsets of
-the source are remembered in one checkpoint. An archived event has its whole envelope, and its body as it travelled with
-the name of its kind, so playing it back gives the very same body.
+Archiving is a standing query: every event once, also across restarts, because a micro-batch lands once
+(``landing.py``). An archived event has its whole envelope, and its body as it travelled with the name of its kind, so
+playing it back gives the very same body. An archive may lie on a local disk, or wherever Spark's Hadoop client reaches.
 
-A file counts when the *manifest* of the folder (``_spark_metadata``) names it. A driver that is killed leaves files of
-a micro-batch that it does again afterwards, under other names: Spark passes over them, and so does playing back. A
-folder without a manifest, as other programs write it, counts whole.
+Archives that earlier releases wrote, by the file sink of Spark, have its manifest (``_spark_metadata``). Only files
+that it names count. The first time that such an archive is written to again, it becomes one of the new kind. A folder
+without a manifest, as other programs write it, counts whole.
 
-Playing back needs no Spark. Days are read one after another, each sorted by time, so a day of what is played must fit
-into memory. Events keep the time that they had; ``now=True`` gives them the time at which they are played.
+Playing back needs no Spark where the archive is a local folder. Days are read one after another, each sorted by time,
+so a day of what is played must fit into memory. Events keep the time that they had; ``now=True`` gives them the time at
+which they are played.
 """
 
 from __future__ import annotations
@@ -17,39 +18,87 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from os import PathLike
-from pathlib import Path, PurePosixPath
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
-
-import msgspec
 
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import pack
 from ..pubsub.topics import matches
 from ..runtime.clients.log_reader import LogReader
 from .columns import kind_of_name
+from .files import files_of, is_local, local_path
+from .landing import COMPACTOR, Landing
+from .retention import Retention
 from .source import register
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-MANIFEST, MANIFEST_VERSION, COMPACT = "_spark_metadata", "v1", ".compact"
+KEYS = ("topic", "day")
+WRITER = "archive"
+COMPACT_EVERY = 64
+"""Micro-batches between two looks for small files."""
+COMPACT_FILES, COMPACT_BYTES = 16, 64 << 20
 ROWS_A_PUT = 4_096
 BYTES_A_PUT = 1 << 20
 STEP_S = 0.05
 """Events that are due within it are published together."""
 
 
-def archive(spark: SparkSession, url: str, topic: str, folder: str | PathLike[str], **options: str) -> Any:
-    """The standing query, not started: a writer for ``Job`` or for ``start()``. ``options`` are those of the source."""
-    from pyspark.sql import functions as F
+def archive(
+    spark: SparkSession,
+    url: str,
+    topic: str,
+    folder: str | PathLike[str],
+    *,
+    retain_s: float | None = None,
+    **options: str,
+) -> Any:
+    """The standing query, not started: a writer for ``Job`` or for ``start()``. ``options`` are those of the source.
 
+    With ``retain_s``, topics forget events that are older, once the archive has them; their own retention is taken
+    away, as it would not wait. Small files are put together now and then.
+    """
     register(spark)
     given = {"url": url, "topic": topic, "start": "earliest", **options}
     events = spark.readStream.format("pluribus").options(**given).load()
-    dated = events.withColumn("day", F.date_format("time", "yyyy-MM-dd"))
-    return dated.writeStream.format("parquet").partitionBy("topic", "day").option("path", str(Path(folder).absolute()))
+    where = fspath(folder)
+    table = Landing(where if not is_local(where) else str(local_path(where)), spark, keys=KEYS)
+    retention = None if retain_s is None else Retention(url, [topic], retain_s)
+    return events.writeStream.foreachBatch(_Archiving(spark, table, retention))
+
+
+class _Archiving:
+    """What is done with each micro-batch, beside the driver."""
+
+    def __init__(self, spark: SparkSession, table: Landing, retention: Retention | None) -> None:
+        self._spark = spark
+        self._table = table
+        self._retention = retention
+        table.clean(WRITER, COMPACTOR)
+
+    def __call__(self, events: DataFrame, number: int) -> None:
+        from pyspark.sql import functions as F
+
+        if self._table.last(WRITER) < number:
+            rows = events.withColumn("day", F.date_format("time", "yyyy-MM-dd")).persist()
+            try:
+                found = rows.groupBy("topic").agg(F.max("offset").alias("most")).collect()
+                place = {row["topic"]: row["most"] + 1 for row in found}
+                self._table.land(WRITER, number, rows, place={**self._table.place(WRITER), **place})
+            finally:
+                rows.unpersist()
+        if self._retention is not None:
+            self._retention.let_go(self._table.place(WRITER))
+        if number % COMPACT_EVERY == COMPACT_EVERY - 1:
+            self._table.compact(self._spark, COMPACT_FILES, COMPACT_BYTES)
+
+
+def compact(
+    spark: SparkSession, folder: str | PathLike[str], files: int = COMPACT_FILES, size: int = COMPACT_BYTES
+) -> int:
+    """Put small files of an archive together: of partitions with so many or more. How many files are fewer."""
+    return Landing(fspath(folder), spark, keys=KEYS).compact(spark, files, size)
 
 
 class Played(NamedTuple):
@@ -69,10 +118,12 @@ def replay(
     prefix: str = "",
     now: bool = False,
     wait: Callable[[float], None] = time.sleep,
+    spark: SparkSession | None = None,
 ) -> Played:
     """Publish an archive again: at ``speed`` times the pace at which it happened, or, with 0, as fast as it goes.
 
-    Only topics that match and events from ``start`` up to ``stop``; each goes to its topic behind ``prefix``.
+    Only topics that match and events from ``start`` up to ``stop``; each goes to its topic behind ``prefix``. An
+    archive that is no local folder is read by ``spark``.
     """
     if speed < 0:
         raise BadInput(f"a speed of {speed:g} is none: use 1 for real time, more for faster, 0 for no pauses")
@@ -82,7 +133,7 @@ def replay(
     count = 0
     with LogReader(url) as keepers:
         player = _Player(keepers, prefix, now)
-        for event in _events(Path(folder), topic, start, stop):
+        for event in _events(fspath(folder), topic, start, stop, spark):
             first_us = event.time_us if first_us is None else first_us
             due_s = (event.time_us - first_us) / 1e6 / speed if speed else 0.0
             early_s = due_s - (time.monotonic() - began)
@@ -94,16 +145,6 @@ def replay(
             count += 1
         player.flush()
     return Played(count, len(sessions), round(time.monotonic() - began, 3))
-
-
-class _Line(msgspec.Struct):
-    """Of a manifest: a file, by its URI."""
-
-    path: str
-    action: str = "add"
-
-
-_line = msgspec.json.Decoder(_Line)
 
 
 class _Event(NamedTuple):
@@ -149,77 +190,49 @@ class _Player:
             self._keepers.put(batches)
 
 
-def _events(folder: Path, pattern: str, start: datetime | None, stop: datetime | None) -> Iterator[_Event]:
+def _events(
+    folder: str, pattern: str, start: datetime | None, stop: datetime | None, spark: SparkSession | None
+) -> Iterator[_Event]:
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.dataset as ds
 
-    if not folder.is_dir() or not any(folder.glob("topic=*")):
+    table = Landing(folder, spark, keys=KEYS)
+    if not any(found.path.startswith("topic=") for found in files_of(folder, spark).list()):
         raise BadInput(f"{folder} is no archive: 'pluribus pipeline archive URL TOPIC DIR' writes one")
-    keys = pa.schema([("topic", pa.string()), ("day", pa.string())])
-    paths = sorted(_files(folder))
-    if not paths:
-        return
-    files = [str(path) for path in paths]
-    found = ds.dataset(files, partitioning=ds.partitioning(keys, flavor="hive"), partition_base_dir=str(folder))
-    days = sorted({path.parent.name.removeprefix("day=") for path in paths})
-    for day in days:
+    held: dict[str, list[str]] = {}
+    for path in table.snapshot():
+        held.setdefault(path.split("/")[-2].removeprefix("day="), []).append(path)
+    for day, paths in sorted(held.items()):
         if (start and day < f"{start.astimezone(UTC):%Y-%m-%d}") or (stop and day > f"{stop.astimezone(UTC):%Y-%m-%d}"):
             continue
-        table = found.to_table(["topic", "time", "offset", "kind", "body", "headers"], filter=ds.field("day") == day)
-        names = [name for name in pc.unique(table["topic"]).to_pylist() if matches(pattern, name)]
-        table = table.filter(pc.is_in(table["topic"], pa.array(names, pa.string())))
-        table = table.set_column(1, "time", pc.cast(pc.cast(table["time"], pa.timestamp("us")), pa.int64()))
-        for batch in table.sort_by([("time", "ascending"), ("offset", "ascending")]).to_batches(ROWS_A_PUT):
+        rows = _of_files(table, paths, spark)
+        names = [name for name in pc.unique(rows["topic"]).to_pylist() if matches(pattern, name)]
+        rows = rows.filter(pc.is_in(rows["topic"], pa.array(names, pa.string())))
+        times = pc.cast(pc.cast(rows["time"], pa.timestamp("us", rows["time"].type.tz)), pa.int64())
+        rows = rows.set_column(rows.schema.names.index("time"), "time", times)
+        for batch in rows.sort_by([("time", "ascending"), ("offset", "ascending")]).to_batches(ROWS_A_PUT):
             yield from _rows(batch, start, stop)
 
 
-def _files(folder: Path) -> list[Path]:
-    """The Parquet files that count."""
-    there = set(folder.glob("topic=*/day=*/*.parquet"))
-    named = _manifest(folder / MANIFEST)
-    if named is None:
-        return list(there)
-    counted = {folder / Path(*path.parts[-3:]) for path in named}  # the folder may have been moved since
-    missing = counted - there
-    if missing:
-        raise BadInput(
-            f"{folder} lacks {min(missing).relative_to(folder)}, which its manifest names: copy the folder again, whole"
-        )
-    return list(counted)
+PLAYED = ("topic", "time", "offset", "kind", "body", "headers")
 
 
-def _manifest(folder: Path) -> list[PurePosixPath] | None:
-    """The files that Spark's file sink has committed, as it wrote them down; None if it did not write here.
+def _of_files(table: Landing, paths: list[str], spark: SparkSession | None) -> Any:
+    """Rows of a day, as an Arrow table."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
 
-    Every micro-batch has a file of lines, each a file that it added. Every tenth or so is ``N.compact`` and holds all
-    lines up to it.
-    """
-    if not folder.is_dir():
-        return None
-    batches = {int(path.stem): path for path in folder.iterdir() if path.stem.isdigit() and path.suffix == COMPACT}
-    first = max(batches, default=-1)
-    later = {int(path.name): path for path in folder.iterdir() if path.name.isdigit() and int(path.name) > first}
-    files = [*([batches[first]] if batches else []), *(later[number] for number in sorted(later))]
-    missing = set(range(first + 1, max(later, default=first) + 1)) - later.keys()
-    if missing:
-        raise BadInput(f"the manifest {folder} lacks its part {min(missing)}: copy the archive again, whole")
-    found: dict[PurePosixPath, None] = {}
-    for file in files:
-        version, *lines = file.read_text(encoding="utf-8").splitlines() or [""]
-        if version != MANIFEST_VERSION:
-            raise BadInput(f"{file} is a manifest of version {version[:20]!r}: this release reads {MANIFEST_VERSION}")
-        for line in lines:
-            try:
-                entry = _line.decode(line)
-            except msgspec.MsgspecError as error:
-                raise BadInput(f"{file} is no manifest of Spark ({error}): copy the archive again, whole") from None
-            path = PurePosixPath(unquote(urlsplit(entry.path).path))
-            if entry.action == "delete":
-                found.pop(path, None)
-            else:
-                found[path] = None
-    return list(found)
+    files = [table.files.under(path) for path in paths]
+    if local_path(table.files.root) is None:
+        assert spark is not None, "the folder was listed by it"
+        rows = spark.read.option("basePath", table.files.root).parquet(*files)
+        return rows.withColumn("topic", rows["topic"].cast("string")).select(*PLAYED).toArrow()
+    keys = pa.schema([("topic", pa.string()), ("day", pa.string())])
+    root = str(local_path(table.files.root))
+    local = [str(local_path(file)) for file in files]
+    # A file that is staged has its keys in its path too, further down.
+    found = ds.dataset(local, partitioning=ds.partitioning(keys, flavor="hive"), partition_base_dir=root)
+    return found.to_table(list(PLAYED))
 
 
 def _rows(batch: Any, start: datetime | None, stop: datetime | None) -> Iterator[_Event]:

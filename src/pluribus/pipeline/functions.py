@@ -45,7 +45,8 @@ def windows(
     if not aggregates:
         raise BadInput("windows() has nothing to compute: name aggregates, as mean=F.avg('price')")
     window = F.window(F.col(time), width, every or width)
-    grouped = events.withWatermark(time, late).groupBy(window.alias("window"), *by)
+    timed = events if _timed(events, time) else events.withWatermark(time, late)  # joined streams have one already
+    grouped = timed.groupBy(window.alias("window"), *by)
     found = grouped.agg(*(aggregate.alias(name) for name, aggregate in aggregates.items()))
     # A window is done when the watermark has passed its end, so that is the time of what follows.
     end = F.col("window.end").alias("end", metadata=dict(found.schema["window"].metadata))

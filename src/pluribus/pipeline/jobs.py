@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import BadInput, JobFailed
 from .session import logging_nothing
@@ -204,8 +204,12 @@ def _words(error: Any) -> str:
     return (lines[0] if ours is None else ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
 
 
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
 @contextmanager
-def stopped_by_signals(job: Job) -> Iterator[None]:
+def stopped_by_signals(job: Stoppable) -> Iterator[None]:
     """Meanwhile Ctrl-C and a polite kill end the job as ``stop`` does; a second one ends it at once."""
 
     def stop(number: int, _frame: FrameType | None) -> None:

@@ -206,7 +206,7 @@ def _unpacked(body: bytes, digest: str) -> dict[str, int]:
     try:
         plain = zlib.decompress(body)
         names, offsets = msgspec.msgpack.decode(plain, type=tuple[str, list[int]])
-    except (zlib.error, msgspec.MsgspecError) as error:
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"a place of this query cannot be read ({error}): begin with a new checkpoint") from None
     if f"{zlib.crc32(plain):08x}" != digest:
         raise LogChanged("the keepers hold another place than the one that was kept: begin with a new checkpoint")

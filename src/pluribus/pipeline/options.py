@@ -29,7 +29,7 @@ from .trace_source import trace_fields
 OPTIONS = (
     *("url", "trace", "topic", "topics", "regex", "type", "fields", "columns", "where", "start", "stop", "rows"),
     *("rows_min", "wait", "bytes", "parts", "parts_min", "part_rows", "gaps", "poison", "writer", "batch", "foreign"),
-    "lease",
+    *("lease", "archive"),
 )
 OF_SPARK = (
     *("path", "checkpointlocation", "queryname", "provider", "owner", "location", "comment", "collation", "external"),
@@ -88,6 +88,7 @@ class Settings:
         self.topic = self.given.get("topic", "")
         self.trace = self.given.get("trace", "")
         self.where = self.given.get("where", "")
+        self.archive = self.given.get("archive", "")
         self.gaps = self._choice("gaps", ("fail", "skip"))
         self.poison = self._choice("poison", POISON)
         if self.where:

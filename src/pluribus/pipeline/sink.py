@@ -408,7 +408,7 @@ def _by_kind(rows: Listed, kinds: Any) -> Iterator[Listed]:
             try:
                 for body in some.bodies:
                     _object(body)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise BadInput(
                     f"a row of kind {name!r} has a body that is none ({error}): write it as kind 'bytes'"
                 ) from None

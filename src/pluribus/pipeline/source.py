@@ -16,6 +16,7 @@ Options:
     rows, bytes  how much one micro-batch takes at most
     rows_min     a micro-batch waits for so many rows, but for ``wait`` at most
     parts        into how many tasks a read is split, at most; ``parts_min`` at least; ``part_rows`` rows a task at most
+    archive      the folder or URI of an archive: what topics have forgotten is read from there
     gaps         ``fail`` or ``skip``, when retention removed what was to be read
     poison       ``fail``, ``skip`` or ``aside``, for events whose body does not fit
 
@@ -34,7 +35,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ from ..core.errors import BadInput, LogChanged
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
 from ..runtime.clients.log_reader import LogReader
+from .archived import Archived, reaching_back
 from .offsets import EVENTS, TOPICS, UNKNOWN, Offsets, Places, name_of, parted, place, resumed
 from .options import EARLIEST, LATEST, Settings
 from .pushdown import Bounds, condition
@@ -180,6 +182,8 @@ class _Reading:
                 here = {one.topic: one for pattern in settings.patterns for one in keepers.topics(pattern)}
             if not here:
                 continue
+            if settings.archive:
+                here = {one.topic: one for one in reaching_back(list(here.values()), settings.archive)}
             log = name_of(next(iter(here.values())))
             other = self._urls.setdefault(log, number)
             if other != number:
@@ -270,14 +274,30 @@ class _Reading:
             return  # there is nothing to read
         with self._settings.keepers(partition.url, partition.number) as keepers:
             try:
+                if self._settings.archive:
+                    partition = yield from self._read_archived(keepers, partition)
                 if len(partition.ranges) == 1:
                     yield from self._read_one(keepers, partition)
-                else:
+                elif partition.ranges:
                     yield from self._read_many(keepers, partition)
             except LogChanged as error:
                 if self._settings.gaps == "fail":
                     raise LogChanged(f"{error}; or leave out what is gone with option gaps='skip'") from None
                 logger.warning("%s; left out", error)
+
+    def _read_archived(self, keepers: LogReader, task: Ranges) -> Generator[Any, None, Ranges]:
+        """What topics have forgotten, from the archive; what is left for the keepers."""
+        archive, skip = Archived(self._settings.archive), self._settings.gaps == "skip"
+        left: list[Range] = []
+        for topic, start, stop in task.ranges:
+            kept = min(keepers.offsets(topic)[0], stop)
+            if start < kept:
+                bodies = self._shape.needs_bodies
+                for batch in archive.batches(topic, start, kept, self._where, bodies, skip=skip):
+                    yield from _there(self._shape.table([batch]))
+            if max(start, kept) < stop:
+                left.append(Range(topic, max(start, kept), stop))
+        return Ranges(left, task.log, task.number, task.url)
 
     def _read_one(self, keepers: LogReader, task: Ranges) -> Iterator[Any]:
         """A range of one topic: read ahead of what is done with it."""

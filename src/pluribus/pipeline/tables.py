@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from ..core.errors import BadInput
-from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of
+from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of, pack
 from ..runtime.clients.log_reader import Range
-from ..wire.bodies import BYTES, array_header
+from ..wire.bodies import BYTES, DATA, array_header
 from .columns import arrow_schema, name_of_kind
 from .heaps import Heap, Piece
 
@@ -116,6 +116,12 @@ class Shape:
             found = found.filter(good)
         return found if found.num_rows else None
 
+    def decoded(self, bodies: Sequence[bytes], plain: bool) -> tuple[dict[str, Any], list[str | None]]:
+        """The columns of the fields of these bodies, and the reason of each that does not fit; no reasons if all do.
+        ``plain``: some were published as bytes, so that nobody knows whether each is one object."""
+        packed = pack("decoded", 1, 1, 0, BYTES if plain else DATA, 0, bodies)
+        return self._decoded([Batch(packed, 0)], None)
+
     def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
         """Of rows that have the fields as attributes. Raises what Arrow raises if a value is none of its column."""
         import pyarrow as pa
@@ -171,7 +177,7 @@ class Shape:
             self._columns(rows)
         except msgspec.ValidationError:
             return f"its fields are not {self._said()}"
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return f"its body does not decode: {error}"
         except (TypeError, ValueError, OverflowError):
             return f"its fields are not {self._said()}"

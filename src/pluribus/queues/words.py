@@ -277,12 +277,12 @@ _question: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
 def command_of(data: bytes) -> Command:
     try:
         return _command.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a command of a queue that no release gives: {error}") from None
 
 
 def question_of(data: bytes) -> Question:
     try:
         return _question.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a question to a queue that no release asks: {error}") from None

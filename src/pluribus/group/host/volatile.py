@@ -182,7 +182,7 @@ class VolatileLog:
         for row, data in enumerate(rows, first):
             try:
                 held = _row.decode(data)
-            except msgspec.MsgspecError:  # all others skip it, too
+            except (msgspec.MsgspecError, UnicodeDecodeError):  # all others skip it, too
                 self.malformed += 1
                 continue
             if self.halted:
@@ -246,6 +246,7 @@ class VolatileTending:
         self._members = members
         self._timer: Timer | None = None
         self._tick_timer: Timer | None = None
+        self._search_timer: Timer | None = None
         self._keeps_time: Timekeeper | None = None
         """While this member is the eldest."""
         self._proposed: set[str] = set()
@@ -258,7 +259,7 @@ class VolatileTending:
 
     def stop(self) -> None:
         self._stopped = True
-        for timer in (self._timer, self._tick_timer):
+        for timer in (self._timer, self._tick_timer, self._search_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -266,6 +267,23 @@ class VolatileTending:
         """Commands were applied, or the state or the view is another one: something may be due earlier than before."""
         if not self._stopped and self.eldest:
             self._tick()
+            self._search()
+
+    def _search(self) -> None:
+        """Machines that have something to look for, a slice at a time; what they find is ordered first."""
+        idle = self._search_timer is None and "search" not in self._proposed
+        if idle and any(hosted.machine.busy for hosted in self._host.machines.values()):
+            self._search_timer = self._clock.call_later(0.0, self._chores)
+
+    def _chores(self) -> None:
+        self._search_timer = None
+        if self._stopped or not self.eldest:
+            return
+        for number, hosted in list(self._host.machines.items()):
+            found = hosted.machine.chores() if hosted.machine.busy else []
+            if found:
+                self._submit("search", number, found)
+        self._search()
 
     @property
     def eldest(self) -> bool:
@@ -284,6 +302,7 @@ class VolatileTending:
         self._log.free()
         if self.eldest:
             self._tick()
+            self._search()
             self._expire()
             self._forward()
 
@@ -335,7 +354,7 @@ class VolatileTending:
             self._proposed.discard(what)
             if error is None:
                 self._host.take_outcomes(index, len(commands))
-                if what == "tick":
+                if what in ("tick", "search"):
                     self.applied()
 
         self._proposed.add(what)

@@ -90,5 +90,5 @@ _word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
 def word_of(data: bytes) -> Word:
     try:
         return _word.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a command of the host that no release gives: {error}") from None

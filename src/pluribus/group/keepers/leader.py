@@ -85,7 +85,7 @@ class Peer:
 class Sending:
     """A snapshot on its way to one keeper: first the list of its parts, then those that the keeper wants."""
 
-    __slots__ = ("base", "data", "offered", "offset", "part", "snapshot")
+    __slots__ = ("base", "beaten", "data", "offered", "offset", "part", "snapshot")
 
     def __init__(self, snapshot: Snapshot, base: bytes) -> None:
         self.snapshot = snapshot
@@ -93,6 +93,8 @@ class Sending:
         self.offered = False
         """Whether the keeper answered the offer."""
         self.part = self.offset = 0
+        self.beaten = (-1, -1)
+        """Which piece was next at the last beat."""
         self.data: bytes | None = None
         """Of the part that is being sent."""
 
@@ -430,8 +432,12 @@ class Leader:
         for keeper, peer in list(self.peers.items()):
             peer.asked = -1
             serial = self._serial
-            if peer.sending is not None:
-                self._send_piece(keeper, peer, peer.sending)
+            if (sending := peer.sending) is not None:
+                place = (sending.part, sending.offset)
+                if place == sending.beaten:  # it may have forgotten the offer: it stood for leader in between
+                    sending.offered = False
+                sending.beaten = place
+                self._send_piece(keeper, peer, sending)
             else:
                 self._feed(keeper, peer)
             if serial == self._serial:

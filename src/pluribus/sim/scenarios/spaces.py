@@ -16,13 +16,13 @@ from ...core.errors import Closed, PluribusError, Violation
 from ...group.keepers import Settings
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.styles.spaces.space import Space
+from ...runtime.styles.spaces.spaces import KINDS
 from ..checkers.spaces import crashed, linearizable, not_invented, not_lost, own_writes_seen, taken_once
 from ..machinery.chaos import EVERY_FAULT, STRIKES, flip, restore_primary, torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
 from . import Scenario
 
-KINDS = ("replicated", "views", "partitioned")
 KEEPERS = 3
 TORMENT_S = 15.0
 CALM_S = 40.0
@@ -100,6 +100,7 @@ class Player:
                 return
             await asyncio.sleep(random.random() * 0.6)
             if random.random() < 0.03 and kind != "replicated":
+                await space.flush()
                 await space.close()
                 space = await self._open(kind)
             await self._one(space, kind)

@@ -1,12 +1,13 @@
 """One range of a partitioned space: its tuples, who waits there, what is set aside, and what came of requests.
 
-The state changes by numbered steps only, so that a copy which has had the same steps is the same. ``place`` says which
-members have which range; ``range_of`` which range a tuple is in, and ``ranges_of`` in which a template can match.
+The state changes by numbered steps only, so that a copy which has had the same steps is the same. ``placement`` says
+which members have which range; ``range_of`` which range a tuple is in, and ``ranges_of`` in which a template can match.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from hashlib import blake2b
 from heapq import heappop, heappush
 
@@ -51,14 +52,25 @@ def _hashed(data: bytes) -> int:
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") % RANGES
 
 
-def place(number: int, holders: Sequence[int], copies: int) -> list[int]:
-    """The owner of a range, then those who keep copies: the members that score highest for it. When one comes or goes,
-    no range moves between two others."""
+def placement(holders: Sequence[int], copies: int) -> list[list[int]]:
+    """By range: the owner, then those who keep copies. Each is whoever scores highest for the range, but nobody owns
+    more than its share; so when a member comes or goes, few ranges move between others."""
+    share = -(-RANGES // len(holders)) if holders else 0
+    owned = dict.fromkeys(holders, 0)
+    placed: list[list[int]] = []
+    for number in range(RANGES):
+        ranked = sorted(holders, key=partial(_score, number))
+        owner = next((member for member in ranked if owned[member] < share), None)
+        if owner is None:
+            placed.append([])
+            continue
+        owned[owner] += 1
+        placed.append([owner, *[member for member in ranked if member != owner][: copies - 1]])
+    return placed
 
-    def score(member: int) -> bytes:
-        return blake2b(b"%d/%d" % (number, member), digest_size=8).digest()
 
-    return sorted(holders, key=score)[:copies]
+def _score(number: int, member: int) -> bytes:
+    return blake2b(b"%d/%d" % (number, member), digest_size=8).digest()
 
 
 class RangeState:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..roster import Epoch
 from ..values import Item
 from . import words
-from .ranges import RANGES, RangeState, place
+from .ranges import RANGES, RangeState, placement
 from .words import Change, Name, Word
 
 REPEAT_S = 0.3
@@ -69,7 +69,7 @@ class Server:
 
     def enter(self, epoch: Epoch, now: float) -> None:
         self.epoch = epoch
-        self.placed = [place(number, epoch.holders, self.copies) for number in range(RANGES)]
+        self.placed = placement(epoch.holders, self.copies)
         self._pending.clear()
         self._acks.clear()
         self._holdings.clear()

@@ -313,3 +313,32 @@ def test_a_body_that_cannot_be_made_here_is_a_dead_letter_and_the_others_come(tm
                 await asyncio.sleep(0.02)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["keeper", "memory"])
+def test_a_selector_sees_all_of_a_long_queue(how, tmp_path):
+    async def scenario():
+        async with opened(how, tmp_path) as (bus, options):
+            q = await bus.queue("long", **options)
+            for number in range(3_000):
+                q.send_soon(number, properties={"n": number})
+            await q.flush()
+            async with q.receive("n = 2999", timeout=WAIT_S) as m:
+                assert m.body == 2_999
+            async with q.receive("n > 2997", timeout=WAIT_S) as m:
+                assert m.body == 2_998
+
+    asyncio.run(scenario())
+
+
+def test_a_client_s_messages_of_a_queue_in_memory_stay_with_it(tmp_path):
+    async def scenario():
+        async with opened("client-memory", tmp_path) as (bus, options):
+            q = await bus.queue("held", **options)
+            await q.send("x")
+            m = await q.receive(timeout=WAIT_S)
+            assert await q.receive(timeout=1.5) is None, "its lease does not end while its member is there"
+            await m.ack()
+            assert (await q.stats()).state.redelivered == 0
+
+    asyncio.run(scenario())

@@ -40,13 +40,16 @@ class Consumer:
         self,
         line: MachineLine[Outcome],
         number: int,
-        owner: int,
+        owner: Callable[[], int],
         lease_s: float,
         selector: bytes,
         exclusive: bool,
     ) -> None:
         self._line = line
-        self._attach = words.Attach(number, owner, int(lease_s * 1e6), selector, exclusive)
+        self._owner = owner
+        self._lease_us = int(lease_s * 1e6)
+        self._selector = selector
+        self._exclusive = exclusive
         self.number = number
         self.epoch = 0
         self._after = 0
@@ -56,7 +59,7 @@ class Consumer:
         self._changed = False
         """The credit is to be told."""
         self.hands: dict[int, int] = {}
-        """Messages that were told and are not settled, with their deliveries."""
+        """Messages that were told and are not settled, with the numbers of their assignments."""
         self.arrived: deque[QueueMessage[Any]] = deque()
         self._slice: Slice | None = None
         """The batch that came last, of which more messages may be told."""
@@ -69,7 +72,10 @@ class Consumer:
         self._listening: asyncio.Task[None] | None = None
         self.failure: PluribusError | None = None
         self.closed = False
-        self.on_arrival: Callable[[], None] | None = None
+        self.on_arrival: Callable[[int], None] | None = None
+        """Called with how many messages came."""
+        self.ahead: Callable[[], int] | None = None
+        """Asked when messages are acknowledged: how many more are wanted. They are asked for in the same command."""
 
     async def open(self, things: int, size: int, want: int = UNLIMITED) -> None:
         self._credit = (things, size, want)
@@ -79,12 +85,13 @@ class Consumer:
         self._settle_soon()
 
     async def _attach_again(self) -> None:
-        outcome = await self._line.call(words.encode(self._attach), None)
+        attach = words.Attach(self.number, self._owner(), self._lease_us, self._selector, self._exclusive)
+        outcome = await self._line.call(words.encode(attach), None)
         if outcome.status == REFUSED:
             raise Refused(outcome.reason)
         self.epoch, self._after, self._serial = outcome.number, 0, 0
         held = {int(thing) for thing, _ in outcome.things}
-        self.hands = {thing: delivery for thing, delivery in self.hands.items() if thing in held}
+        self.hands = {thing: number for thing, number in self.hands.items() if thing in held}
         self.arrived = deque(one for one in self.arrived if one.number in held)
         self._changed = True
 
@@ -110,25 +117,25 @@ class Consumer:
             if told.given:
                 self._something.set()
                 if self.on_arrival is not None:
-                    self.on_arrival()
+                    self.on_arrival(len(told.given))
 
     def _take(self, given: Given) -> None:
         self._after = max(self._after, given.number)
-        if self.hands.get(given.thing) == given.delivery:
+        if self.hands.get(given.thing) == given.number:
             return  # told before a break
-        self.hands[given.thing] = given.delivery
+        self.hands[given.thing] = given.number
         if given.note:  # one of several in a batch, which the first of them brought
             if given.bodies:
                 self._slice = None if given.bodies[0] is None else unpacked(given.bodies[0])
             if self._slice is None:
                 self._refuse(given, "its body is damaged")
                 return
-            message: QueueMessage[Any] = QueueMessage.of(
-                self, given.thing, given.delivery, self._slice, int.from_bytes(given.note, "little")
-            )
+            place = int.from_bytes(given.note, "little")
+            message: QueueMessage[Any] = QueueMessage.of(self, given.thing, given.delivery, self._slice, place)
             if isinstance(message.body, PluribusError):
                 self._refuse(given, str(message.body))
                 return
+            message.assignment = given.number
             self.arrived.append(message)
             return
         packed = given.bodies[0] if given.bodies else None
@@ -137,7 +144,9 @@ class Consumer:
             return
         long = b"".join(piece for piece in given.bodies[1:] if piece is not None) if len(given.bodies) > 1 else None
         try:
-            self.arrived.append(QueueMessage(self, given.thing, given.delivery, packed, long))
+            whole: QueueMessage[Any] = QueueMessage(self, given.thing, given.delivery, packed, long)
+            whole.assignment = given.number
+            self.arrived.append(whole)
         except PluribusError as error:  # of a type that cannot be made of it here
             self._refuse(given, str(error))
 
@@ -145,6 +154,7 @@ class Consumer:
         """A message that nobody here can read becomes a dead letter."""
         lost: QueueMessage[Any] = QueueMessage.__new__(QueueMessage)
         lost.number, lost.deliveries, lost.settled = given.thing, given.delivery, True
+        lost.assignment = given.number
         self.settle_later(lost, words.REJECT, 0, reason[:1_024])
 
     async def next(self, timeout: float | None) -> QueueMessage[Any] | None:
@@ -215,13 +225,15 @@ class Consumer:
         taken = [self._settles.popleft() for _ in range(min(len(self._settles), SETTLES_MAX))]
         here: list[Settling] = []
         for one in taken:
-            if self.hands.get(one[0].number) == one[0].deliveries:
+            if self.hands.get(one[0].number) == one[0].assignment:
                 here.append(one)
             else:
                 _end(one[4], _late(one[0].number))
         acked, deliveries = _runs(sorted((one[0].number, one[0].deliveries) for one in here if not one[1]))
         others = [(message.number, verb, wait, reason) for message, verb, wait, reason, _ in here if verb]
         deliveries += [one[0].deliveries for one in here if one[1]]
+        if acked and self.ahead is not None and not self._changed and (more := self.ahead()):
+            self._credit, self._changed = (*self._credit[:2], more), True
         self._numbers += 1
         things, size, want = self._credit
         changed, self._changed = self._changed, False
@@ -250,7 +262,7 @@ class Consumer:
         lost = set(outcome.lost)
         for message, verb, _, _, future in here:
             ended = verb != words.EXTEND or message.number in lost
-            if ended and self.hands.get(message.number) == message.deliveries:
+            if ended and self.hands.get(message.number) == message.assignment:
                 del self.hands[message.number]
             _end(future, _late(message.number) if message.number in lost else None)
 

@@ -26,6 +26,7 @@ class QueueMessage(Generic[T]):
 
     __slots__ = (
         "_consumer",
+        "assignment",
         "body",
         "correlation",
         "deliveries",
@@ -44,6 +45,7 @@ class QueueMessage(Generic[T]):
     ) -> None:
         head = batch.head_of(packed)
         self._consumer = consumer
+        self.assignment = 0
         self.number = number
         """Of the message in its queue."""
         self.deliveries = deliveries

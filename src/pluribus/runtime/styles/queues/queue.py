@@ -89,7 +89,6 @@ class MessageQueue:
         self.line_name = line.name
         self._numbers: Callable[[], int] = bus.durable.new_number
         self._sender = Sender(line, self._numbers, bus.durable.wall)
-        self._owner = int(bus.me)
         self._singles: dict[bytes, Singles] = {}
         """By selector: the consumer of single receives."""
         self._consumers: dict[Consumer, None] = {}
@@ -281,6 +280,11 @@ class MessageQueue:
         for one in found:
             if isinstance(one, BaseException):
                 raise one
+
+    def _owner(self) -> int:
+        """Whose lease it is. In memory it is a member's: a client's consumers live as long as the client's member."""
+        line = getattr(self._bus, "line", None)
+        return int(self._bus.me) if self.durable or line is None else int(line.member)
 
     async def _consumer(
         self, selector: bytes, things: int, size: int, want: int = UNLIMITED, exclusive: bool = False

@@ -17,11 +17,21 @@ from .message import QueueMessage
 if TYPE_CHECKING:
     from .queue import MessageQueue
 
+AHEAD_S = 0.02
+"""How long a message that was asked for ahead waits for the next receive."""
+BYTES = 1 << 40
+"""Single receives have no limit in bytes."""
+
 Handler = Callable[[QueueMessage[Any]], Awaitable[object] | object]
 
 
 class Singles:
-    """Single receives with one selector share a consumer, which wants as many messages as there are receives."""
+    """Single receives with one selector share a consumer, which wants as many messages as there are receives.
+
+    Who receives one message after another would pay for three entries in the log each time: sent, wanted, acknowledged.
+    From the second receive on the acknowledgement asks for the next message, too. If nobody receives within
+    ``AHEAD_S``, that message is given back unseen.
+    """
 
     def __init__(self, queue: MessageQueue, selector: bytes) -> None:
         self._queue = queue
@@ -29,43 +39,87 @@ class Singles:
         self._consumer: Consumer | None = None
         self._opening = asyncio.Lock()
         self._waiting = 0
+        self._asked = 0
+        """Messages that are wanted and have not come."""
+        self._streak = 0
+        self._idle: asyncio.TimerHandle | None = None
+        """While it is set, one message may wait here for the next receive."""
 
     async def receive(self, timeout: float | None) -> QueueMessage[Any] | None:
         consumer = await self._opened()
+        self._streak += 1
         self._waiting += 1
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
         try:
-            consumer.want(CREDIT_MAX, 1 << 40, self._waiting)
-            if timeout == 0:
-                await consumer.settled()
+            needed = self._waiting - len(consumer.arrived)
+            if needed > self._asked:
+                self._want(consumer, needed)
+            if timeout == 0 and not consumer.arrived:
                 return await self._cancelled(consumer)
             message = await consumer.next(timeout)
             return message if message is not None else await self._cancelled(consumer)
         except asyncio.CancelledError:
-            consumer.want(CREDIT_MAX, 1 << 40, self._waiting - 1)
+            self._want(consumer, self._waiting - 1)
             raise
         finally:
             self._waiting -= 1
-            if not self._waiting:
-                self._give_back(consumer)
+            self._give_back(consumer)
+
+    def _want(self, consumer: Consumer, count: int) -> None:
+        self._asked = count
+        consumer.want(CREDIT_MAX, BYTES, count)
 
     async def _opened(self) -> Consumer:
         async with self._opening:
             consumer = self._consumer
             if consumer is None or consumer.closed or consumer.failure is not None:
-                consumer = self._consumer = await self._queue._consumer(self._selector, CREDIT_MAX, 1 << 40, 0)
-                consumer.on_arrival = lambda: self._give_back(consumer)
+                self._asked = self._streak = 0
+                consumer = self._consumer = await self._queue._consumer(self._selector, CREDIT_MAX, BYTES, 0)
+                consumer.on_arrival = self._came
+                consumer.ahead = self._ahead
             return consumer
 
     async def _cancelled(self, consumer: Consumer) -> QueueMessage[Any] | None:
         """Take the demand back; if a message was given just before, that is it."""
+        self._streak = 0
+        self._asked = self._waiting - 1
         given = await consumer.cancel(self._waiting - 1)
         if not given:
             return None
         return await consumer.next(None)
 
+    def _came(self, count: int) -> None:
+        self._asked = max(self._asked - count, 0)
+        if self._consumer is not None:
+            self._give_back(self._consumer)
+
+    def _ahead(self) -> int:
+        consumer = self._consumer
+        if self._streak < 2 or self._waiting or self._asked or self._idle is not None or consumer is None:
+            return 0
+        if consumer.arrived:
+            return 0
+        self._asked = 1
+        self._idle = asyncio.get_running_loop().call_later(AHEAD_S, self._rest)
+        return 1
+
+    def _rest(self) -> None:
+        """Nobody received for a while."""
+        self._idle = None
+        self._streak = 0
+        consumer = self._consumer
+        if consumer is None or consumer.closed or self._waiting:
+            return
+        if self._asked:
+            self._want(consumer, 0)
+        self._give_back(consumer)
+
     def _give_back(self, consumer: Consumer) -> None:
-        """A message that came when nobody waited any more."""
-        while len(consumer.arrived) > self._waiting:
+        """Messages that came when nobody waited any more."""
+        kept = self._waiting + (self._idle is not None)
+        while len(consumer.arrived) > kept and not consumer.closed:
             consumer.settle_later(consumer.arrived.pop(), words.RELEASE)
 
 

@@ -99,7 +99,7 @@ class Crew:
         async for message in self._group:
             try:
                 word = self._words.decode(message.body)
-            except (msgspec.MsgspecError, TypeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
                 self.malformed += 1
                 continue
             self._follow()
@@ -305,11 +305,15 @@ class Crew:
                     await self._hand_over()
                 except PluribusError as error:
                     log.debug("the space %r was left in a hurry: %s", self.name, error)
-            self.abandon()
-            if self._group is not None:
-                await self._group.close()
-            if self._roster is not None:
-                await self._roster.close()
+            await self.leave()
+
+    async def leave(self) -> None:
+        """At once, with nothing handed over."""
+        self.abandon()
+        if self._group is not None:
+            await self._group.close()
+        if self._roster is not None:
+            await self._roster.close()
 
     async def _hand_over(self) -> None:
         """Let others have what only this member keeps, before it goes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from ...loop.lateness import loaded
 from ..style import Styled
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
@@ -11,6 +12,7 @@ if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` s
     from .spaces import SpaceInfo, Spaces
 
 OPEN_S = 15.0
+STYLE = "pluribus.runtime.styles.spaces.spaces"
 
 
 class SpacesFace:
@@ -37,10 +39,12 @@ class SpacesFace:
 
         ``BadInput`` for what does not fit together, ``TimeoutError`` if no primary is there within ``timeout`` seconds.
         """
+        await loaded(STYLE)  # with the filter language, which takes a while
         return await _spaces(self).open(name, kind, durable, replica, copies, key, timeout)
 
     async def spaces(self, *, timeout: float | None = OPEN_S) -> list[SpaceInfo]:
         """The spaces that were opened on this bus, by name."""
+        await loaded(STYLE)
         return await _spaces(self).listed(timeout)
 
 

@@ -83,7 +83,7 @@ class Spaces(Style):
         try:
             await way.start(timeout)
         except BaseException:
-            way.abandon()
+            await way.leave()
             raise
         return way
 

@@ -1,0 +1,153 @@
+"""``pluribus pipeline backbone`` and the verbs beside it: report, resend, backfill, picture, compact."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pluribus.cli.output import JsonFlag, print_json
+
+Config = Annotated[Path, typer.Argument(help="The configuration of a backbone, in TOML.")]
+Master = Annotated[str, typer.Option(help="local[N], or the address of a cluster.")]
+Url = Annotated[str, typer.Option(help="client://HOST:PORT/BUS, in the place of the one in the file.")]
+
+
+def add_verbs(command: typer.Typer) -> None:
+    for verb in (backbone, report, resend, backfill, picture, compact):
+        command.command()(verb)
+
+
+def backbone(
+    config: Config,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Handle what is there now, stage after stage, and stop.")
+    ] = False,
+    master: Master = "local[*]",
+    url: Url = "",
+    json: JsonFlag = False,
+) -> None:
+    """Run a backbone: durable topics to tables and answers. Exits with 1 if its report does not add up."""
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.running import Backbone
+    from pluribus.pipeline.jobs import stopped_by_signals
+    from pluribus.pipeline.session import session
+
+    configuration = load(config, url)
+    with session(master, f"backbone {configuration.name}") as spark:
+        running = Backbone(spark, configuration)
+        with stopped_by_signals(running):
+            found = running.run(seconds=seconds, once=once, progress=_tell)
+    if json:
+        print_json(found)
+    else:
+        typer.echo(f"{_sum(found)} in {found['seconds']} s")
+    if not found["adds_up"] or not found["total"]["adds_up"]:
+        raise typer.Exit(1)
+
+
+def report(config: Config, url: Url = "", json: JsonFlag = False) -> None:
+    """What became of every event, by run and day; and how far the backbone is behind its topics."""
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.reading import told
+
+    found = told(load(config, url))
+    if json:
+        print_json(found)
+        return
+    for row in found["days"]:
+        typer.echo(f"{row['run']}  {row['day']}  {row['table']:<16} {_sum(row)}")
+    typer.echo(f"all: {_sum(found)}; {found['behind']:,} events behind")
+    for rule, count in found["rules"].items():
+        typer.echo(f"    {rule}: {count:,}")
+
+
+def resend(
+    config: Config,
+    rule: Annotated[str, typer.Option(help="Only events that broke this rule.")] = "",
+    table: Annotated[str, typer.Option(help="Only events of this silver table.")] = "",
+    keep_times: Annotated[bool, typer.Option("--keep-times", help="With their own times; most will be late.")] = False,
+    url: Url = "",
+    json: JsonFlag = False,
+) -> None:
+    """Send dead events round again, each once, after what was wrong with them was corrected."""
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.resending import resend as send
+
+    found = send(load(config, url), rule=rule, table=table, keep_times=keep_times)
+    if json:
+        print_json(found)
+    else:
+        typer.echo(f"{found['resent'] + found['finished']:,} dead events were sent round again")
+
+
+def backfill(
+    config: Config,
+    start: Annotated[datetime, typer.Option(help="Events from this time on (UTC).")],
+    stop: Annotated[datetime, typer.Option(help="Events before this time (UTC).")],
+    master: Master = "local[*]",
+    url: Url = "",
+    json: JsonFlag = False,
+) -> None:
+    """Compute a range of time again from bronze, late events included; whole partitions are replaced."""
+    from pluribus.pipeline.backbone.backfill import backfill as fill
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.session import session
+
+    configuration = load(config, url)
+    with session(master, f"backfill {configuration.name}") as spark:
+        found = fill(spark, configuration, start, stop)
+    if json:
+        print_json(found)
+    else:
+        answers = ", ".join(f"{count:,} {name}" for name, count in found["gold"].items())
+        typer.echo(f"{found['read']:,} events computed again: {answers}")
+
+
+def picture(
+    config: Config,
+    out: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("flow.svg"),
+    json: JsonFlag = False,
+) -> None:
+    """Draw the flow of a backbone from its configuration, as SVG."""
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.picture import picture as draw
+
+    text = draw(load(config, "client://127.0.0.1:1/none"))
+    out.write_text(text, encoding="utf-8")
+    if json:
+        print_json({"picture": str(out), "bytes": len(text)})
+    else:
+        typer.echo(f"{out}: {len(text):,} bytes")
+
+
+def compact(
+    folder: Annotated[str, typer.Argument(help="An archive: a folder or a URI.")],
+    files: Annotated[int, typer.Option(help="Partitions with so many small files or more.", min=2)] = 16,
+    master: Master = "local[*]",
+    json: JsonFlag = False,
+) -> None:
+    """Put small files of an archive together."""
+    from pluribus.pipeline.archive import compact as put_together
+    from pluribus.pipeline.session import session
+
+    with session(master, "compact") as spark:
+        fewer = put_together(spark, folder, files)
+    if json:
+        print_json({"fewer": fewer})
+    else:
+        typer.echo(f"{fewer:,} files fewer")
+
+
+def _sum(found: dict[str, Any]) -> str:
+    parts = ("good", "dead", "dropped", "late", "duplicate")
+    told = " + ".join(f"{found[name]:,} {name}" for name in parts)
+    return f"{found['read']:,} read = {told}{'' if found['adds_up'] else ' DOES NOT ADD UP'}, {found['lost']:,} lost"
+
+
+def _tell(progress: dict[str, Any]) -> None:
+    typer.echo(
+        f"{progress['query']} batch {progress['batch']}: {progress['rows']:,} rows in {progress['seconds']:.2f} s",
+        err=True,
+    )

@@ -1,0 +1,295 @@
+"""Gold: standing answers on clean events, published once.
+
+Golds that read the same silver tables share one standing query: each is a branch of its plan, and the branches are one
+stream of answers, so that a micro-batch is planned, run and committed once for all of them. What differs goes apart:
+patterns, whose state is Python's; and ``last``, which answers again whenever something changes (Spark calls it update
+mode), where all others answer once, when a window is complete.
+
+The same functions make a table of a table, for a backfill: ``enriched`` and ``answers`` take tables as well as streams.
+
+A clean event is never late here (``intake.py``), so Spark drops nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ...filters.spark import column
+from ...pubsub.topics import is_channel
+from ..columns import envelope_fields, named_fields
+from ..decoding import body_fields
+from ..functions import TIME, anomalies, join, last, top, windows
+from ..patterns import match_recognize
+from ..source import register
+from .configuration import (
+    AGGREGATE,
+    PLACEHOLDER,
+    Configuration,
+    Enrich,
+    Gold,
+    Silver,
+    condition,
+    pattern_of,
+    time_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+BUCKETS = 8
+"""How the state of patterns is divided; part of what a checkpoint means."""
+GOLD_HEADER = "gold"
+ANSWER = "topic string, time timestamp, headers map<string,string>, kind string, body binary"
+Tables = Callable[[str], "DataFrame"]
+
+
+class Group(NamedTuple):
+    """Golds that share a standing query."""
+
+    name: str
+    golds: tuple[Gold, ...]
+    mode: str
+
+
+def groups(configuration: Configuration) -> list[Group]:
+    held: dict[tuple[str, ...], list[Gold]] = {}
+    for gold in configuration.gold:
+        kind: str = gold.kind if gold.kind in ("pattern", "last") else "windows"
+        joined = "joined" if configuration.joined(gold.of) else ""
+        held.setdefault((kind, joined, *configuration.inputs(gold.of)), []).append(gold)
+    found = []
+    for (kind, joined, *inputs), golds in held.items():
+        name = "-".join(["gold", kind, *([joined] if joined else []), *inputs])
+        found.append(Group(name, tuple(golds), "update" if kind == "last" else "append"))
+    return found
+
+
+def clean_events(spark: SparkSession, configuration: Configuration, silver: Silver, **options: str) -> DataFrame:
+    """The stream of a silver table: envelope, levels and fields, under the topics of the raw events."""
+    from pyspark.sql import functions as F
+
+    register(spark)
+    named = {"type": silver.type} if silver.type else {"fields": silver.fields}
+    source = spark.readStream.format("pluribus").options(url=configuration.url, start="earliest", **named, **options)
+    # A pattern with the prefix in front matches the clean topics of just this table.
+    pattern = configuration.prefix("silver") + silver.topics
+    watched = f"{pattern}/#" if is_channel(pattern) else pattern
+    events = source.option("topic", watched).load()
+    if watched != pattern:
+        events = events.where(F.col("topic") == pattern)
+    return shaped(events, silver, configuration.prefix("silver"))
+
+
+def shaped(events: DataFrame, silver: Silver, prefix: str = "") -> DataFrame:
+    """Columns of a silver table, in their order."""
+    from pyspark.sql import functions as F
+
+    topic = F.substring("topic", len(prefix) + 1, 1 << 20) if prefix else F.col("topic")
+    parts = F.split(topic, "/")
+    # Beyond the end of an array is null, not an error.
+    levels = {name: F.get(parts, F.lit(level - 1)) for name, level in silver.levels.items()}
+    fields = body_fields(silver.fields, silver.type).names
+    kept = ["topic", "offset", "id", "sender", "time", "headers"]
+    return events.withColumns({**levels, "topic": topic}).select(*kept, *levels, *fields)
+
+
+def enriched(spark: SparkSession, configuration: Configuration, of: str | Sequence[str], tables: Tables) -> DataFrame:
+    """A silver table, an enriched one, or several of them as one, with null where one has no such column."""
+    names = [of] if isinstance(of, str) else list(of)
+    found: DataFrame | None = None
+    for name in names:
+        step = next((one for one in configuration.enrich if one.name == name), None)
+        one = tables(name) if step is None else _step(spark, configuration, step, tables)
+        found = one if found is None else found.unionByName(one, allowMissingColumns=True)
+    assert found is not None
+    return found
+
+
+def _step(spark: SparkSession, configuration: Configuration, step: Enrich, tables: Tables) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    events = enriched(spark, configuration, step.of, tables)
+    if step.other:
+        late = f"{max(configuration.silver_of(name).late_s for name in configuration.inputs(step.name))} seconds"
+        right = tables(step.other)
+        kept = [name for name in right.columns if name not in ("id", "sender", "headers", "offset")]
+        return join(events, right.select(*kept), step.on, within=step.within, late=late)
+    rows = read_table(spark, step)
+    if not step.since:
+        return events.join(F.broadcast(rows), step.on, "left").select(*events.columns, *_added(rows, step))
+    keys = [F.col(f"events.{key}") == F.col(f"rows.{key}") for key in step.on]
+    since = F.col(f"rows.{step.since}")
+    valid = (F.col("events.time") >= since) & (
+        F.col("rows.until").isNull() | (F.col("events.time") < F.col("rows.until"))
+    )
+    both = events.alias("events").join(F.broadcast(_versions(rows, step)).alias("rows"), [*keys, valid], "left")
+    return both.select(
+        *(F.col(f"events.{name}") for name in events.columns), *(F.col(f"rows.{name}") for name in _added(rows, step))
+    )
+
+
+def _added(rows: DataFrame, step: Enrich) -> list[str]:
+    return [name for name in rows.columns if name not in step.on]
+
+
+def _versions(rows: DataFrame, step: Enrich) -> DataFrame:
+    """A row is valid from its time on, until the next one of its key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = Window.partitionBy(*step.on).orderBy(step.since)
+    return rows.withColumn("until", F.lead(step.since).over(order))
+
+
+def read_table(spark: SparkSession, step: Enrich) -> DataFrame:
+    """A slowly changing table: CSV with a header, lines of JSON, or Parquet; the whole of it fits into memory."""
+    reader = spark.read.schema(named_fields(step.columns))
+    if step.table.endswith(".csv"):
+        return reader.option("header", "true").csv(step.table)
+    return reader.json(step.table) if step.table.endswith((".json", ".jsonl")) else reader.parquet(step.table)
+
+
+def answers(configuration: Configuration, gold: Gold, events: DataFrame) -> DataFrame:
+    """The columns of an answer, one row each."""
+    from pyspark.sql import functions as F
+
+    inputs = [configuration.silver_of(name) for name in configuration.inputs(gold.of)]
+    late_s = max(silver.late_s for silver in inputs)
+    late = f"{int(late_s * 1_000)} milliseconds"
+    every = gold.every or None
+    match gold.kind:
+        case "windows" | "top":
+            values = {name: _aggregate(text) for name, text in gold.values.items()}
+            found = windows(events, gold.width, every=every, by=gold.by, late=late, time=TIME, **values)
+            if gold.kind == "top":
+                found = top(found, gold.k, gold.score, by=["start"])
+        case "anomalies":
+            found = anomalies(events, gold.value, gold.width, by=gold.by, late=late)
+        case "last":
+            found = last(events, gold.by)
+        case "pattern":
+            matched = match_recognize(events, gold.pattern, lateness_s=late_s, buckets=BUCKETS)
+            found = matched.where(F.col("problem").isNull()).drop("problem")
+        case "where":
+            found = events  # without a watermark: it would be that of the chosen ones, and hold back the other golds
+    if gold.where:
+        kinds = {field.name: field.dataType.simpleString() for field in found.schema.fields}
+        found = found.where(column(condition(gold.where, kinds).tree, found.schema))
+    return found
+
+
+def _aggregate(text: str) -> Column:
+    from pyspark.sql import functions as F
+
+    match = AGGREGATE.fullmatch(text)
+    assert match is not None, "configurations are checked"
+    name = {"stddev": "stddev_pop"}.get(match[1], match[1])
+    found: Column = F.count(F.lit(1)) if match[2] == "*" else getattr(F, name)(match[2])
+    return found
+
+
+def published(gold: Gold, found: DataFrame) -> DataFrame:
+    """Answers as events: topic, time, and a body that has the columns as fields."""
+    from pyspark.sql import functions as F
+
+    literal = PLACEHOLDER.split(gold.topic)
+    parts = [F.lit(part) if place % 2 == 0 else F.col(part).cast("string") for place, part in enumerate(literal)]
+    body = [name for name in found.columns if name not in ("id", "sender", "headers", "offset")]
+    plain = found.select(F.concat(*parts).alias("answer_topic"), F.col(time_of(gold)).alias("answer_time"), *body)
+    return plain.mapInArrow(Encoder(gold.name, tuple(body)).encoded, ANSWER)
+
+
+class Encoder(NamedTuple):
+    """In executors: the columns of an answer become its body."""
+
+    gold: str
+    fields: tuple[str, ...]
+
+    def encoded(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        told = _arrow()
+        encode = msgspec.msgpack.Encoder().encode
+        header = [(GOLD_HEADER, self.gold)]
+        for batch in batches:
+            given = dict(zip(batch.schema.names, batch.columns, strict=True))
+            values = [given[name].to_pylist(maps_as_pydicts="strict") for name in self.fields]
+            bodies = [encode(dict(zip(self.fields, row, strict=True))) for row in zip(*values, strict=True)]
+            count = batch.num_rows
+            arrays = [
+                given["answer_topic"].cast(pa.string()),
+                given["answer_time"].cast(pa.timestamp("us", "UTC")),
+                pa.array([header] * count, told.field("headers").type),
+                pa.array(["data"] * count, pa.string()),
+                pa.array(bodies, pa.binary()),
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=told)
+
+
+def _arrow() -> Any:
+    """``ANSWER``, as Arrow says it."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("topic", pa.string()),
+            ("time", pa.timestamp("us", "UTC")),
+            ("headers", pa.map_(pa.string(), pa.string())),
+            ("kind", pa.string()),
+            ("body", pa.binary()),
+        ]
+    )
+
+
+def query(spark: SparkSession, configuration: Configuration, group: Group) -> Any:
+    """The standing query of a group, not started."""
+    opened: dict[str, DataFrame] = {}
+
+    def tables(name: str) -> DataFrame:
+        if name not in opened:
+            opened[name] = clean_events(
+                spark, configuration, configuration.silver_of(name), rows=str(configuration.rows)
+            )
+        return opened[name]
+
+    branches = []
+    for gold in group.golds:
+        events = enriched(spark, configuration, gold.of, tables)
+        branches.append(published(gold, answers(configuration, gold, events)))
+    found = branches[0]
+    for branch in branches[1:]:
+        found = found.unionByName(branch)
+    to = {"url": configuration.url, "writer": f"{configuration.name} {group.name}"}
+    if group.mode == "append":
+        return found.writeStream.format("pluribus").options(**to)
+
+    def publish(changed: DataFrame, number: int) -> None:
+        """Data sources of Python take no updates from Spark; a numbered batch is once as well."""
+        changed.write.format("pluribus").options(**to, batch=str(number)).mode("append").save()
+
+    return found.writeStream.outputMode(group.mode).foreachBatch(publish)
+
+
+def answer_patterns(configuration: Configuration) -> list[str]:
+    """The topics of all answers, each once."""
+    return list(dict.fromkeys(pattern_of(gold.topic) for gold in configuration.gold))
+
+
+def answer_fields(spark: SparkSession, configuration: Configuration, gold: Gold) -> StructType:
+    """The columns of a gold, found by planning it on empty tables."""
+    from pyspark.sql.types import StructType
+
+    def tables(name: str) -> DataFrame:
+        silver = configuration.silver_of(name)
+        empty = StructType([field for field in envelope_fields().fields if field.name != "parent"])
+        whole = StructType([*empty.fields, *body_fields(silver.fields, silver.type).fields])
+        return shaped(spark.createDataFrame([], whole), silver)
+
+    found = answers(configuration, gold, enriched(spark, configuration, gold.of, tables))
+    return StructType(
+        [field for field in found.schema.fields if field.name not in ("id", "sender", "headers", "offset")]
+    )

@@ -1,0 +1,239 @@
+"""The intake: raw events of durable topics become clean ones and dead ones, each once, and are counted.
+
+One standing query reads the topics of all silver tables. A micro-batch is judged in executors (``verdicts.py``), kept
+in memory, and:
+
+1. duplicates are found: of good events with the same key, in this batch or in a batch before within ``late``, the first
+   one is good;
+2. verdicts are counted, and the batch's entry of the report is prepared (``report.py``);
+3. good events are published to ``NAME/silver/TOPIC``, dead ones to ``NAME/dead/TOPIC`` with rule and reason in their
+   headers, in one commit of one writer, so all of it or nothing;
+4. the entry is done.
+
+Bodies are not touched: a clean event has the bytes, identity, time and headers of the raw one. What follows reads clean
+topics, so an event is late here or nowhere: whoever reads them with a lateness of ``late`` or more has seen no time
+that was not seen here, so its watermark is never before this one's.
+
+Keys of good events are remembered in ``seen/N`` below the state, for as long as an event with the same time is not
+late; every ``SEEN_FOLD`` batches they are put together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import BadInput
+from ...pubsub.topics import is_channel
+from ...runtime.clients.log_reader import LogReader
+from ..files import Files
+from ..source import register
+from .configuration import BODY, Configuration
+from .report import Entry, Report, rows_of
+from .verdicts import DEAD, DUPLICATE, GOOD, NEVER_US, Judge, judged_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+SEEN_FOLD = 16
+SEEN = "table string, key binary, time timestamp"
+WRITTEN = ("topic", "id", "sender", "time", "parent", "headers", "kind", "body")
+QUERY_ID = "sql.streaming.queryId"
+
+
+def events_of(spark: SparkSession, url: str, patterns: Sequence[str], **options: str) -> DataFrame:
+    """One stream of all topics that match, as a single source: each is a process beside the driver. Topics need not be
+    there yet."""
+    # A single topic would have to be there: its levels below are watched too, and there are none.
+    watched = [f"{one}/#" if len(patterns) == 1 and is_channel(one) else one for one in patterns]
+    register(spark)
+    source = spark.readStream.format("pluribus").options(url=url, topics=",".join(watched), start="earliest")
+    return source.options(**options).load()
+
+
+def table_of(configuration: Configuration, topic: Column) -> Column:
+    """The name of the silver table that a topic belongs to, else null."""
+    from pyspark.sql import functions as F
+
+    found = F.lit(None).cast("string")
+    for silver in configuration.silver:
+        found = F.when(topic.rlike(_regex(silver.topics)), F.lit(silver.name)).otherwise(found)
+    return found
+
+
+def _regex(pattern: str) -> str:
+    """A pattern of topics as a regular expression of Java."""
+    levels = pattern.split("/")
+    rest = levels[-1] == "#"
+    named = ["[^/]+" if level == "+" else rf"\Q{level}\E" for level in (levels[:-1] if rest else levels)]
+    whole = "/".join(named)
+    if not rest:
+        return f"^{whole}$"
+    return f"^{whole}(/.*)?$" if whole else "^.*$"
+
+
+class Intake:
+    """What is done with each micro-batch, beside the driver."""
+
+    def __init__(self, spark: SparkSession, configuration: Configuration, files: Files, run: str) -> None:
+        self._spark = spark
+        self._configuration = configuration
+        self._files = files
+        self._run = run
+        self.report = Report(files)
+        self.writer = f"{configuration.name} intake"
+        self._keyed = [silver for silver in configuration.silver if silver.unique]
+
+    def query(self) -> Any:
+        """The standing query, not started."""
+        from pyspark.sql import functions as F
+
+        configuration = self._configuration
+        patterns = [silver.topics for silver in configuration.silver]
+        limits = {"rows": str(configuration.rows), "gaps": configuration.gaps}
+        events = events_of(self._spark, configuration.url, patterns, **limits)
+        named = events.withColumn("table", table_of(configuration, F.col("topic")))
+        return named.where(F.col("table").isNotNull()).writeStream.foreachBatch(self.handle)
+
+    def handle(self, events: DataFrame, number: int) -> None:
+        query = str(self._spark.sparkContext.getLocalProperty(QUERY_ID) or "")
+        before = self.report.summary
+        if before.number >= 0 and before.query != query:
+            raise BadInput(
+                f"the report in {self._files.root} is of another checkpoint than this one: they belong together, "
+                "restore both, or begin with an empty state"
+            )
+        if number <= before.number or self._published_before(number, query):
+            return
+        schema = judged_fields(events.schema)
+        judge = Judge(tuple(self._configuration.silver), dict(before.watermarks_us), schema)
+        judged = events.mapInArrow(judge.judged, schema).persist()
+        try:
+            entry, clean = self._counted(judged, Entry(number, query, self._run))
+            self.report.prepare(entry)
+            self._publish(clean, number)
+            self.report.commit(entry)
+        finally:
+            judged.unpersist()
+        self._forget_keys(entry)
+
+    def _published_before(self, number: int, query: str) -> bool:
+        """A driver was killed behind its commit: what it prepared is what was published."""
+        entry = self.report.prepared(number)
+        if entry is None:
+            return False
+        with LogReader(self._configuration.url) as keepers:
+            if keepers.last_batch(self.writer, query=query) < number:
+                return False
+        self.report.commit(entry)
+        return True
+
+    def _counted(self, judged: DataFrame, entry: Entry) -> tuple[Entry, DataFrame]:
+        from pyspark.sql import functions as F
+
+        if self._keyed:
+            judged = self._without_duplicates(judged, entry)
+        day = F.date_format("time", "yyyy-MM-dd").alias("day")
+        grouped = judged.groupBy("table", "topic", day, "verdict", "rule").agg(
+            F.count("*").alias("rows"),
+            F.min("offset").alias("least"),
+            F.max("offset").alias("most"),
+            F.max(F.unix_micros("time")).alias("newest"),
+        )
+        counted = [row.asDict() for row in grouped.collect()]
+        before = self.report.summary
+        entry.rows, entry.next = rows_of(self._run, counted, before.next)
+        for one in counted:
+            if one["rule"]:
+                name = f"{one['table']}/{one['rule']}"
+                entry.rules[name] = entry.rules.get(name, 0) + one["rows"]
+        late_us = {silver.name: int(silver.late_s * 1e6) for silver in self._configuration.silver}
+        for table in late_us:
+            newest = [one["newest"] for one in counted if one["table"] == table and one["verdict"] == GOOD]
+            if newest:
+                known = before.watermarks_us.get(table, NEVER_US)
+                entry.watermarks_us[table] = max(known, max(newest) - late_us[table])
+        if self._keyed:
+            self._remember_keys(judged, entry)
+        return entry, judged
+
+    # Duplicates.
+
+    def _seen(self, batches: list[int]) -> DataFrame:
+        if not batches:
+            return self._spark.createDataFrame([], SEEN)
+        return self._spark.read.schema(SEEN).parquet(*(self._files.under(f"seen/{one}") for one in batches))
+
+    def _without_duplicates(self, judged: DataFrame, entry: Entry) -> DataFrame:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        ours = judged.where(F.col("key").isNotNull()).select("table", "key", "time", "topic", "offset")
+        old = self._seen(self.report.summary.seen).select(
+            "table", "key", "time", F.lit("").alias("topic"), F.lit(-1).cast("long").alias("offset")
+        )
+        # What was seen before stands first, so that it is the one that stays.
+        order = Window.partitionBy("table", "key").orderBy(
+            (F.col("offset") >= 0).cast("int"), "time", "topic", "offset"
+        )
+        ranked = ours.unionByName(old).withColumn("place", F.row_number().over(order))
+        again = ranked.where("place > 1 AND offset >= 0").select("topic", "offset")
+        found = [(row["topic"], row["offset"]) for row in again.collect()]
+        if not found:
+            return judged
+        marked = self._spark.createDataFrame(found, "again_topic string, again_offset long")
+        same = (F.col("topic") == F.col("again_topic")) & (F.col("offset") == F.col("again_offset"))
+        beside = judged.join(F.broadcast(marked), same, "left")
+        verdict = F.when(F.col("again_topic").isNotNull(), F.lit(DUPLICATE)).otherwise(F.col("verdict"))
+        return beside.withColumn("verdict", verdict).drop("again_topic", "again_offset")
+
+    def _remember_keys(self, judged: DataFrame, entry: Entry) -> None:
+        from pyspark.sql import functions as F
+
+        keys = judged.where((F.col("verdict") == GOOD) & F.col("key").isNotNull()).select("table", "key", "time")
+        kept = list(self.report.summary.seen)
+        if len(kept) + 1 >= SEEN_FOLD:
+            keys = keys.unionByName(self._seen(kept))
+            for table, watermark_us in {**self.report.summary.watermarks_us, **entry.watermarks_us}.items():
+                keys = keys.where((F.col("table") != table) | (F.unix_micros("time") >= watermark_us))
+            kept = []
+        keys.coalesce(1).write.mode("overwrite").parquet(self._files.under(f"seen/{entry.number}"))
+        entry.seen = [*kept, entry.number]
+
+    def _forget_keys(self, entry: Entry) -> None:
+        if len(entry.seen) == 1:
+            names = {found.path.split("/")[1] for found in self._files.list("seen")}
+            for name in names - {str(one) for one in entry.seen}:
+                self._files.remove(f"seen/{name}")
+
+    # Publishing.
+
+    def _publish(self, judged: DataFrame, number: int) -> None:
+        from pyspark.sql import functions as F
+
+        dead = F.col("verdict") == DEAD
+        prefix = F.when(dead, F.lit(self._configuration.prefix("dead"))).otherwise(
+            F.lit(self._configuration.prefix("silver"))
+        )
+        told = {"table": "table", "rule": "rule", "reason": "reason", "offset": "offset", "kind": "kind"}
+        pairs = [part for name, column in told.items() for part in (F.lit(name), F.col(column).cast("string"))]
+        none = F.create_map().cast("map<string,string>")
+        # An event that is sent round again may come back with headers of these names.
+        others = F.map_filter(F.coalesce(F.col("headers"), none), lambda name, _: ~name.isin(*told))
+        headers = F.when(dead, F.map_concat(others, F.create_map(*pairs)))
+        written = judged.where(F.col("verdict").isin(GOOD, DEAD)).select(
+            F.concat(prefix, F.col("topic")).alias("topic"),
+            "id",
+            "sender",
+            "time",
+            "parent",
+            headers.otherwise(F.col("headers")).alias("headers"),
+            # A body that does not decode cannot be written as anything but bytes.
+            F.when(dead & (F.col("rule") == BODY), F.lit("bytes")).otherwise(F.col("kind")).alias("kind"),
+            "body",
+        )
+        sink = written.write.format("pluribus").options(url=self._configuration.url, writer=self.writer)
+        sink.option("batch", str(number)).mode("append").save()

@@ -1,0 +1,171 @@
+"""A backbone at work: its standing queries, started together, stopped with care, resumed where they were.
+
+``Backbone(spark, configuration).run()`` is the library's face; ``pluribus pipeline backbone`` the command's. The state
+has a checkpoint for each query and the report; the same state goes on, another one begins. One process at a time runs a
+backbone: on a local disk a lock sees to that.
+
+Slowly changing tables are looked at every few seconds. When one has changed, the queries are stopped between
+micro-batches and started again, and read it anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import BadInput, Refused
+from ..files import files_of, local_path
+from ..jobs import Job
+from . import answers
+from .configuration import Configuration
+from .intake import Intake
+from .tiers import Tiers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_S = 2.0
+Progress = Callable[[dict[str, Any]], None]
+
+
+class Backbone:
+    """``stop`` may be called from any thread, also before it runs."""
+
+    def __init__(self, spark: SparkSession, configuration: Configuration, run: str = "") -> None:
+        if getattr(spark, "_jvm", None) is None:
+            raise BadInput(
+                "a backbone needs a driver of its own, and a Connect server has it elsewhere: use --master local[N], "
+                "or a cluster's address"
+            )
+        self._spark = spark
+        self.configuration = configuration
+        self.run_name = run or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}"
+        self._files = files_of(configuration.state, spark)
+        self.intake = Intake(spark, configuration, self._files, self.run_name)
+        self.tiers = Tiers(spark, configuration)
+        self._stopping = threading.Event()
+        self._job: Job | None = None
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._job is not None:
+            self._job.stop()
+
+    def run(
+        self, *, seconds: float | None = None, once: bool = False, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """Until ``stop`` is called or ``seconds`` are over; ``once``: what is there now, stage after stage. Returns
+        the report of this run, of all runs (``total``), and what each query did."""
+        with held(self.configuration.state):
+            self.intake.report.load()
+            self.tiers.clean()
+            began = monotonic()
+            queries: dict[str, dict[str, Any]] = {}
+            if once:
+                for stage in self._stages():
+                    self._add(queries, self._once(stage, progress))
+                self.tiers.compact()
+            else:
+                self._standing(None if seconds is None else began + seconds, queries, progress)
+        report = self.intake.report
+        found = report.totals(self.run_name)
+        return {
+            "backbone": self.configuration.name,
+            "run": self.run_name,
+            **found,
+            "total": report.totals(),
+            "rules": dict(report.summary.rules),
+            "seconds": round(monotonic() - began, 3),
+            "queries": queries,
+        }
+
+    def _stages(self) -> Iterator[Callable[[], dict[str, Any]]]:
+        """Each reads what those before it have written."""
+        yield lambda: {"intake": self.intake.query()}
+        for group in answers.groups(self.configuration):
+            yield lambda group=group: {group.name: answers.query(self._spark, self.configuration, group)}  # type: ignore[misc]
+        yield lambda: {"tiers": self.tiers.query()}
+
+    def _once(self, stage: Callable[[], dict[str, Any]], progress: Progress | None) -> dict[str, Any]:
+        self._job = self._a_job(stage)
+        if self._stopping.is_set():
+            self._job.stop()
+        found: dict[str, Any] = self._job.run(once=True, progress=progress)["queries"]
+        return found
+
+    def _a_job(self, queries: Callable[[], dict[str, Any]]) -> Job:
+        checkpoint = self._files.under("checkpoint")
+        return Job(self._spark, self.configuration.name, checkpoint, {}, lambda *_: queries())
+
+    def _standing(self, until: float | None, queries: dict[str, Any], progress: Progress | None) -> None:
+        compaction = self.tiers.compacting()
+
+        def all_of_them() -> dict[str, Any]:
+            return {name: query for stage in self._stages() for name, query in stage().items()}
+
+        try:
+            while not self._stopping.is_set() and (until is None or monotonic() < until):
+                self._job = self._a_job(all_of_them)
+                ended = threading.Event()
+                watch = threading.Thread(target=self._watch_tables, args=(self._job, ended), daemon=True)
+                watch.start()
+                try:
+                    left_s = None if until is None else max(until - monotonic(), 0.0)
+                    self._add(queries, self._job.run(seconds=left_s, progress=progress)["queries"])
+                finally:
+                    ended.set()
+                    watch.join()
+        finally:
+            self.tiers.stop()
+            compaction.join()
+
+    def _watch_tables(self, job: Job, ended: threading.Event) -> None:
+        paths = [step.table for step in self.configuration.enrich if step.table]
+        before = _looks(paths)
+        while not ended.wait(LOOK_S):
+            if _looks(paths) != before:
+                job.stop()
+                return
+
+    @staticmethod
+    def _add(queries: dict[str, dict[str, Any]], more: dict[str, dict[str, Any]]) -> None:
+        for name, metrics in more.items():
+            mine = queries.setdefault(name, {"batches": 0, "rows": 0, "seconds": 0.0, "late": 0})
+            for key in mine:
+                mine[key] = round(mine[key] + metrics.get(key, 0), 3)
+
+
+def _looks(paths: list[str]) -> list[tuple[str, int, int]]:
+    """Of local tables: every file with its size and the time of its last change."""
+    found = []
+    for path in paths:
+        local = local_path(path)
+        for file in [] if local is None else ([local] if local.is_file() else sorted(local.rglob("*"))):
+            try:
+                about = file.stat()
+            except FileNotFoundError:
+                continue
+            found.append((str(file), about.st_size, about.st_mtime_ns))
+    return found
+
+
+@contextmanager
+def held(state: str) -> Iterator[None]:
+    """One process at a time."""
+    folder = local_path(state)
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (Path(folder) / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Refused(f"another process runs the backbone whose state is {state}: stop that one first") from None
+        yield

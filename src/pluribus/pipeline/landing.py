@@ -1,0 +1,311 @@
+"""Tables that are files: rows land in them batch by batch, each batch once, and whole partitions are replaced.
+
+Theory of operation
+-------------------
+A table is a folder of Parquet files, ``topic=…/day=…/`` or ``day=…/``. Any program can read it. What makes it exact is
+``_commits`` beside the files:
+
+1. A batch is written to ``_staging``, where nobody looks (Spark passes over names with an underscore).
+2. A *commit* is written down in one step: ``_commits/WRITER-NUMBER.pending``. It lists which staged files go where, and
+   which files they replace. From here on the batch counts.
+3. The files are moved, the replaced ones removed, and the commit is renamed to ``….json``.
+
+A driver that is killed before step 2 leaves staged files, which the next one removes; after it, the next one (or any
+exact reader) does step 3 again: a move whose source is gone was done. A batch with a number that was committed before
+changes nothing. So every batch is there once, after any number of kills.
+
+``snapshot`` lists the files that count, also between 2 and 3. A *fence* is a range of time that was computed again (a
+backfill): rows of it that come later were counted there, and are left out by ``land``.
+
+Folders that Spark's own file sink wrote, with ``_spark_metadata``, are *adopted* once: what the manifest names stays,
+what it does not name goes, and the number of its last batch is kept.
+
+Compaction is a commit like all others: many small files of a partition are read, written as one, and replaced.
+
+One process at a time commits: on a local disk a lock sees to it; elsewhere it is up to whoever starts them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..core.errors import BadInput
+from .files import Files, files_of, local_path
+from .manifests import MANIFEST, manifest_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COMMITS, STAGING, FENCES = "_commits", "_staging", "_commits/fences"
+WHOLE = "_SUCCESS"
+"""What Spark writes behind the last file."""
+PENDING, DONE = ".pending", ".json"
+KEPT_COMMITS = 4
+"""Commits of each writer that stay written down; the last would do."""
+ROWS_A_FILE = 2_000_000
+COMPACTOR = "compact"
+
+
+class Commit(msgspec.Struct):
+    writer: str
+    number: int
+    staging: str = ""
+    moves: list[tuple[str, str]] = []
+    removes: list[str] = []
+    fence: tuple[int, int] | None = None
+    """From and to, in microseconds since 1970."""
+    place: dict[str, int] = {}
+    """How far the writer has come, in each topic."""
+
+
+_encode = msgspec.json.Encoder().encode
+_commit = msgspec.json.Decoder(Commit)
+_fences = msgspec.json.Decoder(list[tuple[int, int]])
+
+
+class Landing:
+    """A table in a folder. Of this process; threads may share it."""
+
+    def __init__(self, where: str, spark: Any = None, *, keys: Sequence[str] = ("day",), at: str = "time") -> None:
+        self.files: Files = files_of(where, spark)
+        self.keys = tuple(keys)
+        self.at = at
+        self._lock = threading.RLock()
+        self._local = local_path(where)
+
+    # Writing.
+
+    def last(self, writer: str) -> int:
+        """The number of the last batch of a writer; -1 if there is none."""
+        return max((number for name, number, _ in self._written() if name == writer), default=-1)
+
+    def place(self, writer: str) -> dict[str, int]:
+        """How far a writer had come with its last batch."""
+        found = [(number, path) for name, number, path in self._written() if name == writer]
+        return _commit.decode(self.files.read(max(found)[1])).place if found else {}
+
+    def land(
+        self,
+        writer: str,
+        number: int,
+        rows: DataFrame | None,
+        *,
+        removes: Sequence[str] = (),
+        fence: tuple[int, int] | None = None,
+        place: dict[str, int] | None = None,
+        days: Sequence[str] = (),
+    ) -> bool:
+        """Rows of a batch, once; False if that number landed before. ``rows`` have the columns of the keys.
+
+        False also if other commits were quicker: files that it ``removes`` are gone, or there are other ones on the
+        ``days`` that it replaces as a whole.
+        """
+        with self._held():
+            self.finish()
+            if self.last(writer) >= number:
+                return False
+            fences = self.fences() if fence is None and writer != COMPACTOR else []
+        staging = f"{STAGING}/{writer}-{number}-{uuid.uuid4().hex[:8]}"
+        if rows is not None:
+            self._fenced(rows, fences).write.partitionBy(*self.keys).parquet(self.files.under(staging))
+        with self._held():
+            if rows is not None and not self.files.exists(f"{staging}/{WHOLE}"):
+                raise OSError(f"{self.files.under(staging)} was removed before it landed: run it again")
+            there = [found.path for found in self.files.list(staging) if found.path.endswith(".parquet")]
+            moves = []
+            for count, path in enumerate(there):
+                folder = PurePosixPath(path).parent.relative_to(staging).as_posix()
+                moves.append((path, f"{folder}/{writer}-{number:09d}-{count:04d}.parquet"))
+            data = set(self._data())
+            if not data.issuperset(removes) or set(on_days(data, days)) - set(removes):
+                self.files.remove(staging)
+                return False
+            self._commit(Commit(writer, number, staging, moves, list(removes), fence, place or {}))
+        return True
+
+    def _fenced(self, rows: DataFrame, fences: Sequence[tuple[int, int]]) -> DataFrame:
+        if not fences or self.at not in rows.columns:
+            return rows
+        from pyspark.sql import functions as F
+
+        moment = F.unix_micros(F.col(self.at))
+        for start, stop in fences:
+            rows = rows.where((moment < start) | (moment >= stop))
+        return rows
+
+    def _commit(self, commit: Commit) -> None:
+        name = f"{COMMITS}/{commit.writer}-{commit.number:012d}{PENDING}"
+        self.files.write(name, _encode(commit))
+        self._do(name, commit)
+
+    def finish(self) -> None:
+        """Do what pending commits say, and remove what was staged for none."""
+        with self._held():
+            self._adopt()
+            for name, commit in self._pending():
+                self._do(name, commit)
+
+    def clean(self, *writers: str) -> None:
+        """Remove what a killed driver left of these writers. Only for the process that is these writers, before it
+        writes: others may be at work."""
+        with self._held():
+            self.finish()
+            for name in {found.path.split("/")[1] for found in self.files.list(STAGING)}:
+                if name.partition("-")[0] in writers:
+                    self.files.remove(f"{STAGING}/{name}")
+
+    def _do(self, name: str, commit: Commit) -> None:
+        for source, target in commit.moves:
+            if self.files.exists(source):
+                self.files.move(source, target)
+        for path in commit.removes:
+            self.files.remove(path)
+        if commit.fence is not None:
+            fences = [*(one for one in self.fences() if one != commit.fence), commit.fence]
+            self.files.write(FENCES, _encode(fences))
+        if commit.staging:
+            self.files.remove(commit.staging)
+        self.files.move(name, name.removesuffix(PENDING) + DONE)
+        old = sorted(path for writer, _, path in self._written() if writer == commit.writer)[:-KEPT_COMMITS]
+        for path in old:
+            self.files.remove(path)
+
+    def _written(self) -> Iterator[tuple[str, int, str]]:
+        """Writer, number and name of each commit that is done or pending."""
+        for found in self.files.list(COMMITS):
+            stem, dot, suffix = found.path.removeprefix(f"{COMMITS}/").rpartition(".")
+            writer, dash, number = stem.rpartition("-")
+            if dot and dash and f".{suffix}" in (PENDING, DONE) and number.isdigit():
+                yield writer, int(number), found.path
+
+    def _pending(self) -> list[tuple[str, Commit]]:
+        names = sorted(found.path for found in self.files.list(COMMITS) if found.path.endswith(PENDING))
+        return [(name, _commit.decode(self.files.read(name))) for name in names]
+
+    def _adopt(self) -> None:
+        """A folder of Spark's file sink becomes one of ours."""
+        if not self.files.exists(MANIFEST):
+            return
+        named = manifest_of(self.files)
+        assert named is not None
+        counted = {"/".join(path.parts[-1 - len(self.keys) :]) for path in named.files}
+        loose = [path for path in self._data() if path not in counted]
+        if named.last >= 0:
+            self.files.write(f"{COMMITS}/archive-{named.last:012d}{DONE}", _encode(Commit("archive", named.last)))
+        for path in loose:
+            self.files.remove(path)
+        self.files.remove(MANIFEST)
+
+    # Reading.
+
+    def fences(self) -> list[tuple[int, int]]:
+        return _fences.decode(self.files.read(FENCES)) if self.files.exists(FENCES) else []
+
+    def _data(self) -> list[str]:
+        return [
+            found.path
+            for found in self.files.list()
+            if found.path.endswith(".parquet") and not found.path.startswith(("_", "."))
+        ]
+
+    def snapshot(self) -> list[str]:
+        """The files that count now, below the folder."""
+        named = manifest_of(self.files)
+        if named is not None:
+            there = set(self._data())
+            counted = {"/".join(path.parts[-1 - len(self.keys) :]) for path in named.files}
+            missing = counted - there
+            if missing:
+                raise BadInput(
+                    f"{self.files.root} lacks {min(missing)}, which its manifest names: copy the folder again, whole"
+                )
+            return sorted(counted)
+        pending = [commit for _, commit in self._pending()]
+        found = set(self._data())
+        for commit in pending:
+            for source, target in commit.moves:
+                if target not in found:
+                    found.add(source)
+            found.difference_update(commit.removes)
+        return sorted(found)
+
+    def read(self, spark: SparkSession, schema: Any, files: Sequence[str] | None = None) -> DataFrame:
+        """The rows that count, or those of some files. ``schema`` has the columns of the keys too, as strings."""
+        with self._held():
+            if not self.files.exists(MANIFEST):
+                self.finish()  # then nothing that counts is in the staging area
+            some = self.snapshot() if files is None else list(files)
+        if not some:
+            return spark.createDataFrame([], schema)
+        reader = spark.read.schema(schema).option("basePath", self.files.root)
+        return reader.parquet(*(self.files.under(path) for path in some))
+
+    # Compaction.
+
+    def crowded(self, files_min: int, bytes_max: int) -> dict[str, list[str]]:
+        """Partitions with so many small files or more: their folders, and the files."""
+        sizes = {found.path: found.size_bytes for found in self.files.list()}
+        held: dict[str, list[str]] = {}
+        for path in self.snapshot():
+            if sizes.get(path, bytes_max) < bytes_max and not path.startswith("_"):
+                held.setdefault(path.rpartition("/")[0], []).append(path)
+        return {folder: paths for folder, paths in held.items() if len(paths) >= files_min}
+
+    def compact(
+        self, spark: SparkSession, files_min: int, bytes_max: int, stopped: Callable[[], bool] | None = None
+    ) -> int:
+        """Put small files of each partition together; how many files are fewer."""
+        self.finish()
+        fewer = 0
+        for paths in self.crowded(files_min, bytes_max).values():
+            if stopped is not None and stopped():
+                break
+            reader = spark.read.option("basePath", self.files.root).option("mergeSchema", "true")
+            rows = reader.parquet(*(self.files.under(path) for path in paths))
+            for key in self.keys:
+                rows = rows.withColumn(key, rows[key].cast("string"))
+            order = [name for name in ("topic", "offset", self.at) if name in rows.columns]
+            rows = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
+            if self.land(COMPACTOR, self.last(COMPACTOR) + 1, rows, removes=paths):
+                fewer += len(paths) - 1
+        return fewer
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Nobody else commits meanwhile: no thread, and, on a local disk, no process."""
+        with self._lock:
+            if self._local is None or getattr(self, "_holding", False):
+                yield
+                return
+            folder = Path(self._local) / COMMITS
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / "lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._holding = True
+                try:
+                    yield
+                finally:
+                    self._holding = False
+
+
+def on_days(paths: Iterable[str], days: Iterable[str]) -> list[str]:
+    """The files that lie in the partitions of these days."""
+    wanted = {f"day={day}" for day in days}
+    return [path for path in paths if path.split("/")[-2:-1] and path.split("/")[-2] in wanted]
+
+
+def days_between(start_us: int, stop_us: int) -> list[str]:
+    """The days, as partitions name them, that a range of time touches."""
+    from datetime import UTC, datetime, timedelta
+
+    first = datetime.fromtimestamp(start_us / 1e6, UTC).date()
+    last = datetime.fromtimestamp((stop_us - 1) / 1e6, UTC).date()
+    return [str(first + timedelta(days=number)) for number in range((last - first).days + 1)]

@@ -1,0 +1,222 @@
+"""Backbones, whole: the two examples run, the report adds up, answers come once, tables hold what they should."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import pluribus
+from pluribus.cli.app import run
+from pluribus.core.errors import BadInput, JobFailed, Refused
+from tests.pipeline.backbone.rooms import NOON_S, averages, example, put, ticks
+from tests.pipeline.test_source import url_of
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def bodies(bus, pattern):
+    return [event.body for known in bus.durable.topics(pattern) for event in bus.log(known.topic).read().events()]
+
+
+def told(bus):
+    """The averages that were published, as the oracle has them."""
+    return [
+        ((body["start"].timestamp(), body["symbol"], body["sector"]), (body["ticks"], round(body["mean"], 9)))
+        for body in bodies(bus, "answers/averages/#")
+    ]
+
+
+def once(path, url, capsys):
+    capsys.readouterr()
+    assert run(["pipeline", "backbone", str(path), "--url", url, "--once", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def counts(found):
+    return {name: found[name] for name in ("read", "good", "dead", "dropped", "late", "duplicate", "lost", "adds_up")}
+
+
+def test_the_dealing_room_from_raw_prices_to_answers_and_back(spark, tmp_path, capsys):
+    from pluribus.pipeline.backbone.backfill import backfill
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.tiers import Tiers
+
+    path = example(tmp_path, "dealing")
+    with pluribus.sync.connect("inproc://backbone-dealing", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
+        url = url_of(bus)
+        first = ticks(range(40))
+        for number, (symbol, events) in enumerate(first.items(), 1):
+            put(url, f"stocks/ny/{symbol}", number, 1, events)
+        put(
+            url,
+            "stocks/ny/calm",
+            1,
+            41,
+            [(1, {"symbol": "TEST1", "price": 1.0}), (2, {"symbol": "calm", "price": -1.0})],
+        )
+        put(url, "stocks/ny/calm", 1, 43, [(3, "what?")])
+        put(url, "stocks/ny/calm", 9, 1, first["calm"][:5], ids=[(1, 1 + at) for at in range(5)])  # copies
+        found = once(path, url, capsys)
+        assert counts(found) == {
+            "read": 88, "good": 80, "dead": 2, "dropped": 1, "late": 0, "duplicate": 5, "lost": 0, "adds_up": True
+        }  # fmt: skip
+        assert found["rules"] == {"ticks/a price": 1, "ticks/body": 1, "ticks/no rehearsal": 1}
+        (poison, cheap) = sorted(
+            (dict(event.headers) for event in bus.log("dealing/dead/stocks/ny/calm").read().events()),
+            key=lambda headers: -int(headers["offset"]),
+        )
+        assert (cheap["rule"], cheap["table"], cheap["offset"]) == ("a price", "ticks", "41")
+        assert cheap["reason"] == "price > 0 AND price < 1000000 is not true of price = -1.0"
+        assert poison["rule"] == "body" and "has no fields" in poison["reason"]
+        assert len(bodies(bus, "answers/high")) == sum(
+            body["price"] >= 110 for some in first.values() for _, body in some
+        )
+        assert {body["symbol"]: body["price"] for body in bodies(bus, "answers/latest/#")} == {
+            symbol: events[-1][1]["price"] for symbol, events in first.items()
+        }
+        # Later: two that come too late, one of them again; and one that closes all windows.
+        late = [(12, {"symbol": "calm", "price": 500.0}), (13, {"symbol": "wild", "price": 500.0})]
+        put(url, "stocks/ny/late", 3, 1, late)
+        put(url, "stocks/ny/late", 3, 3, [(7_200, {"symbol": "calm", "price": 100.0})])
+        found = once(path, url, capsys)
+        assert counts(found) == {
+            "read": 3, "good": 1, "dead": 0, "dropped": 0, "late": 2, "duplicate": 0, "lost": 0, "adds_up": True
+        }  # fmt: skip
+        assert counts(found["total"])["read"] == 91 and found["total"]["adds_up"]
+        on_time = [event for some in first.values() for event in some]
+        assert len(told(bus)) == len(dict(told(bus))), "each answer once"
+        oracle = averages(on_time)
+        assert dict(told(bus)) == oracle
+        turns = bodies(bus, "answers/turns/wild")
+        assert turns and all(body["bottom"] < body["top"] and body["now"] > body["bottom"] for body in turns)
+        best = bodies(bus, "answers/busiest")
+        assert {body["rank"] for body in best} == {1, 2}
+
+        # Tables: everything in bronze, the good ones in silver, the answers in gold.
+        configuration = load(path, url)
+        tiers = Tiers(spark, configuration)
+
+        def rows(table):
+            files = [table.files.under(name) for name in table.snapshot()]
+            return spark.read.option("basePath", table.files.root).parquet(*files)
+
+        assert rows(tiers.bronze).count() == 91 and rows(tiers.silver["ticks"]).count() == 81
+        assert rows(tiers.dead).count() == 2 and rows(tiers.gold["averages"]).count() == len(told(bus))
+        assert "topic=stocks%2Fny%2Fcalm/day=2026-09-15/" in tiers.bronze.snapshot()[0]
+
+        # A range again, from bronze, with those that came late; what is beside it stays as it was.
+        start, stop = (datetime.fromtimestamp(NOON_S + second, UTC) for second in (0, 20))
+        with pytest.raises(BadInput, match="may still come in time: go up to 2026-09-15T12:5"):
+            backfill(spark, configuration, start, stop + timedelta(hours=1))
+        filled = backfill(spark, configuration, start, stop)
+        assert filled["adds_up"] and filled["good"] == 42 and filled["duplicate"] == 5
+        again = averages([*on_time, *late])
+        wanted = {key: again[key] if 0 <= key[0] - NOON_S < 20 else value for key, value in averages(on_time).items()}
+        table = rows(tiers.gold["averages"]).collect()
+        assert len(table) == len(wanted)
+        assert {
+            (row["start"].timestamp(), row["symbol"], row["sector"]): (
+                row["ticks"],
+                round(row["mean"], 9),
+            )
+            for row in table
+        } == wanted
+        assert rows(tiers.silver["ticks"]).count() == 83
+
+        # What was dead is sent round again, under a rule that lets it through; once, however often it is asked.
+        path.write_text(path.read_text().replace("price > 0 AND", "price > -5 AND"))
+        for resent in (2, 0):
+            assert run(["pipeline", "resend", str(path), "--url", url, "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["resent"] == resent
+        found = once(path, url, capsys)
+        assert counts(found) == {
+            "read": 2, "good": 1, "dead": 1, "dropped": 0, "late": 0, "duplicate": 0, "lost": 0, "adds_up": True
+        }  # fmt: skip
+        (back,) = bus.log("dealing/silver/stocks/ny/calm").read(start=40).events()
+        assert back.body["price"] == -1.0 and back.headers["resent"] == "1"
+
+        # The report, without Spark.
+        assert run(["pipeline", "report", str(path), "--url", url, "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["read"] == 93 and report["adds_up"] and report["behind"] == 0
+        assert len({row["run"] for row in report["days"]}) == 3 and all(row["adds_up"] for row in report["days"])
+        # What was filled has not landed again.
+        assert [body["symbol"] for body in bodies(bus, "answers/strange/#")] == ["wild"]
+        in_table = rows(tiers.gold["averages"]).where(f"unix_seconds(start) < {NOON_S + 60}")
+        assert in_table.count() == len(oracle)
+
+
+TOWNS = ("Kirkby", "Appleby", "Langwathby", "York")
+
+
+def test_the_river_from_gauges_to_floods(spark, tmp_path, capsys):
+    """As in the example without a backbone: the Eden rises in three places near Penrith while a model warns."""
+    path = example(tmp_path, "river")
+    events = [
+        ("Eden", 0, {"town": "Kirkby", "level": 1.3}),
+        ("Tees", 0.5, {"town": "Kirkby", "level": 1.6}),
+        ("Eden", 1, {"town": "York", "level": 3.0}),
+        ("Tees", 1.7, {"model": "flood", "risk": 0.9}),
+        ("Eden", 2, {"town": "Appleby", "level": 1.1}),
+        ("Eden", 2.5, {"town": "Appleby", "level": -4.0}),
+        ("Eden", 3, {"town": "Appleby", "level": 1.25}),
+        ("Eden", 3, {"town": "Appleby", "level": 1.25}),
+        ("Eden", 4, {"town": "Langwathby", "level": 1.5}),
+        ("Eden", 4.1, {"model": "guess", "risk": 0.7}),
+        ("Eden", 4.2, {"model": "flood", "risk": 0.8}),
+        ("Tees", 20, {"town": "Appleby", "level": 1.0}),
+        ("Tees", 20, {"model": "ice", "risk": 0.1}),
+    ]
+    with pluribus.sync.connect("inproc://backbone-rivers", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
+        url = url_of(bus)
+        for number, (river, hour, body) in enumerate(events, 1):
+            what = "levels" if "town" in body else "warnings"
+            put(url, f"rivers/{river}/{what}", 7, number, [(hour * 3_600, {"river": river, **body})])
+        found = once(path, url, capsys)
+        assert counts(found) == {
+            "read": 13, "good": 10, "dead": 1, "dropped": 1, "late": 0, "duplicate": 1, "lost": 0, "adds_up": True
+        }  # fmt: skip
+        (flood,) = bodies(bus, "floods/#")
+        assert {name: flood[name] for name in ("one", "two", "three", "risk")} == {
+            "one": "Kirkby", "two": "Appleby", "three": "Langwathby", "risk": 0.8
+        }  # fmt: skip
+        dangers = bodies(bus, "dangers/#")
+        assert [(body["river"], body["town"], body["risk"]) for body in dangers] == [("Tees", "Kirkby", 0.9)]
+        hourly = {(body["river"], body["town"], body["highest"]) for body in bodies(bus, "hourly/#")}
+        assert ("Eden", "York", 3.0) in hourly and len(hourly) == 6
+
+
+def test_a_rule_that_must_not_be_broken_stops_the_backbone_and_nothing_counts(spark, tmp_path, capsys):
+    from pluribus.pipeline.backbone.configuration import load
+    from pluribus.pipeline.backbone.running import Backbone, held
+
+    text = """
+        name = "strict"
+        state = "state"
+        tables = "tables"
+        [[silver]]
+        name = "numbers"
+        topics = "numbers"
+        fields = "n bigint"
+        [[silver.rules]]
+        name = "never 7"
+        where = "n <> 7"
+        otherwise = "fail"
+    """
+    path = tmp_path / "strict.toml"
+    path.write_text(text)
+    with pluribus.sync.connect("inproc://backbone-strict", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
+        url = url_of(bus)
+        put(url, "numbers", 1, 1, [(at, {"n": at}) for at in range(10)])
+        with pytest.raises(
+            JobFailed, match=r"event 7 of 'numbers' breaks the rule 'never 7' \(n <> 7\): n = 7; correct"
+        ):
+            Backbone(spark, load(path, url)).run(once=True)
+        assert bus.durable.topics("strict/#") == []
+        path.write_text(text.replace('"fail"', '"drop"'))
+        with held(str(tmp_path / "state")), pytest.raises(Refused, match="another process runs the backbone"):
+            Backbone(spark, load(path, url)).run(once=True)
+        found = Backbone(spark, load(path, url)).run(once=True)
+        assert counts(found) == {
+            "read": 10, "good": 9, "dead": 0, "dropped": 1, "late": 0, "duplicate": 0, "lost": 0, "adds_up": True
+        }  # fmt: skip
