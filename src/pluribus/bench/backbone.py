@@ -22,7 +22,7 @@ from ..pipeline.backbone.configuration import load
 from ..pipeline.backbone.running import Backbone
 from ..pipeline.session import session
 from ..pubsub.durable.batch import pack
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from ..wire.bodies import DATA
 from .pipeline import START_S, Progress, keeper
 from .report import at_least, at_most, report, result
@@ -128,7 +128,7 @@ def _measured(spark: Any, folder: Path, url: str, seconds: float, rate: int, pro
 def _first(url: str, until: float) -> None:
     """One event, and its answer: all queries are there then."""
     body = msgspec.msgpack.encode({"symbol": "s0", "price": 1.0, "n": -ANSWER_EVERY, "at": time()})
-    with LogReader(url) as keepers:
+    with LogClient(url) as keepers:
         keepers.put([pack("ticks/all", 8, 1, 0, DATA, [int(time() * 1e6)], [body])])
         while not keepers.offsets("answered")[1]:
             assert time() < until, "the first event was not answered: is the machine overloaded?"
@@ -139,7 +139,7 @@ def _feed(url: str, events: int, warm: int, rate: int, marks: dict[str, float]) 
     each = rate // PUTS_A_SECOND
     begun, number = time(), 0
     encode = msgspec.msgpack.Encoder().encode
-    with LogReader(url) as keepers:
+    with LogClient(url) as keepers:
         while number < events:
             now = time()
             if number >= warm:
@@ -163,7 +163,7 @@ def _answers(url: str, events: int, warm: int, until: float) -> list[tuple[float
     found: list[tuple[float, float]] = []
     wanted = sum(1 for n in range(warm, events) if n % ANSWER_EVERY == 0)
     at = 0
-    with LogReader(url) as keepers:
+    with LogClient(url) as keepers:
         while len(found) < wanted:
             assert time() < until, f"{len(found):,} of {wanted:,} answers came"
             _, end = keepers.offsets("answered")

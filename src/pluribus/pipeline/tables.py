@@ -20,7 +20,7 @@ import msgspec
 
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of, pack
-from ..runtime.clients.log_reader import Range
+from ..runtime.clients.log_client import Range
 from ..wire.bodies import BYTES, DATA, array_header
 from .columns import arrow_schema, name_of_kind
 from .heaps import Heap, Piece

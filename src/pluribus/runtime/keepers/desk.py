@@ -59,7 +59,7 @@ class Desk:
         self.of_topics = TopicsDesk(self)
         self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics)]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
-            **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self.machines.ask),
+            **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self._machine),
             Call: self._call,
             Inspect: self._query,
             Open: self._open,
@@ -125,6 +125,12 @@ class Desk:
             dead_bytes=told["dead_bytes"],
             snapshot_s=-1.0 if seat.kept_at is None else round(seat.clock.now() - seat.kept_at, 3),
         )
+
+    async def _machine(self, request: Any) -> Any:
+        """About a machine of a style. Durable topics have questions of their own, which check what comes."""
+        if isinstance(request, Order) and request.name == Topics.kind:
+            raise Refused("durable topics take no bare commands: publish to them")
+        return await self.machines.ask(request)
 
     # Looking after it.
 
