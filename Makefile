@@ -4,6 +4,7 @@
 
 VENV := .venv
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
 # Four workers for two cores, the smallest machine we care for: every other test mostly waits, for members to join or for
 # one to be missed. Tests that share a server share a worker; the longest come first (tests/durations.txt).
 WORKERS ?= 4
@@ -22,12 +23,15 @@ help: ## say what can be made
 $(READY): pyproject.toml constraints.txt scripts/setup.sh hatch_build.py $(wildcard src/pluribus/core/c/*)
 	@scripts/setup.sh
 
+$(TOOLS): $(READY) scripts/setup.sh
+	@scripts/setup.sh test
+
 setup: $(READY) ## make .venv with everything in it; costs nothing the second time
 
 run: setup ## show the bus at work
 	@$(VENV)/bin/pluribus demo $(ARGS)
 
-test: check ## check the code, then run all tests
+test: $(TOOLS) check ## check the code, then run all tests
 	$(PYTEST) $(or $(TESTS),--promises)
 
 quick: setup style ## style, and the short tests that need no server: for every few minutes
@@ -51,7 +55,7 @@ imports:
 house:
 	$(VENV)/bin/pytest -q tests/test_house.py
 
-screenshots: setup ## take the pictures of the console in docs/
+screenshots: setup ## take the pictures of the demo and the console in docs/
 	@$(VENV)/bin/python scripts/screenshots.py
 
 format: setup ## let ruff put the code in order

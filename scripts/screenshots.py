@@ -1,7 +1,11 @@
-"""Pictures of the pages for the documents, taken with the distribution's Chromium: ``make screenshots``."""
+"""Pictures for the documents: of the demo in a terminal, and of pages, taken with the distribution's Chromium.
+
+``make screenshots`` takes them all.
+"""
 
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -12,18 +16,47 @@ from playwright.sync_api import Browser, Error, sync_playwright  # noqa: E402
 from tests.console.hall import hall  # noqa: E402
 from tests.console.screens import Air, ScreenOf  # noqa: E402
 from tests.console.town import browser, town  # noqa: E402
+from tests.terminal import Terminal  # noqa: E402
 
 SECONDS_MS = 90_000
 DOCS = ROOT / "docs"
 
 
 def main() -> None:
+    """All of them, or those that are named: ``demo``, ``slots``, ``chat``."""
+    wanted = sys.argv[1:] or ["demo", "slots", "chat"]
+    if "demo" in wanted:
+        for out in demo():
+            print(f"{out.relative_to(ROOT)} is taken")
+    pages = [take for take in (slots, chat) if take.__name__ in wanted]
+    if pages:
+        in_a_browser(pages)
+
+
+def demo() -> list[Path]:
+    """The dealing room when Spark has answered, in a terminal of 80×24 and in one of 160×50."""
+    out = [DOCS / "demo.svg", DOCS / "demo-wide.svg"]
+    with Terminal([sys.executable, "-m", "pluribus", "demo"], 80, 24) as seen:
+        seen.wait_until(lambda text: "room: open" in text and " leads" in text, 300, "the open room")
+        seen.press("k")
+        seen.wait_until(lambda text: "ALERT" in text and "Spark is live" in text, 600, "an alert")
+        out[0].write_text(seen.svg("pluribus demo"), encoding="utf-8")
+        seen.resize(160, 50)
+        seen.wait_until(lambda text: "averages by Spark" in text and "BETWEEN" in text, 60, "the wide picture")
+        seen.wait_until(lambda text: "Ctrl-C ends it, and counts" in text, 60, "all of it")
+        out[1].write_text(seen.svg("pluribus demo"), encoding="utf-8")
+        seen.press("\x03")
+        seen.end(60)
+    return out
+
+
+def in_a_browser(pages: list[Callable[[Browser, Path], list[Path]]]) -> None:
     chosen = browser()
     if chosen is None:
         sys.exit("no Chromium on this machine: apt-get install chromium")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=chosen, args=["--no-sandbox"])
-        for take in (slots, chat):
+        for take in pages:
             with tempfile.TemporaryDirectory() as folder:
                 for out in take(chromium, Path(folder)):
                     print(f"{out.relative_to(ROOT)} is taken")

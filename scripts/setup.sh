@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes this checkout ready to run: a virtual environment with the package and all its extras, and the programs that
-# compile a part of it or that some tests start (Java for Spark, servers of NATS, Redis, MQTT, RabbitMQ and PostgreSQL,
-# `ip` for network namespaces, Chromium for the console).
+# Makes this checkout ready to run: a virtual environment with the package and all its extras, what compiles a part of
+# it, and Java for Spark. `setup.sh test` then gets what some tests start: servers of NATS, Redis, MQTT, RabbitMQ and
+# PostgreSQL, `ip` for network namespaces, Chromium for the console.
 #
 # Only Python is essential. What else is missing is installed from the distribution where that is allowed (root, with
 # apt-get); anywhere else one sentence says what is missing and how to get it, and the tests that need it are skipped.
@@ -13,7 +13,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 VENV=.venv
-STAMP=$VENV/.ready
+case ${1:-run} in
+    run) STAMP=$VENV/.ready THINGS=(compiler headers java) ;;
+    test) STAMP=$VENV/.tools THINGS=(nats redis mqtt rabbit postgres ip browser) ;;
+    *) echo "setup: there is no '$1': say run or test" >&2; exit 2 ;;
+esac
 PYTHON_VERSION_MIN="3.11"
 JAVA_VERSION_MIN=17
 
@@ -145,7 +149,7 @@ sentence_for() {
     case $1 in
         compiler) echo "A C compiler is missing, so sending and reading are in Python, more slowly; install one, e.g. 'apt-get install build-essential' as root." ;;
         headers) echo "The headers of Python are missing, so sending and reading are in Python, more slowly; install them, e.g. 'apt-get install python3-dev' as root." ;;
-        java) echo "Java $JAVA_VERSION_MIN or newer is missing, so tests of the Spark pipeline are skipped; install it, e.g. 'apt-get install openjdk-17-jre-headless' as root, or set JAVA_HOME." ;;
+        java) echo "Java $JAVA_VERSION_MIN or newer is missing, so Spark takes no part in the demo and its tests are skipped; install it, e.g. 'apt-get install openjdk-17-jre-headless' as root, or set JAVA_HOME." ;;
         nats) echo "nats-server is missing, so tests of the NATS engine are skipped; install it, e.g. 'apt-get install nats-server' as root, or put the binary of nats.io on the PATH." ;;
         redis) echo "redis-server is missing, so comparisons with Redis are skipped; install it, e.g. 'apt-get install redis-server' as root." ;;
         mqtt) echo "mosquitto is missing, so comparisons with MQTT are skipped; install it, e.g. 'apt-get install mosquitto' as root." ;;
@@ -155,8 +159,6 @@ sentence_for() {
         ip) echo "The command 'ip' is missing, so tests in network namespaces are skipped; install it, e.g. 'apt-get install iproute2' as root." ;;
     esac
 }
-
-THINGS=(compiler headers java nats redis mqtt rabbit postgres ip browser)
 
 install_missing_things() {
     local thing package wanted=()
@@ -227,7 +229,7 @@ fi
 rm -f "$STAMP"
 "$VENV/bin/python" -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || make_environment
 if may_install; then install_missing_things; fi
-install_python_packages
+[ "$STAMP" = "$VENV/.tools" ] || install_python_packages
 report_missing_things
 fingerprint >"$STAMP"
-say "ready; 'make run' shows it at work, 'make test' tests it"
+[ "$STAMP" = "$VENV/.tools" ] || say "ready; 'make run' shows it at work, 'make test' tests it"

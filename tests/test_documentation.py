@@ -9,9 +9,12 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.features import feature_table
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -43,10 +46,10 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def test_the_first_example_in_two_terminals(tmp_path):
-    (example,) = code_blocks("python")
+    saved_files(README, tmp_path)
     script = tmp_path / "alarm.py"
     # A bus of this test alone: whoever tries the README on this machine meanwhile is not part of it.
-    script.write_text(example.replace("//demo", f"//demo-{os.getpid()}"))
+    script.write_text(script.read_text().replace("//demo", f"//demo-{os.getpid()}"))
     command = [sys.executable, script]
     terminals = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     try:
@@ -57,14 +60,78 @@ def test_the_first_example_in_two_terminals(tmp_path):
             terminal.communicate()
     assert printed[0] == printed[1]
     assert [line.partition(" ")[2] for line in printed[0]] == ["says {'floor': 3}\n"] * 2
+    assert README.read_text(encoding="utf-8").count(" says {'floor': 3}\n") == 2
 
 
-def test_the_commands_to_start_with_are_targets_of_make():
-    makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
-    commands = re.findall(r"^make (\w+)", "\n".join(code_blocks("sh")), flags=re.MULTILINE)
-    assert commands == ["run", "test"]
+def test_the_readmes_programs_print_what_it_says(tmp_path):
+    """A block of text right below a program is what that prints."""
+    programs = re.findall(
+        r"^<!-- save as (\S+) -->\n```python\n(?:(?!^```).)*^```\n\n```text\n(.*?)^```$",
+        README.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    names = saved_files(README, tmp_path)
+    assert names[0] == "alarm.py" and [name for name, _ in programs] == names and len(names) == 5
+    for name, printed in programs[1:]:  # the alarm needs two terminals, above
+        assert run([sys.executable, name], tmp_path) == printed, name
+
+
+def test_the_readmes_commands_work():
+    """Those to start with, as far as they end by themselves within seconds; of the others, that they are there."""
+    lines = [line.partition("#")[0].strip() for line in "".join(code_blocks("sh")).splitlines()]
+    assert lines == ["make run", "source .venv/bin/activate", "pluribus doctor", "make test"]
+    for line in lines:
+        program, *arguments = line.split()
+        if program == "make":
+            assert run(["make", "--dry-run", *arguments], ROOT)
+        elif program == "pluribus":
+            assert run([sys.executable, "-m", "pluribus", *arguments], ROOT)
+
+
+def readme_table(title: str) -> list[list[str]]:
+    """The rows of the table below a heading."""
+    part = README.read_text(encoding="utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ") for line in part.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)] for row in rows]
+
+
+def test_the_readme_names_every_verb_and_every_command_that_it_names_is_there(capsys):
+    from pluribus.cli import app
+
+    commands = [command for first, _ in readme_table("Command line") for command in re.findall(r"`([^`]+)`", first)]
+    assert {command.split()[1] for command in commands} == set(app.VERBS)
     for command in commands:
-        assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE)
+        _, verb, *rest = command.split()
+        parts = rest[0].split("\\|") if rest and rest[0].islower() else [None]
+        for part in parts:
+            assert app.run([verb, *([part] if part else []), "--help"]) == 0, command
+            assert f"pluribus {verb}" in capsys.readouterr().out
+
+
+def rows_of(text: str) -> set[str]:
+    """``P1–P4, P7`` written out."""
+    found = set()
+    for part in text.split(", "):
+        first, _, last = part.partition("–")
+        letter = first[0]
+        found |= {f"{letter}{number}" for number in range(int(first[1:]), int((last or first)[1:]) + 1)}
+    return found
+
+
+def test_the_readme_says_what_works_and_nothing_else():
+    table = readme_table("What works")
+    named = [row for *_, rows in table for row in rows_of(rows)]
+    assert len(named) == len(set(named)), "a row of docs/features.md is named twice"
+    planned = set().union(*(rows_of(rows) for style, _, rows in table if style == "planned"))
+    assert set(named) == {feature.row for feature in feature_table()}
+    assert planned == {feature.row for feature in feature_table() if feature.planned}
+
+
+def test_extras_that_are_offered_are_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"]) - {"dev", "peers"}
+    part = README.read_text(encoding="utf-8").partition("Extras bring")[2].partition("## ")[0]
+    assert {name.strip("[]") for name in re.findall(r"`(\[[a-z]+\])`", part)} == extras
 
 
 with_python = [document for document in DOCUMENTS if code_blocks("python", document)]

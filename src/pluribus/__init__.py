@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .pubsub.concepts import Vocabulary
     from .pubsub.event import Event
     from .pubsub.places import Near
+    from .runtime.clients.log_client import LogClient
     from .runtime.styles.conversations.application import GroupManager
     from .runtime.styles.objects.shadows import Shadow
     from .runtime.styles.spaces.space import Space
@@ -44,6 +45,7 @@ __all__ = [
     "Event",
     "Group",
     "GroupManager",
+    "LogClient",
     "MemberId",
     "Message",
     "Near",
@@ -75,6 +77,7 @@ _LATE = ("javaspaces", "objects", "sim", "sync")
 _LATE_NAMES = {
     "DurableSubscription": "runtime.styles.topics.follower",
     "Event": "pubsub.event",
+    "LogClient": "runtime.clients.log_client",
     "GroupManager": "runtime.styles.conversations.application",
     "Near": "pubsub.places",
     "Space": "runtime.styles.spaces.space",

@@ -1,5 +1,6 @@
 """The command line as a user meets it: exit codes, one sentence for an error, verbs that load when they are called."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -101,9 +102,20 @@ def test_help_lists_every_verb_and_imports_none():
         assert meaning.split()[0] in answer
 
 
-def test_no_arguments_is_help(capsys):
+def test_no_arguments_says_what_to_try_first(capsys):
     assert app.run([]) == 0
-    assert "Usage: pluribus" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert all(f"pluribus {verb}" in said for verb in ("demo", "doctor", "sub", "pub", "--help"))
+
+
+def test_shells_complete_verbs_and_their_commands():
+    def completed(words):
+        environment = {"_PLURIBUS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        command = [sys.executable, "-m", "pluribus"]
+        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}).stdout.split()
+
+    assert set(completed("pluribus to")) == {"topics", "top"}
+    assert {"ls", "show", "retain", "delete"} <= set(completed("pluribus topics "))
 
 
 def test_python_dash_m_is_the_same_command():

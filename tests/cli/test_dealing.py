@@ -1,23 +1,30 @@
 """``pluribus demo``: the dealing room loses nothing and delivers nothing that nobody asked for."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections import Counter, deque
 
 import pytest
+from rich.console import Console
 
 import pluribus
 from pluribus.cli import app, programs
 from pluribus.cli.dealing import players as dealing
 from pluribus.cli.dealing import spark as dealing_spark
+from pluribus.cli.dealing.scene import Keeper, Scene
+from pluribus.cli.dealing.screen import picture
+from pluribus.pubsub.event import Event
 from pluribus.pubsub.table import Table
+from tests.harness import on_a_loop
 
 SUMMARY = {
     *("providers", "dealers", "keepers", "published", "delivered", "lost", "unasked", "rate", "seconds"),
     *("moves", "alerts", "turns", "averages", "spark", "spark_batches", "spark_rows", "spark_began_s"),
-    *("late_us_p50", "late_us_p99", "alert_s_p50"),
+    *("late_us_p50", "late_us_p99", "alert_s_p50", "uncounted", "killed"),
 }
 
 
@@ -48,16 +55,6 @@ def demo(*arguments: str, **environment: str) -> dict:
     return json.loads(answer.stdout)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_spark_alerts_the_dealers_of_every_turn(java):
-    summary = demo("--seconds", "10", "--rate", "300", "--patience", "200")
-    assert summary["spark"] == "Spark found every turn"
-    assert summary["alerts"] == summary["turns"] > 0
-    assert summary["lost"] == summary["unasked"] == 0
-    assert summary["spark_rows"] >= summary["published"] > 1_000
-
-
 def test_without_java_the_room_opens_all_the_same(monkeypatch, capsys):
     monkeypatch.setattr(programs, "find_java", lambda: None)
     monkeypatch.setattr(dealing_spark, "LEAST_S", 0.1)
@@ -86,10 +83,68 @@ def test_an_interrupt_closes_the_room_with_a_summary():
     assert summary["lost"] == 0 and summary["spark"] == "Spark takes no part"
 
 
-def test_people_see_the_dealers(capsys):
-    assert app.run(["demo", "inproc://seen", "--seconds", "0.2"]) == 0
+def test_without_a_terminal_there_are_plain_lines_and_the_summary(capsys):
+    assert app.run(["demo", "inproc://seen", "--seconds", "0.6"]) == 0
     printed = capsys.readouterr().out
-    assert "dealer-20" in printed and "0 lost" in printed
+    assert "the room is open" in printed and "20 dealers got" in printed and "0 lost" in printed
+    assert "\x1b" not in printed
+
+
+def test_a_provider_that_comes_back_draws_the_same_prices_again():
+    first, again = dealing.Prices("nyse"), dealing.Prices("nyse")
+    drawn = [first.next() for _ in range(2_000)]
+    kept = Counter(topic for topic, _ in drawn)
+    tail = again.resume(dict(kept), 3)
+    assert again.report() == first.report() and again.turns > 0
+    assert len(tail) == 15 and all(pair in drawn for pair in tail)
+    assert {tick.number for topic, tick in tail if topic == "stocks/nyse/IBM"} == {
+        kept["stocks/nyse/IBM"] - back for back in (1, 2, 3)
+    }
+
+
+@on_a_loop
+async def test_a_dealer_drops_what_is_announced_again_and_sees_a_gap():
+    desk = dealing.Desk(0)
+    every = desk.dealers[0]
+    assert every.where == dealing.EVERY_PRICE
+
+    async def events():
+        for number in (0, 1, 1, 0, 2, 5):
+            tick = dealing.Tick("IBM", 100.0, 0.1, 1, number)
+            yield Event(tick, 7, (7, number), "stocks/nyse/IBM", 0.0)
+
+    await desk.deal(events(), every, lambda: 0.0)
+    assert (desk.got[every.name], desk.gaps) == (4, 2)
+
+
+SIZES = [(80, 24), (80, 60), (100, 30), (160, 50), (250, 70), (40, 10)]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("phase", ["starts", "open", "closes"])
+def test_the_picture_fits_every_terminal(width, height, phase):
+    scene = Scene(phase=phase, killing=phase == "open", spark="Spark is live: " + "x" * 300, spark_live=True)
+    for number in range(40):
+        scene.alerts.append((number, "nasdaq", "AAPL fell from 1,000.00 to 999.00, rose to 1,001.00"))
+        scene.happens(f"keeper-{number} was killed: " + "y" * 200)
+    for number in range(dealing.DESKS):
+        names = [dealer.name for dealer in dealing.Desk(number).dealers]
+        got = dict.fromkeys(names, 1_234_567)
+        scene.desks[f"desk-{number}"] = {"got": got, "last": dict.fromkeys(names, "AAPL 1000.00 -10.00"), "gaps": 0}
+    for exchange, symbols in dealing.EXCHANGES.items():
+        scene.prices[exchange] = dict.fromkeys(symbols, (1_000.0, -10.0))
+        scene.history |= {symbol: deque([1.0, 2.0, 3.0]) for symbol in symbols}
+    scene.away["nyse"], scene.away["keeper-1"] = "KILLED", "KILLED"
+    scene.keepers = [Keeper(f"keeper-{number}", "leader", 123_456, True) for number in (1, 2, 3)]
+    console = Console(width=width, height=height, file=io.StringIO(), record=True)
+    lines = console.render_lines(picture(scene, width, height), console.options.update(width=width), pad=False)
+    text = ["".join(segment.text for segment in line) for line in lines]
+    assert len(text) <= height and max(map(len, text)) <= width
+    if height >= 24:
+        shown = "\n".join(text)
+        for part in ("dealing room", "Ctrl-C", "AAPL", "RIO", "ALERT", "was killed", "KILLED", "on disk", "lost"):
+            assert part in shown, part
+        assert shown.count("1,234,567") == 20, "every dealer is seen"
 
 
 def test_a_lost_event_is_found_out(monkeypatch, capsys):

@@ -111,7 +111,8 @@ def test_a_name_in_brackets_is_shown(capsys: pytest.CaptureFixture[str]):
     from rich.console import Console
 
     told = members([Answer(MemberId(1), "[/red]", 1.0, {})], [])
-    Console(width=200).print(_table("inproc://[x]", told))
+    Console(width=200).print(_table("inproc://[x]", told, 200))
+    Console(width=80).print(_table("inproc://[x]", told, 80))
     printed = capsys.readouterr().out
     assert "[/red]" in printed and "inproc://[x]" in printed
 

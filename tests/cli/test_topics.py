@@ -146,6 +146,7 @@ def test_a_deep_text_is_published_as_text():
 
 def test_names_in_brackets_are_shown(monkeypatch, capsys):
     row = {"topic": "a/[/b]", "members": ["[red]"], "type": "[x]", "retained": True, "events_per_s": 1.0}
+    row |= {"durable": None, "subscribers": {}}
 
     async def look(url, pattern, seconds):
         return {"members": 1, "topics": [row]}
@@ -166,7 +167,13 @@ def test_names_in_brackets_are_shown(monkeypatch, capsys):
         (["sub", "a", "--format", "xml"], "choose one of them"),
         (["sub", "a", "--start", "earliest", "--rate"], "for live events"),
         (["sub", "a", "--start", "²"], "is none: use"),
-        (["topics", "a//b"], "a level is empty"),
+        (["topics", "ls", "a//b"], "a level is empty"),
+        (["topics", "show", "a/#"], "character 3"),
+        (["topics", "retain", "a", "--age", "soon"], "as 5s, 5m, 5h, 5d"),
+        (["topics", "retain", "a", "--size", "1X"], "as 5K, 5M, 5G, 5T"),
+        (["pub", "a", "x", "--id", "1:2"], "add --durable"),
+        (["pub", "a", "x", "--durable", "--id", "one"], "write SESSION:NUMBER"),
+        (["pub", "a", "x", "y", "--durable", "--id", "1:1"], "publish one at a time"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(arguments, part, capfd):
@@ -195,6 +202,49 @@ def test_what_keepers_keep_is_printed_from_where_one_says(tmp_path, capsys):
         url = f"client://{host}:{port}/kept-for-sub"
         assert app.run(["sub", "alerts/#", "--url", url, "--start", "3", "--count", "2", "--format", "body"]) == 0
         assert [json.loads(line)["n"] for line in capsys.readouterr().out.splitlines()] == [3, 4]
+
+
+@pytest.mark.parametrize("way", ["member", "client"])
+def test_durable_topics_are_listed_shown_bounded_and_emptied(way, tmp_path, capsys):
+    name = f"cli-kept-{way}"
+    with pluribus.sync.connect(f"inproc://{name}", store=tmp_path / "k.db", serve="127.0.0.1:0") as bus:
+        bus.publish_many([("stocks/ibm", {"n": n}) for n in range(5)], durable=True)
+        with bus.subscribe("stocks/#", durable="desk", start="earliest", commit="manual") as events:
+            for event in events:
+                if event.offset == 1:
+                    events.commit(event)
+                    break
+        host, port = bus._real.doors[0].address
+        url = f"client://{host}:{port}/{name}" if way == "client" else f"inproc://{name}"
+
+        def told(*arguments):
+            assert app.run(["topics", *arguments, "--url", url, "--json"]) == 0
+            return json.loads(capsys.readouterr().out)
+
+        for listed in (told("ls", "stocks/#", "--seconds", "0.1"), told("--seconds", "0.1")):
+            (row,) = [row for row in listed["topics"] if row["topic"] == "stocks/ibm"]
+            assert (row["durable"]["first"], row["durable"]["end"]) == (0, 5) and row["durable"]["bytes"] > 0
+            assert row["subscribers"] == {"desk": 3}
+        assert app.run(["topics", "show", "stocks/ibm", "--url", url]) == 0
+        shown = capsys.readouterr().out
+        assert "5 events, offsets 0 up to 5" in shown and "desk is 3 events behind" in shown
+        assert "keeps everything" in shown
+        assert told("retain", "stocks/ibm", "--age", "7d", "--size", "10M") == {
+            "topic": "stocks/ibm",
+            "age_s": 604_800,
+            "size_bytes": 10 << 20,
+        }
+        row = told("show", "stocks/ibm")["topic"]
+        assert (row["durable"]["age_s"], row["durable"]["size_bytes"]) == (604_800, 10 << 20)
+        assert told("delete", "stocks/ibm", "--yes") == {"topic": "stocks/ibm", "removed": 5}
+        row = told("show", "stocks/ibm")["topic"]
+        assert (row["durable"]["first"], row["durable"]["end"], row["subscribers"]) == (5, 5, {"desk": 0})
+        assert app.run(["topics", "show", "nothing", "--url", url]) == 1
+        assert "nobody advertises" in capsys.readouterr().out
+        for _ in range(2):
+            assert app.run(["pub", "orders", "1", "--durable", "--id", "4711:1", "--url", url, "--wait", "0"]) == 0
+        capsys.readouterr()
+        assert told("show", "orders")["topic"]["durable"]["end"] == 1, "published twice, it is there once"
 
 
 @on_a_loop

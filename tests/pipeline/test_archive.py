@@ -14,7 +14,7 @@ from pluribus.pipeline.archive import KEYS, archive, compact, replay
 from pluribus.pipeline.landing import Landing
 from pluribus.pipeline.retention import Retention
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.clients.log_reader import LogReader
+from pluribus.runtime.clients.log_client import LogClient
 from tests.pipeline.prices import Price
 from tests.pipeline.test_source import url_of
 
@@ -33,7 +33,7 @@ def bus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def archived(spark, bus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("archive") / "events"
-    with LogReader(url_of(bus)) as keepers:
+    with LogClient(url_of(bus)) as keepers:
         times = [NOON_US, NOON_US + 1_000_000, NOON_US + DAY_US]
         keepers.put([pack("rooms/7", 1, 1, 5, 0, times, [b"a", b"b", b"c"], [{"k": "v"}, None, None])])
     bus.durable.publish_many([("desk/x", Price("ibm", 1.5)), ("desk/x", "text"), ("desk/x", {"n": 1})])

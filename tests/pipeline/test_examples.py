@@ -7,7 +7,7 @@ import pluribus
 from pluribus.cli.app import run
 from pluribus.pipeline.jobs import Job
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.clients.log_reader import LogReader
+from pluribus.runtime.clients.log_client import LogClient
 from pluribus.wire.bodies import DATA
 from tests.features import ROOT
 from tests.pipeline.test_source import url_of
@@ -21,7 +21,7 @@ def test_the_dealing_room_answers_with_averages_and_alerts(spark, tmp_path, caps
     ticks += [("wild", second, 100.0 + 20 * (second == 12)) for second in range(40)]
     ticks.sort(key=lambda tick: tick[1])
     with pluribus.sync.connect("inproc://dealing", store=tmp_path / "keeper.db", serve="127.0.0.1:0") as bus:
-        with LogReader(url_of(bus)) as keepers:
+        with LogClient(url_of(bus)) as keepers:
             times = [(NOON_S + second) * 1_000_000 for _, second, _ in ticks]
             bodies = [msgspec.msgpack.encode({"symbol": symbol, "price": price}) for symbol, _, price in ticks]
             keepers.put([pack("stocks/all", 5, 1, 0, DATA, times, bodies)])
@@ -65,7 +65,7 @@ def test_the_river_floods_where_three_places_rise_and_a_model_warns(spark, tmp_p
         level("Tees", "Appleby", 20, 1.0),
     ]
     with pluribus.sync.connect("inproc://rivers", store=tmp_path / "keeper.db", serve="127.0.0.1:0") as bus:
-        with LogReader(url_of(bus)) as keepers:
+        with LogClient(url_of(bus)) as keepers:
             for number, (hour, topic, body) in enumerate(events, 1):
                 time_us = int((NOON_S + hour * 3_600) * 1e6)
                 keepers.put([pack(topic, 7, number, 0, DATA, [time_us], [msgspec.msgpack.encode(body)])])

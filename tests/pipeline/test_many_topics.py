@@ -18,7 +18,7 @@ from pluribus.pipeline.offsets import events_of
 from pluribus.pipeline.options import HIDDEN, Settings
 from pluribus.pipeline.sink import BatchWriter, log_of
 from pluribus.pipeline.source import TopicReader, TopicStreamReader
-from pluribus.runtime.clients.log_reader import LogReader
+from pluribus.runtime.clients.log_client import LogClient
 
 TOPICS = 600
 
@@ -212,7 +212,7 @@ def test_a_batch_is_written_once_to_each_log_though_the_driver_died_between_them
     options = {"url": urls, "writer": "sums", "batch": "0"}
     writer = BatchWriter(Settings(options), SCHEMA)
     staged = writer.write(iter([table(rows)]))
-    with LogReader(url_of(logs[0])) as keepers:  # the driver commits to the first log, and dies
+    with LogClient(url_of(logs[0])) as keepers:  # the driver commits to the first log, and dies
         keepers.commit_batch("sums", 0, [(staged.attempt, staged.parts[0])], query=staged.query)
     there = [{known.topic for known in bus.durable.topics("sums/#")} for bus in logs]
     assert there == [{topic for topic, _ in rows if log_of(topic, 2) == 0}, set()]
@@ -227,9 +227,9 @@ def test_a_batch_is_written_once_to_each_log_though_the_driver_died_between_them
 
 def test_readers_begin_with_different_keepers_and_go_on_with_others(bus):
     host = url_of(bus).removeprefix("client://").split("/")[0]
-    with LogReader(f"client://127.0.0.1:9,{host}/many-topics", begin_with=1) as keepers:
+    with LogClient(f"client://127.0.0.1:9,{host}/many-topics", begin_with=1) as keepers:
         assert keepers._hosts[0][1] == int(host.split(":")[1]) and keepers.topics("many/0001")
-    with LogReader(f"client://127.0.0.1:9,{host}/many-topics", begin_with=4) as keepers:
+    with LogClient(f"client://127.0.0.1:9,{host}/many-topics", begin_with=4) as keepers:
         assert keepers._hosts[0][1] == 9 and keepers.topics("many/0001"), "the first is not there: another one is asked"
 
 
@@ -239,5 +239,5 @@ def test_what_keepers_refuse_of_many_commands_is_said(bus):
     other = BatchWriter(Settings({"url": url_of(bus), "writer": "mine", "batch": "1"}), SCHEMA)
     with pytest.raises(Refused, match="belongs to another query"):
         other.stage(iter([table([("x", b"1")])]), 1, "another")
-    with pytest.raises(Unreachable), LogReader("client://127.0.0.1:9/x", timeout=0.1) as keepers:
+    with pytest.raises(Unreachable), LogClient("client://127.0.0.1:9/x", timeout=0.1) as keepers:
         keepers.topics()

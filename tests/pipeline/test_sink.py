@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 import pluribus
 from pluribus.pipeline.source import register
-from pluribus.runtime.clients.log_reader import LogReader
+from pluribus.runtime.clients.log_client import LogClient
 from tests.features import ROOT
 from tests.pipeline.prices import Price
 from tests.pipeline.test_source import url_of
@@ -41,7 +41,7 @@ def registered(spark):
 
 
 def numbers_in(url: str, topic: str) -> list[int]:
-    with LogReader(url) as keepers:
+    with LogClient(url) as keepers:
         _, end = keepers.offsets(topic)
         return [body["n"] for batch in keepers.read(topic, 0, end) for body in batch.plain()]
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from pluribus.runtime.clients.log_reader import LogReader
+from pluribus.runtime.clients.log_client import LogClient
 from tests.features import ROOT
 from tests.real.cluster import WITHIN_S, eventually
 from tests.real.kept import TOPIC
@@ -87,7 +87,7 @@ class Processes:
         eventually(lambda: len(self.lines(file)) >= wanted, f"{file} goes on")
 
     def log(self) -> list[str]:
-        with LogReader(self.url) as reader:
+        with LogClient(self.url) as reader:
             first, end = reader.offsets(TOPIC)
             assert first == 0
             return [body for batch in reader.read(TOPIC, 0, end) for body in batch.decoded()]

@@ -5,6 +5,7 @@ import pytest
 from pluribus.sim.machinery.campaign import play_seed
 
 ONCE = [
+    ("durable-replica", 9_400_005, "a keeper whose identity had gone bad was given no new disk, and stayed a voter"),
     ("topics", 226, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("topics", 303, "one of a set died before it was known to be in it, and kept its share of the events"),
     ("groups", 30, "who was cut off was shown a group's view that it had not come to"),

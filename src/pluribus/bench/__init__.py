@@ -16,6 +16,7 @@ BENCHES = {
     "host": "machines on the keepers' log: opening, holds of the loop, and space under churn",
     "log": "durable publishing beside others that keep events, and what a long log costs",
     "queue": "message queues: sent, on disk, received and acknowledged, beside other systems; what depth costs",
+    "transactions": "a receive and a send in one transaction, beside the same without one",
     "pubsub": "topics beside the group that carries them, and beside other systems",
     "objects": "KQML and object messages on every engine, calls beside Pyro5, one multicast against n unicasts",
     "slots": "messages per send of a software bus: with a router, without one, centralised",

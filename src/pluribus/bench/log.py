@@ -21,7 +21,7 @@ from typing import Any
 
 from ..core.errors import Unavailable
 from ..runtime.bus import connect
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from ..runtime.loop.running import run as run_on_loop
 from ..runtime.styles.topics.durable import Durable
 from .peers.kept import KEPT, SETTINGS, folder, kept_names
@@ -216,5 +216,5 @@ async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
 
 
 def _scan(url: str, count: int) -> int:
-    with LogReader(url) as reader:
+    with LogClient(url) as reader:
         return sum(len(batch) for batch in reader.read("events", 0, count))

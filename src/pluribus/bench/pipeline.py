@@ -28,7 +28,7 @@ from ..pipeline.conformance import conformance
 from ..pipeline.session import session
 from ..pipeline.source import register
 from ..pubsub.durable.batch import pack
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from .processes import context, quiet
 from .report import Goal, Result, at_least, at_most, report, result
 from .traces import write_trace
@@ -196,7 +196,7 @@ class Bench:
 
         def work() -> int:
             rows.write.format("pluribus").options(url=self.url, topic=topic).mode("append").save()
-            with LogReader(self.url) as keepers:
+            with LogClient(self.url) as keepers:
                 return keepers.offsets(topic)[1]
 
         return self._timed(work, self.events)
@@ -241,7 +241,7 @@ class Bench:
                         client.publish_many(some, durable=True, live=False)
                         some = []
                 client.publish_many(some, durable=True, live=False)
-            with LogReader(self.url) as keepers:
+            with LogClient(self.url) as keepers:
                 published = keepers.offsets(topic)[1]
             took_s += perf_counter() - started
 
@@ -257,7 +257,7 @@ class Bench:
         warms up at the same rate."""
         fields, where = "n bigint, at double", f"n % {ALERT_EVERY} = 0"
         source = {"url": self.url, "topic": "live", "start": "earliest", "fields": fields, "columns": "n,at"}
-        with LogReader(self.url) as keepers:
+        with LogClient(self.url) as keepers:
             _put(keepers, 1, [{"n": 1, "at": time()}])  # the topic must be there
         events = self.spark.readStream.format("pluribus").options(**source).load().where(where).select("n", "at")
         writer = events.writeStream.format("pluribus").options(url=self.url, topic="alerts", writer="bench alerts")
@@ -278,7 +278,7 @@ class Bench:
     def _feed(self, events: int, rate: int) -> None:
         each = max(rate // 20, 1)
         begun, number = time(), 2
-        with LogReader(self.url) as keepers:
+        with LogClient(self.url) as keepers:
             while number < events:
                 _put(keepers, number, [{"n": number + n, "at": time()} for n in range(each)])
                 number += each
@@ -297,7 +297,7 @@ class _Arrivals:
         """The number of each event that was answered, and how long that took."""
         delays: list[tuple[int, float]] = []
         at = 0
-        with LogReader(self._url) as keepers:
+        with LogClient(self._url) as keepers:
             while len(delays) < wanted - 1 and time() < until:
                 _, end = keepers.offsets("alerts")
                 now = time()
@@ -308,7 +308,7 @@ class _Arrivals:
         return delays
 
 
-def _put(keepers: LogReader, first: int, bodies: list[dict[str, Any]]) -> None:
+def _put(keepers: LogClient, first: int, bodies: list[dict[str, Any]]) -> None:
     import msgspec
 
     encoded = [msgspec.msgpack.encode(body) for body in bodies]

@@ -19,8 +19,9 @@ VERBS = {
     "demo": "The dealing room: four providers, twenty dealers; or two members that talk.",
     "pub": "Publish events.",
     "sub": "Watch events as they come.",
-    "topics": "List what is advertised, retained and published.",
+    "topics": "List, show, bound and empty topics.",
     "queue": "Send to message queues, receive, browse, and look after them.",
+    "transactions": "List transactions that wait for a decision; commit or abort them.",
     "slots": "Software buses: slots, ports, routes.",
     "space": "Tuple spaces: write, read, take, watch, count.",
     "console": "Show software buses in a browser.",
@@ -37,6 +38,18 @@ VERBS = {
     "bench": "Measure, beside the limits and the peers.",
 }
 
+FIRST = """\
+Pluribus: out of many processes, one bus. Try first:
+
+  pluribus demo                        a dealing room at work, until Ctrl-C
+  pluribus doctor                      what works on this machine
+
+  pluribus sub 'hello/#'               in one terminal, and in a second one:
+  pluribus pub hello/world '{"n": 1}'
+
+  pluribus --help                      every command
+  pluribus --install-completion        completes commands in your shell
+"""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -67,7 +80,7 @@ class LazyVerbs(TyperGroup):
         return name, load_verb(name) if name in VERBS else placeholder, rest
 
 
-app = typer.Typer(cls=LazyVerbs, add_completion=False)
+app = typer.Typer(cls=LazyVerbs, add_completion=True)
 
 
 def _print_version(wanted: bool) -> None:
@@ -87,7 +100,7 @@ def _root(
 ) -> None:
     """Out of many processes, one bus."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        typer.echo(FIRST)
 
 
 def _complaint(error: BaseException) -> str | None:

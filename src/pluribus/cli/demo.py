@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,9 +14,7 @@ import typer
 from pluribus.cli.output import JsonFlag, print_json
 
 if TYPE_CHECKING:
-    from rich.console import Group
-
-    from pluribus.cli.dealing.room import Scene
+    from pluribus.cli.dealing.scene import Scene
 
 
 def command(
@@ -19,9 +22,14 @@ def command(
         str | None, typer.Argument(help="The bus; $PLURIBUS_URL or multicast on loopback by default.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(help="How long they deal (40, 0: until Ctrl-C), or talk (5).", min=0)
+        float | None,
+        typer.Option(
+            help="How long they deal, 0: until Ctrl-C, which is the default in a terminal; elsewhere about a minute, "
+            "when Spark has answered. With --two: how long they talk (5).",
+            min=0,
+        ),
     ] = None,
-    rate: Annotated[int, typer.Option(help="Updates a second and provider.", min=1)] = 500,
+    rate: Annotated[int, typer.Option(help="Updates a second and provider.", min=1)] = 250,
     two: Annotated[bool, typer.Option("--two", help="Only two members, that talk: round trips and rate.")] = False,
     stack: Annotated[
         str | None, typer.Option(help='Of two: their layers, bottom first: "transport | presence | window | groups".')
@@ -33,11 +41,11 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """Open a dealing room: keepers, four providers, twenty dealers with their own filters, and Spark, which alerts
-    them. Exits with 1 if an event or an alert was lost."""
+    them. In a terminal the keys k and p kill a keeper and a provider. Exits with 1 if an event or an alert was lost."""
     if two or stack is not None:
         summary = _talk(url, 5.0 if seconds is None else seconds, stack, json)
     else:
-        summary = _deal(url, 40.0 if seconds is None else seconds, rate, spark, patience, json)
+        summary = _deal(url, seconds, rate, spark, patience, json)
     if json:
         print_json(summary)
     if summary["lost"] or summary.get("unasked") or "ended too early" in summary.get("spark", ""):
@@ -56,42 +64,77 @@ def _talk(url: str | None, seconds: float, stack: str | None, json: bool) -> dic
     return summary
 
 
-def _deal(url: str | None, seconds: float, rate: int, spark: bool, patience: float, json: bool) -> dict[str, Any]:
-    from pluribus.cli.dealing.room import Scene, room
+def _deal(
+    url: str | None, seconds: float | None, rate: int, spark: bool, patience: float, json: bool
+) -> dict[str, Any]:
+    from pluribus.cli.dealing.scene import Scene
 
-    if json:
-        return room(url, seconds, lambda scene: None, rate, spark, patience)
-    from rich.console import Console
-    from rich.live import Live
+    _check(url)
+    # A loop that is late on a busy machine is no news to who watches, and its story would be written over the screen.
+    logging.getLogger("pluribus").setLevel(logging.ERROR)
+    scene = Scene()
+    with _interrupts(scene):
+        if json:
+            from pluribus.cli.dealing.room import room
 
-    with Live(_drawn(Scene()), console=Console(), auto_refresh=False) as live:
-        summary = room(url, seconds, lambda scene: live.update(_drawn(scene), refresh=True), rate, spark, patience)
-    typer.echo(
-        f"\n{summary['providers']} providers published {summary['published']:,} prices, {summary['keepers']} keepers "
-        f"have them on disk, {summary['dealers']} dealers got {summary['delivered']:,}, {summary['lost']} lost, "
-        f"{summary['late_us_p50']:.0f} µs from provider to dealer.\n{summary['spark']}: "
-        f"{summary['alerts']:,} alerts and {summary['averages']:,} averages back on the bus."
-    )
+            return room(url, scene, seconds, rate, spark, patience)
+        from pluribus.cli.dealing.screen import Lines, Screen
+
+        terminal = sys.stdout.isatty()
+        if terminal and seconds is None:
+            seconds = 0.0
+        scene.ends_by_itself = seconds != 0
+        with Screen(scene) if terminal else Lines(scene, typer.echo):
+            from pluribus.cli.dealing.room import room
+
+            summary = room(url, scene, seconds, rate, spark, patience)
+    typer.echo(_told(summary))
     return summary
 
 
-def _drawn(scene: Scene) -> Group:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
+def _check(url: str | None) -> None:
+    """A mistake in the URL is told before anything is started."""
+    if url is not None:
+        from pluribus.core.url import parse_url
 
-    from pluribus.cli.dealing.players import dealers
+        parse_url(url)
 
-    shown = Table(
-        "dealer", "topics", "condition", "got", "last", title=f"dealing room, {scene.seconds:.1f} s", show_edge=False
+
+def _told(summary: dict[str, Any]) -> str:
+    if summary["uncounted"] and not summary["published"]:
+        return "The room was closed before it was open: nothing was published."
+    lines = [
+        f"{summary['providers']} providers published {summary['published']:,} prices in {summary['seconds']:.0f} s, "
+        f"{summary['keepers']} keepers have them on disk, {summary['dealers']} dealers got {summary['delivered']:,}: "
+        f"{summary['lost']} lost, {summary['late_us_p50'] / 1e3:.1f} ms from provider to dealer."
+    ]
+    if summary["killed"]:
+        lines.append(f"Killed meanwhile: {', '.join(summary['killed'])}.")
+    if summary["uncounted"]:
+        lines.append(f"Not counted, because they did not report in time: {', '.join(summary['uncounted'])}.")
+    lines.append(
+        f"{summary['spark']}: {summary['alerts']:,} alerts of {summary['turns']:,} turns and "
+        f"{summary['averages']:,} averages back on the bus."
     )
-    got = {dealer: count for desk in scene.desks for dealer, count in desk["got"].items()}
-    last = {dealer: text for desk in scene.desks for dealer, text in desk["last"].items()}
-    for dealer in dealers():
-        shown.add_row(
-            dealer.name, dealer.pattern, dealer.where, f"{got.get(dealer.name, 0):,}", last.get(dealer.name, "")
-        )
-    alerts = sum(desk["alerts"] for desk in scene.desks)
-    lines = [f"\n{scene.spark}; {alerts:,} alerts, {scene.averages:,} averages"]
-    lines += [f"  {desk['desk']}: {desk['turn']}" for desk in scene.desks if desk["turn"]]
-    return Group(shown, Text("\n".join(lines)))
+    return "\n".join(lines)
+
+
+@contextmanager
+def _interrupts(scene: Scene) -> Iterator[None]:
+    """Meanwhile Ctrl-C closes the room, and a second one ends it at once."""
+
+    def interrupted(number: int, frame: Any) -> None:
+        scene.interrupts += 1
+        if scene.interrupts > 1:
+            raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGINT, interrupted)
+    except ValueError:  # not the main thread: there are no signals here
+        yield
+        return
+    try:
+        yield
+    finally:
+        with suppress(ValueError, TypeError):
+            signal.signal(signal.SIGINT, before)

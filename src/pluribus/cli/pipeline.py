@@ -1,5 +1,8 @@
 """``pluribus pipeline``: what runs on Spark."""
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +17,7 @@ command = typer.Typer(add_completion=False, no_args_is_help=True, help="Jobs on 
 Master = Annotated[
     str, typer.Option(help="local[N], spark://HOST:PORT, yarn, k8s://https://HOST:PORT or sc://HOST:PORT.")
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark itself has to say.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, as spark.executor.instances=4.")]
 
 
@@ -29,14 +33,21 @@ def conformance(
     shown: Annotated[int, typer.Option(help="Offending events to show of each check.", min=1, max=100)] = 3,
     master: Master = "local[*]",
     conf: Conf = None,
+    verbose: Verbose = False,
     json: JsonFlag = False,
 ) -> None:
     """Check the traces of runs for every promise of order and delivery. Exits with 1 when one was broken."""
+    from pluribus.pipeline.conformance import check_names
     from pluribus.pipeline.conformance import conformance as check
-    from pluribus.pipeline.session import session
+    from pluribus.pipeline.traces import written_by_members
 
-    with session(master, "conformance", **dict(_pair(one, "--conf") for one in conf or [])) as spark:
-        found = check(spark, trace, [name for name in only.split(",") if name], shown)
+    names = [name for name in only.split(",") if name]
+    check_names(names)
+    settings = dict(_pair(one, "--conf") for one in conf or [])
+    if not written_by_members(trace):
+        _there(trace, "a folder of Parquet files; 'pluribus sim SCENARIO --history DIR' writes one")
+    with _progress() as tell, _spark(master, "conformance", verbose, settings) as spark:
+        found = check(spark, trace, names, shown, progress=tell)
     if json:
         print_json(found)
     else:
@@ -60,6 +71,7 @@ def run(
     status: Annotated[
         str, typer.Option(help="Serve a page, /metrics for Prometheus and /status.json at HOST:PORT meanwhile.")
     ] = "",
+    verbose: Verbose = False,
     json: JsonFlag = False,
 ) -> None:
     """Run the standing queries of a job; Ctrl-C ends them when the micro-batch under way is done."""
@@ -67,17 +79,17 @@ def run(
     from tempfile import TemporaryDirectory
 
     from pluribus.pipeline.jobs import Job, stopped_by_signals
-    from pluribus.pipeline.session import session
     from pluribus.pipeline.status import FILE, Status, serve
 
     options = dict(_pair(one) for one in option or [])
     settings = dict(_pair(one, "--conf") for one in conf or [])
+    _there(job, "a file of Python with a function job(spark, options)")
     with ExitStack() as stack:
         folder = checkpoint or stack.enter_context(TemporaryDirectory())
         watched = Status()
         if status:
             typer.echo(f"status at {stack.enter_context(serve(watched, status))}", err=True)
-        spark = stack.enter_context(session(master, f"pluribus {job.name}", **settings))
+        spark = stack.enter_context(_spark(master, f"pluribus {job.name}", verbose, settings))
         running = Job(spark, job, folder, options, status=watched)
 
         def note() -> None:
@@ -112,14 +124,15 @@ def archive(
     seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive what is there now, and stop.")] = False,
     master: Master = "local[*]",
+    verbose: Verbose = False,
     json: JsonFlag = False,
 ) -> None:
     """Keep every event of durable topics as Parquet; started again, it goes on where it ended."""
     from pluribus.pipeline.archive import archive as standing
     from pluribus.pipeline.jobs import Job, stopped_by_signals
-    from pluribus.pipeline.session import session
 
-    with session(master, "pluribus archive") as spark:
+    _check_archive(url, topic, gaps)
+    with _spark(master, "pluribus archive", verbose, {}) as spark:
         writer = {"archive": standing(spark, url, topic, folder, retain_s=retain, gaps=gaps)}
         running = Job(spark, "archive", f"{folder.rstrip('/')}.checkpoint", {}, lambda *_: writer)
         with stopped_by_signals(running):
@@ -223,6 +236,45 @@ def scale(
 
 def _shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+@contextmanager
+def _spark(master: str, app: str, verbose: bool, settings: dict[str, str]) -> Iterator[Any]:
+    """A session; what Spark itself says is kept from people unless they ask."""
+    from pluribus.pipeline.session import VERBOSE, session
+
+    if verbose:
+        os.environ[VERBOSE] = "1"
+    elif not master.startswith("sc://"):
+        settings = {"spark.log.level": "ERROR", **settings}
+    with session(master, app, **settings) as spark:
+        yield spark
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line on standard error that says what is done now; nothing where nobody looks."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("Spark starts") as status:
+        yield lambda text: status.update(f"Spark {text}")
+
+
+def _there(path: Path, wanted: str) -> None:
+    if not path.exists():
+        raise BadInput(f"{path} is not there: name {wanted}")
+
+
+def _check_archive(url: str, topic: str, gaps: str) -> None:
+    """A mistake is told before Spark is started."""
+    from pluribus.core.url import parse_url
+    from pluribus.pubsub.topics import levels_of
+
+    if parse_url(url).scheme != "client":
+        raise BadInput(f"{url} is no member that serves clients: write client://HOST:PORT/BUS")
+    levels_of(topic)
+    if gaps not in ("fail", "skip"):
+        raise BadInput(f"--gaps {gaps} is none of fail, skip: choose one of them")
 
 
 def _pair(text: str, option: str = "--set") -> tuple[str, str]:

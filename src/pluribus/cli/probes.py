@@ -32,7 +32,6 @@ EXTRAS = {
     "console": "nicegui",
     "postgres": "psycopg",
     "nats": "nats",
-    "plot": "matplotlib",
 }
 
 
@@ -149,6 +148,18 @@ def probe_uvloop() -> Finding:
     return Finding("uvloop", True, version)
 
 
+def probe_compiled() -> Finding:
+    """The parts in C: sending, reading, publishing."""
+    remedy = "None is needed: Python does the same, more slowly. With a C compiler and Python's headers, install again."
+    try:
+        from pluribus.core import quick
+    except ImportError as error:
+        return Finding("compiled parts", False, str(error), remedy)
+    if quick.COMPILED:
+        return Finding("compiled parts", True, "in use")
+    return Finding("compiled parts", False, "not there: Python is used in their place", remedy)
+
+
 def probe_extras() -> Finding:
     present = [extra for extra, module in EXTRAS.items() if importlib.util.find_spec(module)]
     missing = [extra for extra in EXTRAS if extra not in present]
@@ -204,6 +215,7 @@ PROBES: tuple[Callable[[], Finding], ...] = (
     probe_segmentation,
     probe_socket_buffer,
     probe_uvloop,
+    probe_compiled,
     probe_extras,
     probe_java,
     probe_postgres,

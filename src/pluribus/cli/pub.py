@@ -2,6 +2,7 @@
 
 import asyncio
 import json as json_module
+import re
 import sys
 from contextlib import suppress
 from typing import Annotated, Any
@@ -23,6 +24,10 @@ def command(
     header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, as often as you like.")] = None,
     retain: Annotated[bool, typer.Option("--retain", help="Keep it as the last value of its topic.")] = False,
     durable: Annotated[bool, typer.Option("--durable", help="Return when keepers have it on disk.")] = False,
+    id: Annotated[
+        str | None,
+        typer.Option(help="With --durable: SESSION:NUMBER of the event; published again, it is there once."),
+    ] = None,
     wait: Annotated[float, typer.Option(help="How long to look for others first, in seconds.", min=0.0)] = FOUND_S,
     json: JsonFlag = False,
 ) -> None:
@@ -31,8 +36,12 @@ def command(
     from pluribus.runtime.loop.running import run
 
     checked_topic(topic)
+    headers = dict(map(_header, header or ()))
+    identity = None if id is None else _id(id, durable)
     bodies = list(map(_value, body or _lines()))
-    options = {"headers": dict(map(_header, header or ())), "retain": retain, "durable": durable}
+    if identity is not None and len(bodies) != 1:
+        raise BadInput(f"--id is the identity of one event, and here are {len(bodies)}: publish one at a time")
+    options = {"headers": headers, "retain": retain, "durable": durable, "id": identity}
     found = run(_publish(url, topic, bodies, options, wait))
     if json:
         print_json(found)
@@ -56,6 +65,16 @@ async def _publish(url: str | None, topic: str, bodies: list[Any], options: dict
         await asyncio.sleep(0)
         members = len((await bus.pubsub.base()).group.view) - 1 if member else None
         return {"topic": topic, "published": len(bodies), "members": members}
+
+
+def _id(text: str, durable: bool) -> tuple[int, int]:
+    """An identity, as ``Uncertain`` names it."""
+    if not durable:
+        raise BadInput("--id is for events that are durable, which may be published again: add --durable")
+    found = re.fullmatch(r"(\d{1,19}):([1-9]\d{0,17})", text, flags=re.ASCII)
+    if found is None:
+        raise BadInput(f"--id {text!r} is none: write SESSION:NUMBER, two whole numbers, the second from 1 on")
+    return int(found[1]), int(found[2])
 
 
 def _lines() -> list[str]:

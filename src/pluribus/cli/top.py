@@ -16,6 +16,8 @@ from pluribus.core.url import DEFAULT_URL
 from pluribus.runtime.group.survey import Answer, survey
 from pluribus.runtime.loop.running import run
 
+WIDE = 140
+"""Columns from which on everything is shown."""
 DROPS = {
     "transport": ("dropped",),
     "fragment": ("lost", "refused"),
@@ -74,7 +76,11 @@ def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
     """In a thread: drawing takes longer than a turn of the loop may."""
     from rich.console import Group
 
-    tables = [table for table in (_table(url, found), _keepers(found), _machines(found)) if table is not None]
+    tables = [
+        table
+        for table in (_table(url, found, live.console.width), _keepers(found), _machines(found))
+        if table is not None
+    ]
     live.update(Group(*tables), refresh=True)
 
 
@@ -124,7 +130,34 @@ def summary(answer: Answer, rates: dict[str, dict[str, float]]) -> dict[str, Any
     }
 
 
-def _table(url: str, rows: list[dict[str, Any]]) -> Any:
+def _short(url: str, rows: list[dict[str, Any]]) -> Any:
+    """What fits 80 columns; ``--json`` has the rest."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(url), show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("member", no_wrap=True, max_width=20)
+    for head in ("view", "in/s", "out/s", "MB in/s", "out/s", "stalls", "susp.", "drops"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        view = "–" if row["view"] is None else f"{row['view']}/{row['members']}{'' if row['primary'] else ' min.'}"
+        table.add_row(
+            escape(row["name"] or str(row["member"])),
+            view,
+            f"{row['messages_in_s']:,.0f}",
+            f"{row['messages_out_s']:,.0f}",
+            f"{row['bytes_in_s'] / 1e6:,.1f}",
+            f"{row['bytes_out_s'] / 1e6:,.1f}",
+            f"{row['stalls']:,}",
+            f"{row['suspicions']:,}",
+            f"{row['drops']:,}",
+        )
+    return table
+
+
+def _table(url: str, rows: list[dict[str, Any]], width: int) -> Any:
+    if width < WIDE:
+        return _short(url, rows)
     from rich.markup import escape
     from rich.table import Table
 

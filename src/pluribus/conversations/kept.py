@@ -40,7 +40,7 @@ class Kept:
             for row in self._store.read(self._log, start, min(start + ROWS_AT_ONCE, bounds.end)):
                 try:
                     entries = decode_entries(row) if row is not None else None
-                except msgspec.MsgspecError:
+                except (msgspec.MsgspecError, UnicodeDecodeError):
                     entries = None
                 if entries is None:
                     self.damaged += 1
@@ -53,7 +53,7 @@ class Kept:
         try:
             kept = self._store.get(f"{self._log}/lost")
             return {} if kept is None else unpacked(_decode_known(kept))
-        except (Damaged, msgspec.MsgspecError):
+        except (Damaged, msgspec.MsgspecError, UnicodeDecodeError):
             self.damaged += 1
             return {}
 
@@ -78,5 +78,5 @@ def load_table(store: Store) -> list[GroupInfo]:
     try:
         kept = store.get(TABLE)
         return [] if kept is None else _decode_table(kept)
-    except (Damaged, msgspec.MsgspecError):
+    except (Damaged, msgspec.MsgspecError, UnicodeDecodeError):
         return []

@@ -68,7 +68,7 @@ class Reading:
         if type(bodies) is not list:
             try:
                 bodies = _decode(bodies)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, UnicodeDecodeError):
                 return None
         if len(bodies) != frame.count:
             return None

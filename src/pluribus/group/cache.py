@@ -73,7 +73,7 @@ class Entries:
         try:
             change = _decode_change(encoded) if isinstance(encoded, bytes) else Change(-1)
             value = unwrapped(change.value)
-        except (msgspec.MsgspecError, MalformedFrame):
+        except (msgspec.MsgspecError, UnicodeDecodeError, MalformedFrame):
             self.malformed += 1
             return
         if change.what == PUT:

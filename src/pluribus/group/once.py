@@ -63,7 +63,7 @@ def identified(session: int, sequence: int, command: bytes) -> bytes:
 def outcome_of(answer: bytes) -> Outcome:
     try:
         return _outcome.decode(answer)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"an answer that is no outcome of a session: {error}") from None
 
 
@@ -156,7 +156,7 @@ class OnceMachine:
     def apply(self, index: int, command: bytes) -> bytes:
         try:
             asked = _identified.decode(command)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return _encode(Outcome(REFUSED, 0))
         outcome = self.sessions.earlier(asked.session, asked.sequence)
         if outcome is None:

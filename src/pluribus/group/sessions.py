@@ -38,7 +38,7 @@ class Command(msgspec.Struct, array_like=True):
     def decoded(encoded: bytes) -> Command | None:
         try:
             return _decode_command(encoded)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
 

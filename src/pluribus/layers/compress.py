@@ -111,7 +111,7 @@ class Compress(Layer):
             if len(plain) != packed.size or not stream.eof or stream.unused_data:
                 return None
             inner = self.node.codec.decode(plain)
-        except (msgspec.MsgspecError, zlib.error, MalformedFrame):
+        except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error, MalformedFrame):
             return None
         nested = bool(inner.headers) and isinstance(inner.headers[-1], Packed)
         return None if nested or inner.sender != frame.sender or inner.to != frame.to else inner

@@ -157,7 +157,7 @@ class Fragment(Layer):
         """The whole frame's bytes, if this was the piece that was missing."""
         try:
             (piece,) = _decode_bodies(frame.bodies)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             self.refused += 1
             return None
         key = (frame.sender, cut.number)

@@ -125,7 +125,7 @@ def decode_graph(data: bytes) -> Any:
     ``MalformedFrame`` says that these bytes are no object message."""
     try:
         top, nodes = _decode(data)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedFrame(f"bytes that are no object message: {error}") from None
     if len(nodes) > GRAPH_NODES_MAX:
         raise MalformedFrame(f"{len(nodes):,} objects in one message: the limit is {GRAPH_NODES_MAX:,}")

@@ -88,7 +88,7 @@ _decode = msgspec.msgpack.Decoder(Row).decode
 def decode_rows(rows: Iterable[bytes]) -> list[Row]:
     try:
         return [_decode(row) for row in rows]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Damaged(f"a row of queued calls cannot be read ({error}): begin a new file") from None
 
 

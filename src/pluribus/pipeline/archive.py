@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import pack
 from ..pubsub.topics import matches
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from .columns import kind_of_name
 from .files import files_of, is_local, local_path
 from .landing import COMPACTOR, Landing
@@ -131,7 +131,7 @@ def replay(
     first_us: int | None = None
     sessions: dict[str, int] = {}
     count = 0
-    with LogReader(url) as keepers:
+    with LogClient(url) as keepers:
         player = _Player(keepers, prefix, now)
         for event in _events(fspath(folder), topic, start, stop, spark):
             first_us = event.time_us if first_us is None else first_us
@@ -158,7 +158,7 @@ class _Event(NamedTuple):
 class _Player:
     """Gathers events of one topic and kind into packed batches; each topic is a session of its own."""
 
-    def __init__(self, keepers: LogReader, prefix: str, now: bool) -> None:
+    def __init__(self, keepers: LogClient, prefix: str, now: bool) -> None:
         self._keepers = keepers
         self._prefix = prefix
         self._now = now

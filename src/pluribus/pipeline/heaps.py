@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..pubsub.durable.batch import EVEN, HEAD_BYTES, ONE_TIME, Batch
-from ..runtime.clients.log_reader import Range
+from ..runtime.clients.log_client import Range
 from .columns import name_of_kind
 
 Piece = tuple[int, int, bytes]

@@ -58,7 +58,7 @@ def manifest_of(folder: Files) -> Manifest | None:
         for line in lines:
             try:
                 entry = _line.decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise BadInput(f"{file} is no manifest of Spark ({error}): copy the archive again, whole") from None
             path = PurePosixPath(unquote(urlsplit(entry.path).path))
             if entry.action == "delete":

@@ -33,7 +33,7 @@ from ..core.errors import BadInput, LogChanged
 from ..pubsub.durable.batch import pack
 from ..pubsub.durable.commands import REFUSED, Retain
 from ..pubsub.durable.requests import Known
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from ..wire.bodies import BYTES
 from .options import HIDDEN
 
@@ -153,7 +153,7 @@ class Places:
         self._published: dict[str, tuple[int, int]] = {}
         """By log: the session under which places are published, and the last number in it."""
 
-    def resolve(self, keepers: LogReader, name: str, kept: str) -> dict[str, int]:
+    def resolve(self, keepers: LogClient, name: str, kept: str) -> dict[str, int]:
         last = self._last.get(name)
         if last is not None and last[0] == kept:
             return dict(last[1])
@@ -173,7 +173,7 @@ class Places:
         self._names[name], self._last[name] = topic, (kept, offsets)
         return dict(offsets)
 
-    def keep(self, keepers: LogReader, name: str, offsets: Mapping[str, int]) -> dict[str, Any]:
+    def keep(self, keepers: LogClient, name: str, offsets: Mapping[str, int]) -> dict[str, Any]:
         """What stands in a place for these offsets of one log: themselves if they are few."""
         if len(offsets) <= INLINE_TOPICS and len(json.dumps(offsets)) <= INLINE_BYTES:
             return dict(offsets)
@@ -206,7 +206,7 @@ def _unpacked(body: bytes, digest: str) -> dict[str, int]:
     try:
         plain = zlib.decompress(body)
         names, offsets = msgspec.msgpack.decode(plain, type=tuple[str, list[int]])
-    except (zlib.error, msgspec.MsgspecError) as error:
+    except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"a place of this query cannot be read ({error}): begin with a new checkpoint") from None
     if f"{zlib.crc32(plain):08x}" != digest:
         raise LogChanged("the keepers hold another place than the one that was kept: begin with a new checkpoint")

@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 from ..core.errors import BadInput, BadTopic
 from ..filters import parse
 from ..pubsub.topics import levels_of, matches
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from .columns import POISON, RESERVED, checked_schema, envelope_fields, import_type, named_fields, spark_fields
 from .tables import Shape
 from .trace_source import trace_fields
@@ -104,9 +104,9 @@ class Settings:
             raise BadInput(f"option {name}={value!r} is none of {', '.join(choices)}: choose one of them")
         return value
 
-    def keepers(self, log: int = 0, begin_with: int = 0) -> LogReader:
+    def keepers(self, log: int = 0, begin_with: int = 0) -> LogClient:
         """A connection of this process to the keepers of one log, by its number in ``url``."""
-        return LogReader(needed(self.urls[log] if self.urls else "", "url"), begin_with=begin_with)
+        return LogClient(needed(self.urls[log] if self.urls else "", "url"), begin_with=begin_with)
 
     # Which topics.
 

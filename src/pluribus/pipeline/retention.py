@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time
 
 from ..pubsub.durable import commands
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 
 EVERY_S = 30.0
 """Between two looks at all topics."""
@@ -42,7 +42,7 @@ class Retention:
             return 0
         self._looked_s = monotonic()
         removed = 0
-        with LogReader(self._url) as keepers:
+        with LogClient(self._url) as keepers:
             for known in {one.topic: one for pattern in self._topics for one in keepers.topics(pattern)}.values():
                 if known.age_us or known.size_bytes:
                     keepers.do(commands.Retain(known.topic, 0, 0))  # it would not wait

@@ -125,6 +125,8 @@ def logging_nothing() -> Iterator[None]:
 
 
 _starting = threading.local()
+VERBOSE = "PLURIBUS_SPARK_VERBOSE"
+"""Set in the environment, Spark's own words while Java starts are not kept from standard error."""
 
 
 @contextmanager
@@ -146,9 +148,13 @@ def _hook() -> None:
 
 
 def _be_deaf() -> None:
-    """In a child, before it becomes Java: what is ignored stays ignored."""
+    """In a child, before it becomes Java: what is ignored stays ignored, and nobody reads what it says."""
     if getattr(_starting, "java", False):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if not os.environ.get(VERBOSE):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 2)
+            os.close(nowhere)
 
 
 def _active() -> Any:

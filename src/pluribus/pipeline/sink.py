@@ -53,7 +53,7 @@ from ..core.ids import MessageId
 from ..pubsub.durable.batch import pack, pack_columns
 from ..pubsub.durable.commands import Stage
 from ..pubsub.durable.stages import KEEP_WRITER_S
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from ..wire.bodies import BYTES, DATA, TEXT, Kind
 from .columns import kind_of_name, told_fields
 from .options import Settings
@@ -114,7 +114,7 @@ class _Writing:
         staged = Staged(uuid.uuid4().hex, [0] * self._logs, query)
         with ExitStack() as stack:
             # A log that has the batch already was committed before: Spark did not hear of it and asks again.
-            due: dict[int, LogReader] = {}
+            due: dict[int, LogClient] = {}
             for number in range(self._logs):
                 keepers = stack.enter_context(self._settings.keepers(number))
                 if keepers.last_batch(self.writer_name, query=query) < batch_id:
@@ -408,7 +408,7 @@ def _by_kind(rows: Listed, kinds: Any) -> Iterator[Listed]:
             try:
                 for body in some.bodies:
                     _object(body)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise BadInput(
                     f"a row of kind {name!r} has a body that is none ({error}): write it as kind 'bytes'"
                 ) from None

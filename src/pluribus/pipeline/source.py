@@ -57,7 +57,7 @@ from pyspark.sql.types import StructType
 from ..core.errors import BadInput, LogChanged
 from ..pubsub.durable.batch import Batch
 from ..pubsub.durable.requests import Known
-from ..runtime.clients.log_reader import LogReader
+from ..runtime.clients.log_client import LogClient
 from .archived import Archived, reaching_back
 from .offsets import EVENTS, TOPICS, UNKNOWN, Offsets, Places, name_of, parted, place, resumed
 from .options import EARLIEST, LATEST, Settings
@@ -285,7 +285,7 @@ class _Reading:
                     raise LogChanged(f"{error}; or leave out what is gone with option gaps='skip'") from None
                 logger.warning("%s; left out", error)
 
-    def _read_archived(self, keepers: LogReader, task: Ranges) -> Generator[Any, None, Ranges]:
+    def _read_archived(self, keepers: LogClient, task: Ranges) -> Generator[Any, None, Ranges]:
         """What topics have forgotten, from the archive; what is left for the keepers."""
         archive, skip = Archived(self._settings.archive), self._settings.gaps == "skip"
         left: list[Range] = []
@@ -299,7 +299,7 @@ class _Reading:
                 left.append(Range(topic, max(start, kept), stop))
         return Ranges(left, task.log, task.number, task.url)
 
-    def _read_one(self, keepers: LogReader, task: Ranges) -> Iterator[Any]:
+    def _read_one(self, keepers: LogClient, task: Ranges) -> Iterator[Any]:
         """A range of one topic: read ahead of what is done with it."""
         held: list[Batch] = []
         rows = 0
@@ -312,14 +312,14 @@ class _Reading:
         if held:
             yield from _there(self._shape.table(held))
 
-    def _read_many(self, keepers: LogReader, task: Ranges) -> Iterator[Any]:
+    def _read_many(self, keepers: LogClient, task: Ranges) -> Iterator[Any]:
         """Many small ranges: asked for together."""
         where, bodies = self._where, self._shape.needs_bodies
         for ranges, pieces in keepers.read_many(task.ranges, where=where, bodies=bodies, log=task.log, over=self._over):
             for low in range(0, len(pieces), PIECES_A_BATCH):
                 yield from _there(self._shape.table_of_many(ranges, pieces[low : low + PIECES_A_BATCH]))
 
-    def _one_range(self, keepers: LogReader, wanted: Range, log: int) -> Iterator[Batch]:
+    def _one_range(self, keepers: LogClient, wanted: Range, log: int) -> Iterator[Batch]:
         at, bodies = wanted.start, self._shape.needs_bodies
         while at < wanted.stop:
             found = keepers.read(

@@ -20,7 +20,7 @@ import msgspec
 
 from ..core.errors import BadInput
 from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of, pack
-from ..runtime.clients.log_reader import Range
+from ..runtime.clients.log_client import Range
 from ..wire.bodies import BYTES, DATA, array_header
 from .columns import arrow_schema, name_of_kind
 from .heaps import Heap, Piece
@@ -177,7 +177,7 @@ class Shape:
             self._columns(rows)
         except msgspec.ValidationError:
             return f"its fields are not {self._said()}"
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return f"its body does not decode: {error}"
         except (TypeError, ValueError, OverflowError):
             return f"its fields are not {self._said()}"

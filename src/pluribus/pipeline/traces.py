@@ -127,7 +127,7 @@ def read_lines(path: str | PathLike[str], start: int = 0, stop: int | None = Non
         text = Path(path).read_bytes()
         decode = msgspec.json.Decoder(Happening).decode
         return [decode(line) for line in text[: text.rfind(b"\n") + 1].splitlines()[start:stop]]
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} is no history ({error}): an observer writes one line of JSON a happening") from None
 
 

@@ -38,10 +38,12 @@ from ..core.errors import BadInput, MalformedFrame
 from ..group.host.bodies import Handle
 from ..group.host.demand import Consumer, Demands, Held
 from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refusal
+from ..group.host.words import ONCE
 from . import words
 from .batch import checked, head_of, is_batch
 from .finder import Finder
 from .forwarding import moves, pieces_of, slice_piece
+from .keeping import NOBODY, keep, resolve
 from .looking import looked, stats_of, where
 from .messages import Messages, Totals, Upload
 from .segments import Segment, mask_of, ones_at
@@ -53,6 +55,8 @@ ANY, SOME = 0, 1
 """Tags of consumers: of those who take any message, and of those with a selector."""
 SCAN_NOW = 256
 """Messages that are looked at for a selector within a command; where more are ready it is a search outside."""
+
+LATE = "a message of the transaction is not held any more: its lease ended"
 
 TIGHT_BYTES = 64 << 10
 """A consumer with a selector and less credit than this may have been passed over for messages that were too long."""
@@ -66,7 +70,7 @@ class _Step(msgspec.Struct):
     row: int
     place: int
     data: bytes
-    command: words.Settle | None
+    command: words.Settle | words.Keep | words.Resolve | None
     """None: it is a batch."""
 
 
@@ -135,6 +139,8 @@ class Queue(Machine):
                 return self.messages.move(row, place, command, size)
             case words.Restage():
                 return self.messages.restage(row, place, command, size)
+            case words.Keep() | words.Resolve():
+                return Outcome(REFUSED, 0, "only transactions keep messages, and resolve what they kept"), 0
 
     def _configure(self, command: words.Configure) -> Outcome:
         known = self.messages.totals.settings
@@ -173,7 +179,7 @@ class Queue(Machine):
 
     def _attach(self, command: words.Attach) -> Outcome:
         totals, consumers = self.messages.totals, self.demands.consumers
-        others = len(consumers) - (command.consumer in consumers)
+        others = len(consumers) - (command.consumer in consumers) - self.demands.count_of(NOBODY)
         if others and (command.exclusive or totals.exclusive not in (-1, command.consumer)):
             who = "others receive from it" if command.exclusive else "one consumer has it for itself"
             return Outcome(REFUSED, 0, f"the queue cannot be used so, because {who}: wait until they are gone")
@@ -219,14 +225,14 @@ class Queue(Machine):
             self.messages.back(thing, held[thing].delivery, counts, 0)
 
     def owners(self) -> Iterable[int]:
-        return self.demands.owners()
+        return [owner for owner in self.demands.owners() if owner != NOBODY]
 
     def lease_us(self, owner: int) -> int | None:
-        return self.demands.lease_us(owner)
+        return None if owner == NOBODY else self.demands.lease_us(owner)
 
     def expire(self, owners: Sequence[int]) -> None:
         self.parts.touch("totals")
-        for number, held in self.demands.expire(owners).items():
+        for number, held in self.demands.expire([one for one in owners if one != NOBODY]).items():
             self._left(number)
             self._come_back(held, True)
         self._hand_out()
@@ -443,16 +449,18 @@ class Queue(Machine):
         steps: list[_Step] = []
         results: list[Outcome] = []
         count = size = 0
+        promised = False
         for place, data in zip(places, commands, strict=True):
             try:
                 command = None if is_batch(data) else words.command_of(data)
                 if command is None:
                     head = checked(data)
-                    wanted = due.get(head.session, self.ground.streams.next(head.session))
-                    if head.first != wanted:
-                        return Refusal(f"sequence {wanted} of this sender is next, not {head.first}")
-                    due[head.session] = head.last + 1
-                    refusal = self.messages.refusal(head, data, count, size)
+                    if head.session < ONCE:
+                        wanted = due.get(head.session, self.ground.streams.next(head.session))
+                        if head.first != wanted:
+                            return Refusal(f"sequence {wanted} of this sender is next, not {head.first}")
+                        due[head.session] = head.last + 1
+                    refusal = self.messages.refusal(head, data, count, size, promised)
                     if refusal is not None:
                         return Refusal(refusal.reason)
                     count, size = count + head.count, size + len(data)
@@ -461,12 +469,22 @@ class Queue(Machine):
                     continue
             except MalformedFrame as error:
                 return Refusal(str(error))
-            if not isinstance(command, words.Settle) or command.others or command.serial:
+            if isinstance(command, words.Resolve):
+                promised = True
+                results.append(Outcome(DONE))
+                steps.append(_Step(row, place, data, command))
+                continue
+            settles = isinstance(command, words.Settle) and not (command.others or command.serial)
+            if not isinstance(command, words.Keep) and not settles:
                 return Refusal("a transaction sends messages and acknowledges them: do the rest outside of it")
+            assert isinstance(command, words.Settle | words.Keep)
             consumer = self.demands.consumers.get(command.consumer)
             things = [thing for first, many in command.acked for thing in range(first, first + many)]
             if consumer is None or consumer.epoch != command.epoch or not consumer.held.keys() >= set(things):
-                return Refusal("a message of the transaction is not held any more: its lease ended")
+                return Refusal(LATE)
+            for (first, _), delivery in zip(command.acked, command.deliveries, strict=False):
+                if self._is_late(consumer, first, delivery):
+                    return Refusal(LATE)
             if acked & set(things) or len(set(things)) != len(things):
                 return Refusal("a message is acknowledged twice in the transaction")
             acked |= set(things)
@@ -479,13 +497,19 @@ class Queue(Machine):
         self.parts.touch("totals")
         for step in effects.steps:
             if step.command is not None:
-                self._settle(step.command)
+                if isinstance(step.command, words.Settle):
+                    self._settle(step.command)
+                elif isinstance(step.command, words.Keep):
+                    keep(self, step.command)
+                else:
+                    resolve(self, step.command)
                 self.ground.release(step.row, len(step.data))
             else:
                 head = head_of(step.data)
                 first = self.messages.totals.next
                 kept = self.messages.take(step.row, step.place, step.data, head)
-                self.ground.streams.record(head.session, head.last, first.to_bytes(8, "little"))
+                if head.session < ONCE:
+                    self.ground.streams.record(head.session, head.last, first.to_bytes(8, "little"))
                 if kept < len(step.data):
                     self.ground.release(step.row, len(step.data) - kept)
         self.messages.make_room()

@@ -89,15 +89,18 @@ class Messages:
     def settings(self) -> Settings:
         return self.totals.settings or Settings()
 
-    def refusal(self, head: Head, command: bytes, count: int = 0, size: int = 0) -> Outcome | None:
-        """Why a batch cannot be taken; ``count`` and ``size`` are taken before it by the same transaction."""
+    def refusal(
+        self, head: Head, command: bytes, count: int = 0, size: int = 0, promised: bool = False
+    ) -> Outcome | None:
+        """Why a batch cannot be taken; ``count`` and ``size`` are taken before it by the same transaction, which may
+        have been ``promised`` room."""
         settings = self.settings
         count, size = self.count + count + head.count, self.size + size + len(command)
         if count > MESSAGES_MAX:
             return Outcome(FULL, 0, f"{MESSAGES_MAX:,} messages are in the queue, more than it can hold")
         over_count = settings.count_max and count > settings.count_max
         over_bytes = settings.bytes_max and size > settings.bytes_max and self.count
-        if settings.policy != BURY and (over_count or over_bytes):
+        if settings.policy != BURY and (over_count or over_bytes) and not promised:
             limit = f"{settings.count_max:,} messages" if over_count else f"{settings.bytes_max:,} bytes"
             if over_count and head.count > settings.count_max:
                 return Outcome(REFUSED, 0, f"{head.count:,} messages at once, and the queue holds {limit}: send fewer")

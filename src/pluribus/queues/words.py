@@ -155,7 +155,27 @@ class Restage(msgspec.Struct, frozen=True, array_like=True, tag=11):
     data: bytes
 
 
-Command = Configure | Attach | Settle | Detach | Offer | Purge | Redrive | Pause | Move | Stage | Restage
+class Keep(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Of a transaction that is being prepared: what it received is held for it, whatever becomes of the consumer."""
+
+    transaction: Number
+    consumer: Number
+    epoch: Number
+    acked: Things = []
+    deliveries: Annotated[list[Number], msgspec.Meta(max_length=131_072)] = []
+
+
+class Resolve(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """A prepared transaction is decided: what is kept for it is settled, or comes back. It was promised room: limits of
+    the queue do not count for what it sends."""
+
+    transaction: Number
+    commits: bool
+
+
+Command = (
+    Configure | Attach | Settle | Detach | Offer | Purge | Redrive | Pause | Move | Stage | Restage | Keep | Resolve
+)
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
@@ -257,12 +277,12 @@ _question: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
 def command_of(data: bytes) -> Command:
     try:
         return _command.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a command of a queue that no release gives: {error}") from None
 
 
 def question_of(data: bytes) -> Question:
     try:
         return _question.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a question to a queue that no release asks: {error}") from None

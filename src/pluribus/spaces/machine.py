@@ -90,6 +90,8 @@ class _Together(Effects):
     writes: list[words.Write]
     takes: list[int]
     commits: list[int]
+    prepares: list[int]
+    aborts: list[int]
 
 
 class SpaceMachine(Machine):
@@ -566,7 +568,7 @@ class SpaceMachine(Machine):
     def prepare(self, row: int, places: Sequence[int], commands: Sequence[bytes]) -> Refusal | Effects:
         """Commits, and writes and takes that do not wait, can be done together with other machines."""
         results: list[Any] = []
-        effects = _Together(results, [], [], [])
+        effects = _Together(results, [], [], [], [], [])
         items: list[Item] = []
         taken: set[int] = set()
         for data in commands:
@@ -588,6 +590,14 @@ class SpaceMachine(Machine):
             if self._acting(command.transaction) is None or command.transaction in effects.commits:
                 return Refusal("the transaction has ended here: begin another")
             effects.commits.append(command.transaction)
+            return Done()
+        if isinstance(command, words.Prepare):
+            if self._acting(command.transaction) is None:
+                return Refusal("the transaction has ended here: begin another")
+            effects.prepares.append(command.transaction)
+            return Done()
+        if isinstance(command, words.Abort):
+            effects.aborts.append(command.transaction)
             return Done()
         if isinstance(command, words.Write) and not command.transaction:
             first = self._next + len(items)
@@ -619,6 +629,11 @@ class SpaceMachine(Machine):
                 self._add(item, lease_us, 0)
         for transaction in effects.commits:
             self._finish_transaction(transaction, True)
+        for transaction in effects.prepares:
+            self.parts.touch("transactions")
+            self.transactions[transaction].prepared = True
+        for transaction in effects.aborts:
+            self._end(transaction, False)
 
     # Questions.
 

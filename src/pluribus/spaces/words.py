@@ -246,19 +246,19 @@ _outcome: msgspec.msgpack.Decoder[Outcome] = msgspec.msgpack.Decoder(Outcome)
 def command_of(data: bytes) -> Command:
     try:
         return _command.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a command of a space that no release gives: {error}") from None
 
 
 def question_of(data: bytes) -> Question:
     try:
         return _question.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a question to a space that no release asks: {error}") from None
 
 
 def outcome_of(data: bytes) -> Outcome:
     try:
         return _outcome.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"an answer of a space that no release gives: {error}") from None

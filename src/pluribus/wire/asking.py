@@ -91,19 +91,19 @@ class Words:
     def question(self, raw: msgspec.Raw) -> Any:
         try:
             return self._question.decode(raw)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"a question that the style {self.style!r} does not have: {error}") from None
 
     def answer(self, question: type, raw: msgspec.Raw) -> Any:
         try:
             return self._answers[question].decode(raw)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"an answer that the style {self.style!r} does not give: {error}") from None
 
     def push(self, raw: msgspec.Raw) -> Any:
         try:
             return self._pushed.decode(raw)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"something that the style {self.style!r} does not push: {error}") from None
 
 
@@ -143,7 +143,7 @@ def pushed(style: str, body: Any) -> bytes:
 def decode(data: bytes) -> Word:
     try:
         return _word.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"bytes that no program of this bus sends: {error}") from None
 
 

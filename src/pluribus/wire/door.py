@@ -125,7 +125,7 @@ class ClientSide:
         """``Refused`` if there will be no conversation."""
         try:
             welcome = _welcome.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"what answered is no member of a bus: {error}") from None
         if welcome.refused:
             raise Refused(welcome.refused)
@@ -157,7 +157,7 @@ class MemberSide:
         """The answer, and why it is the last one, if it is."""
         try:
             hello = _hello.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"what knocked is no client: {error}") from None
         self.name = hello.name
         refused = self._reason(hello)
@@ -185,7 +185,7 @@ class MemberSide:
         """``Refused`` if the client does not know the secret."""
         try:
             proof = _proof.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise MalformedFrame(f"a client that proves nothing: {error}") from None
         if self._keys is not None:
             if not hmac.compare_digest(proof.proof, self._keys.client_proof):

@@ -310,7 +310,7 @@ def from_binary(data: bytes) -> Kqml:
         if len(packed) > KQML_PARAMETERS_MAX:
             raise BadInput(f"{len(packed)} parameters")
         return Kqml(performative, {name: _unpacked(value, 0) for name, value in packed.items()})
-    except (msgspec.MsgspecError, BadInput, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, BadInput, RecursionError) as error:
         raise MalformedFrame(f"bytes that are no KQML message: {error}") from None
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 import msgspec
 
 from pluribus.pubsub.durable.batch import pack
-from pluribus.runtime.clients.log_reader import LogReader
+from pluribus.runtime.clients.log_client import LogClient
 from pluribus.wire.bodies import DATA
 from tests.features import ROOT
 
@@ -30,7 +30,7 @@ def example(folder, name, **changed):
 
 def put(url, topic, session, first, events, ids=()):
     """Publish events (second, body) with times of their own."""
-    with LogReader(url) as keepers:
+    with LogClient(url) as keepers:
         times = [round((NOON_S + second) * 1e6) for second, _ in events]
         keepers.put([pack(topic, session, first, 0, DATA, times, [ENCODE(body) for _, body in events], ids=ids)])
 

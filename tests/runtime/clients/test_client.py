@@ -13,7 +13,7 @@ from pluribus.core.errors import BadInput, BadUrl, Closed, Gap, LogChanged, Over
 from pluribus.core.url import parse_url
 from pluribus.pubsub.durable.batch import pack
 from pluribus.runtime.clients.bus import ClientBus
-from pluribus.runtime.clients.log_reader import LogReader
+from pluribus.runtime.clients.log_client import LogClient
 from tests.engines.certificates import Authority
 from tests.runtime.styles.topics.test_durable import three
 
@@ -143,7 +143,7 @@ def test_the_secret_is_proven_and_what_is_said_is_sealed(tmp_path):
             for wrong, why in ((None, "has a secret"), ("another secret, of no use", "does not know the bus secret")):
                 with pytest.raises(Refused, match=why):
                     await pluribus.connect(url_of(member), secret=wrong)
-            reader = LogReader(url_of(member), secret=SECRET)
+            reader = LogClient(url_of(member), secret=SECRET)
             assert await in_thread(reader.offsets, "t") == (0, 1)
             reader.close()
 
@@ -159,7 +159,7 @@ def test_mutual_tls(tmp_path):
             url = url_of(member)
             async with pluribus.connect(f"{url}?{bus.options('client')}") as client:
                 await client.publish("t", "over TLS", durable=True)
-            with LogReader(f"{url}?{bus.options('reader')}") as reader:
+            with LogClient(f"{url}?{bus.options('reader')}") as reader:
                 assert await in_thread(reader.offsets, "t") == (0, 1)
             with pytest.raises(Unreachable):
                 await pluribus.connect(f"{url}?{stranger.options('client')}")
@@ -233,7 +233,7 @@ def test_the_blocking_reader_reads_stages_and_survives_pickling_and_forks(tmp_pa
     async def scenario():
         async with served("blocking", store=tmp_path / "a.db") as member:
             await member.publish_many([("t", n) for n in range(1_000)], durable=True)
-            reader = LogReader(url_of(member))
+            reader = LogClient(url_of(member))
 
             def read_all():
                 assert reader.offsets("t") == (0, 1_000) and reader.offsets("unknown") == (0, 0)
@@ -442,7 +442,7 @@ def test_a_client_that_goes_while_it_subscribes_leaves_nothing_behind():
 
 def test_a_reader_may_ask_something_else_while_it_reads(tmp_path):
     def work(url):
-        with LogReader(url, timeout=4) as reader:
+        with LogClient(url, timeout=4) as reader:
             found = []
             for batch in reader.read("t", 0, 20, max_bytes=1):
                 assert reader.offsets("t") == (0, 20)
@@ -473,7 +473,7 @@ def test_a_reader_tries_one_host_after_another(monkeypatch):
         raise ConnectionRefusedError
 
     monkeypatch.setattr("socket.create_connection", refused)
-    with pytest.raises(Unreachable), LogReader("client://127.0.0.1:1,127.0.0.1:2/b", timeout=0.3) as reader:
+    with pytest.raises(Unreachable), LogClient("client://127.0.0.1:1,127.0.0.1:2/b", timeout=0.3) as reader:
         reader.offsets("t")
     assert tried[:4] == [1, 2, 1, 2]
 

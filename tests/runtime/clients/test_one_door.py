@@ -9,6 +9,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Refused, RemoteError
+from pluribus.group.host.requests import Order
 from pluribus.pubsub.requests import Listen
 from pluribus.wire import asking
 from pluribus.wire.asking import Words
@@ -193,6 +194,19 @@ def test_what_comes_from_outside_is_typed_and_checked():
             assert not member.pubsub.subscriptions
             await client.publish("t", 1)  # the connection is still good
             assert client.stats()["client"]["connections"] == 1
+
+    asyncio.run(main())
+
+
+def test_bare_commands_to_durable_topics_are_refused(tmp_path):
+    """Batches are checked where they are put; a command that went round that could be anything."""
+
+    async def main():
+        async with served("door-bare", store=tmp_path / "a.db") as member, pluribus.connect(url_of(member)) as client:
+            await client.publish("t", 1, durable=True)
+            with pytest.raises(Refused, match="publish to them"):
+                await client.line.ask(Order("topics", [b"nonsense"]))
+            assert await client.log("t").offsets() == (0, 1)
 
     asyncio.run(main())
 

@@ -187,11 +187,21 @@ async def test_identities_are_those_that_the_receivers_see():
 async def test_every_kind_of_body_arrives_in_the_order_of_sending():
     @pluribus.register
     @dataclasses.dataclass
-    class Order:
+    class OrderOfGoods:
         item: str
 
     async with two_in_a_group(own=False) as (one, other):
-        bodies = [b"bytes", "text", {"plain": [1, None]}, Order("tea"), b"", "", 5, Order("milk"), b"end"] * 50
+        bodies = [
+            b"bytes",
+            "text",
+            {"plain": [1, None]},
+            OrderOfGoods("tea"),
+            b"",
+            "",
+            5,
+            OrderOfGoods("milk"),
+            b"end",
+        ] * 50
         for body in bodies:
             await one.send(body)
         assert [(await other.receive(5)).body for _ in bodies] == bodies

@@ -23,7 +23,11 @@ pluribus.run(main())
 @pytest.mark.skipif(sys.platform == "win32", reason="An interrupt is sent as a signal, on Unix alone.")
 def test_an_interrupt_prints_no_chain_of_tracebacks():
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     with process:
         assert process.stdout.readline() == "ready\n"

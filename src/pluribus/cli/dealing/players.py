@@ -4,7 +4,12 @@ in, three keepers have every price on disk before a dealer sees it.
 Each provider, keeper and desk is a process; dealers sit at four desks, five to a desk, each with a subscription of its
 own: its pattern, its condition. Desks also get the alerts of one exchange, which Spark finds in what keepers keep.
 Every provider counts by itself how many of its events each dealer's condition holds for, and how often its prices turn;
-at the end that is compared with what the dealers got (``dealing_room.py``).
+at the end that is compared with what the dealers got (``room.py``).
+
+Keepers and providers may be killed. A keeper comes back with its store. A provider comes back and asks the keepers how
+many prices of each of its stocks are on disk: the prices of a stock are drawn from a seed of its own, so the provider
+draws those again, counts them again, and goes on behind them. Prices that were on disk and perhaps not yet announced to
+dealers are announced once more; each price has a number, and dealers drop those that they have.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ import asyncio
 import os
 import sys
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
+from functools import cache
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -23,8 +29,6 @@ import msgspec
 
 from pluribus.core.errors import PluribusError
 from pluribus.filters import Filter, parse
-from pluribus.patterns import Matcher
-from pluribus.pipeline.dealing import TURN
 from pluribus.pubsub.topics import matches
 from pluribus.runtime.bus import Bus, connect
 from pluribus.runtime.loop.running import run
@@ -38,7 +42,7 @@ EXCHANGES = {
     "lse": ("BP", "HSBA", "VOD", "GSK", "RIO"),
 }
 DESKS, DEALERS_PER_DESK, KEEPERS = 4, 5, 3
-RATE = 500
+RATE = 250
 """Updates a second and provider, unless told otherwise."""
 TICK_S = 0.01
 PACE_S = 0.02
@@ -46,18 +50,23 @@ PACE_S = 0.02
 STATUS_S = 0.25
 START_S = 60.0
 END_S = 30.0
+HURRY_S = 0.5
+"""How long a desk waits for providers that have not closed when the room has not waited for them either."""
 MOVE = 2.0
 """A dealer takes note when a price has moved by so much at once."""
 DELAYS_MAX = 100_000
+EVERY_PRICE = "volume > 0"
+"""A condition that every price meets: who asked with it would see a gap in the numbers of a stock's prices."""
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """One update of a price."""
+    """One update of a price; ``number`` counts those of its stock."""
 
     symbol: str
     price: float
     change: float
     volume: int
+    number: int = 0
 
 
 register(Tick, "pluribus.dealing.Tick")
@@ -69,7 +78,12 @@ class Dealer(msgspec.Struct, frozen=True):
     where: str
 
     def filter(self) -> Filter:
-        return parse(self.where, type=Tick)
+        return _parsed(self.where)
+
+
+@cache
+def _parsed(where: str) -> Filter:
+    return parse(where, type=Tick)
 
 
 def dealers() -> list[Dealer]:
@@ -78,7 +92,7 @@ def dealers() -> list[Dealer]:
     for place, (exchange, symbols) in enumerate(EXCHANGES.items()):
         one, two, *_ = symbols
         wishes = [
-            (f"stocks/{exchange}/{one}", "volume > 0"),
+            (f"stocks/{exchange}/{one}", EVERY_PRICE),
             (f"stocks/{exchange}/#", f"symbol IN ('{one}', '{two}') AND price > 95"),
             (f"stocks/{exchange}/+", "change < -0.5 OR change > 0.5"),
             ("stocks/#", f"symbol LIKE '{one[0]}%' AND volume >= 500"),
@@ -91,36 +105,71 @@ def dealers() -> list[Dealer]:
 # Providers
 
 
+class Stock:
+    """Prices of one stock that wander: the same ones in the same order, whichever process draws them."""
+
+    def __init__(self, exchange: str, symbol: str) -> None:
+        self.symbol, self.topic = symbol, f"stocks/{exchange}/{symbol}"
+        self._random, self._price = Random(self.topic), 100.0
+        self._watched = [(dealer.name, dealer.filter()) for dealer in dealers() if matches(dealer.pattern, self.topic)]
+        self.number = 0
+
+    def next(self) -> Tick:
+        change = round(self._random.gauss(0.0, 0.8), 2)
+        self._price = round(max(self._price + change, 1.0), 2)
+        tick = Tick(self.symbol, self._price, change, self._random.randrange(1, 1_000), self.number)
+        self.number += 1
+        return tick
+
+    def wanted_by(self, tick: Tick) -> list[str]:
+        return [dealer for dealer, wanted in self._watched if wanted.matches(tick)]
+
+
 class Prices:
-    """Prices of one exchange that wander, and what is to be expected of them."""
+    """Prices of one exchange, and what is to be expected of them."""
 
     def __init__(self, exchange: str) -> None:
-        self._exchange = exchange
-        self._random, self._now = Random(exchange), dict.fromkeys(EXCHANGES[exchange], 100.0)
-        self._watched = [(dealer, dealer.filter()) for dealer in dealers()]
+        from pluribus.patterns import Matcher
+        from pluribus.pipeline.dealing import TURN
+
+        self._exchange, self._random = exchange, Random()
+        self._stocks = [Stock(exchange, symbol) for symbol in EXCHANGES[exchange]]
         self._turns = Matcher(TURN)
         self.published = self.turns = 0
         self.expected: Counter[str] = Counter()
+        self.last: dict[str, tuple[float, float]] = {}
 
     def next(self) -> tuple[str, Tick]:
-        random, symbol = self._random, self._random.choice(EXCHANGES[self._exchange])
-        change = round(random.gauss(0.0, 0.8), 2)
-        price = self._now[symbol] = round(max(self._now[symbol] + change, 1.0), 2)
-        tick, topic = Tick(symbol, price, change, random.randrange(1, 1_000)), f"stocks/{self._exchange}/{symbol}"
-        for dealer, wanted in self._watched:
-            if matches(dealer.pattern, topic) and wanted.matches(tick):
-                self.expected[dealer.name] += 1
+        return self._drawn(self._random.choice(self._stocks))
+
+    def resume(self, kept: dict[str, int], again: int) -> list[tuple[str, Tick]]:
+        """Draw what is on disk, so many of each topic; the last ``again`` of each, to be announced once more."""
+        tail: list[tuple[str, Tick]] = []
+        for stock in self._stocks:
+            last: deque[tuple[str, Tick]] = deque(maxlen=again)
+            for _ in range(kept.get(stock.topic, 0)):
+                last.append(self._drawn(stock))
+            tail += last
+        return tail
+
+    def _drawn(self, stock: Stock) -> tuple[str, Tick]:
+        tick = stock.next()
+        self.expected.update(stock.wanted_by(tick))
         self.published += 1
-        row = {"topic": topic, "time": self.published, "offset": self.published, "price": price}
+        row = {"topic": stock.topic, "time": self.published, "offset": tick.number, "price": tick.price}
         self.turns += len(self._turns.feed([row]))
-        return topic, tick
+        self.last[stock.symbol] = (tick.price, tick.change)
+        return stock.topic, tick
+
+    def status(self) -> dict[str, Any]:
+        return {"exchange": self._exchange, "published": self.published, "last": self.last}
 
     def report(self) -> dict[str, Any]:
-        return {"published": self.published, "expected": dict(self.expected), "turns": self.turns}
+        return {**self.status(), "expected": dict(self.expected), "turns": self.turns}
 
 
-async def provide(url: str, exchange: str, seconds: float, rate: int) -> None:
-    """What a provider does: as fast as it is told, until it is time or the room closes."""
+async def provide(url: str, exchange: str, rate: int) -> None:
+    """What a provider does: as fast as it is told, until the room closes."""
     prices = Prices(exchange)
     async with (
         connect(url, name=exchange) as bus,
@@ -130,26 +179,35 @@ async def provide(url: str, exchange: str, seconds: float, rate: int) -> None:
         await bus.advertise(f"stocks/{exchange}/+", Tick, about=f"prices of {exchange}")
         await bus.publish(f"room/ready/{exchange}", exchange, retain=True)
         await opened.receive(START_S)
-        started = perf_counter()
-        while (now := perf_counter() - started) < seconds and not closing.waiting:
-            due = int(now * rate) - prices.published
+        kept = {known.topic: known.end for known in await bus.durable.topics(f"stocks/{exchange}/+")}
+        await bus.publish_many(prices.resume(kept, rate))
+        started, before, told = perf_counter(), prices.published, 0.0
+        while not closing.waiting:
+            now = perf_counter() - started
+            due = int(now * rate) - (prices.published - before)
             await bus.publish_many([prices.next() for _ in range(min(due, rate))], durable=True)
+            if now - told >= STATUS_S:
+                told = now
+                await bus.publish(f"room/prices/{exchange}", prices.status())
             await asyncio.sleep(PACE_S)
         await bus.publish(f"room/closed/{exchange}", prices.report(), retain=True)
-        async with bus.subscribe("room/over") as over:
-            await over.receive()
+        await _over(bus)
 
 
-async def keep(url: str, number: int, store: str) -> None:
+async def keep(url: str, name: str, store: str, door: str) -> None:
     """What a keeper does: votes, and serves Spark."""
-    async with connect(url, name=f"keeper-{number}", store=store, votes=True, serve="127.0.0.1:0") as bus:
+    async with connect(url, name=name, store=store, votes=True, voters=KEEPERS, serve=door) as bus:
         keeper = bus.keeping.keeper
         assert keeper is not None
         while not keeper.counted:  # noqa: ASYNC110 - roles change without telling
             await asyncio.sleep(TICK_S)
-        await bus.publish(f"room/ready/{bus.name}", address(bus), retain=True)
-        async with bus.subscribe("room/over") as over:
-            await over.receive()
+        await bus.publish(f"room/ready/{name}", address(bus), retain=True)
+        await _over(bus)
+
+
+async def _over(bus: Bus) -> None:
+    async with bus.subscribe("room/over") as over:
+        await over.receive()
 
 
 def address(bus: Bus) -> str:
@@ -168,15 +226,22 @@ class Desk:
         self.exchange = list(EXCHANGES)[number]
         self.dealers = dealers()[number * DEALERS_PER_DESK : (number + 1) * DEALERS_PER_DESK]
         self.got: Counter[str] = Counter()
-        self.moves = self.alerts = 0
+        self.moves = self.alerts = self.gaps = 0
+        self._seen: dict[tuple[str, str], int] = {}
+        """The number of the last price that a dealer got, by dealer and topic."""
         self.late_us: list[float] = []
         self.alert_s: list[float] = []
         self.last: dict[str, str] = {}
-        self.turn = ""
 
     async def deal(self, events: Subscription[Any], dealer: Dealer, wall: Callable[[], float]) -> None:
         async for event in events:
             tick: Tick = event.body
+            before = self._seen.get((dealer.name, event.topic), -1)
+            if tick.number <= before:
+                continue  # announced again by a provider that was killed
+            self._seen[dealer.name, event.topic] = tick.number
+            if dealer.where == EVERY_PRICE:
+                self.gaps += tick.number - before - 1
             self.got[dealer.name] += 1
             self.moves += abs(tick.change) >= MOVE
             self.last[dealer.name] = f"{tick.symbol} {tick.price:.2f} {tick.change:+.2f}"
@@ -186,15 +251,13 @@ class Desk:
     async def listen(self, alerts: Any, wall: Callable[[], float]) -> None:
         """What Spark found. It is in the log like all else, so none is missed that came before anybody listened."""
         async for event in alerts:
-            turn = event.body
             self.alerts += 1
-            self.turn = f"{turn['symbol']} fell from {turn['top']:.2f} to {turn['bottom']:.2f}, now {turn['now']:.2f}"
             if len(self.alert_s) < DELAYS_MAX:
-                self.alert_s.append(wall() - turn["at"].timestamp())
+                self.alert_s.append(wall() - event.body["at"].timestamp())
 
     def status(self) -> dict[str, Any]:
         told = {"desk": self.name, "got": dict(self.got), "moves": self.moves, "last": self.last}
-        return {**told, "alerts": self.alerts, "turn": self.turn}
+        return {**told, "alerts": self.alerts, "gaps": self.gaps}
 
     def report(self) -> dict[str, Any]:
         late = sorted(self.late_us) or [0.0]
@@ -218,16 +281,17 @@ async def deal(url: str, number: int) -> None:
         listening = asyncio.create_task(desk.listen(alerts, wall))
         await bus.publish(f"room/ready/{desk.name}", desk.name, retain=True)
         telling = asyncio.create_task(_tell(bus, desk))
-        await _closed(bus)
+        closed = asyncio.create_task(_closed(bus))
+        everybody = (await count.receive()).body
+        await asyncio.wait([closed], timeout=None if everybody else HURRY_S)
         # In the order of each provider its events were before that, so they are here; the dealers only have to read.
         while any(events.waiting for events in subscriptions):  # noqa: ASYNC110 - the dealers have no word for it
             await asyncio.sleep(TICK_S)
-        await count.receive()
         await asyncio.sleep(TICK_S)
+        closed.cancel()
         telling.cancel()
         await bus.publish(f"room/report/{desk.name}", desk.report(), retain=True)
-        async with bus.subscribe("room/over") as over:
-            await over.receive()
+        await _over(bus)
         for events in subscriptions:
             await events.close()
         listening.cancel()
@@ -235,9 +299,11 @@ async def deal(url: str, number: int) -> None:
 
 
 async def _closed(bus: Bus) -> None:
+    """Until every provider has closed. One that was killed meanwhile closes again, so they are told apart."""
     async with bus.subscribe("room/closed/+") as closed:
-        for _ in EXCHANGES:
-            await closed.receive()
+        names: set[str] = set()
+        while len(names) < len(EXCHANGES):
+            names.add((await closed.receive()).topic)
 
 
 async def _tell(bus: Bus, desk: Desk) -> None:

@@ -6,8 +6,9 @@ every micro-batch on the bus, as a client, and ends when its standard input does
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ SETTINGS = {
     # Short queries on a machine that has other things to do: what compiles and replans them costs more than it saves.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
     "spark.log.level": "ERROR",
 }
 
@@ -43,17 +44,30 @@ def why_not(seconds: float) -> str:
     return ""
 
 
-def work() -> None:
-    """In the process: the job, on the bus that the first line of standard input names, until that ends."""
+STARTS, PLANS, RUNS = "Java starts", "the two queries are planned", "the first prices are read"
+"""What Spark does before it has answered, in this order."""
+
+
+def work(folder: str) -> None:
+    """In the process: the job, on the bus that the first line of standard input names, until that ends. Standard
+    output tells how far it is, a line for each step."""
+    _tell(STARTS)
     from pluribus import sync
     from pluribus.pipeline.dealing import job
     from pluribus.pipeline.jobs import Job
     from pluribus.pipeline.session import session
 
+    def planned(*arguments: Any) -> Any:
+        found = job(*arguments)
+        _tell(RUNS)
+        return found
+
+    places = {"spark.local.dir": folder}
     try:
-        with tempfile.TemporaryDirectory() as folder, session("local[2]", "dealing room", **SETTINGS) as spark:
+        with session("local[2]", "dealing room", **SETTINGS, **places) as spark:
+            _tell(PLANS)
             url = sys.stdin.readline().strip()
-            running = Job(spark, "dealing", folder, {"url": url}, job)
+            running = Job(spark, "dealing", f"{folder}/queries", {"url": url}, planned)
             threading.Thread(target=_stop_with_the_room, args=(running,), daemon=True).start()
             if url:
                 with sync.connect(url, name="spark") as bus:
@@ -62,27 +76,39 @@ def work() -> None:
         sys.exit(str(error))
 
 
+def _tell(step: str) -> None:
+    sys.stdout.write(f"{step}\n")
+    sys.stdout.flush()
+
+
 def _stop_with_the_room(running: Any) -> None:
     sys.stdin.read()
     running.stop()
 
 
 class Crew:
-    """The room's side of it."""
+    """The room's side of it. ``folder`` is where Spark keeps what it needs while it runs; it is the caller's."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
-        code = "from pluribus.cli.dealing.spark import work; work()"
+        code = f"from pluribus.cli.dealing.spark import work; work({folder!r})"
         # Ctrl-C is for the room, which then ends this one: a Java machine that hears of it first dies with its queries.
         self._process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=self._errors,
             start_new_session=True,
         )
+        self.step = STARTS
         self.batches = self.rows = 0
         self.began_s: float | None = None
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.step = line.decode(errors="replace").strip()
 
     def begin(self, url: str) -> None:
         """There is a bus to work on."""
@@ -99,22 +125,22 @@ class Crew:
 
     def complaint(self) -> str:
         """Why it ended, if it did."""
-        if not self._process.poll():
+        if self._errors.closed or not self._process.poll():
             return ""
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"Spark ended too early: {lines[-1] if lines else 'without a word'}"
 
-    async def end(self) -> None:
-        await asyncio.to_thread(self._end)
-
-    def _end(self) -> None:
+    def end(self, seconds: float) -> None:
+        """Let it end its micro-batch and go; after so many seconds it is killed, with its Java. Once is enough."""
+        if self._errors.closed:
+            return
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
-        try:
-            self._process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        with suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
         self._errors.close()

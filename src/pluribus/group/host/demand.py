@@ -186,6 +186,10 @@ class Demands:
         """All who have consumers here."""
         return self._owned.keys()
 
+    def count_of(self, owner: int) -> int:
+        """How many consumers an owner has."""
+        return len(self._owned.get(owner, ()))
+
     def lease_us(self, owner: int) -> int | None:
         """The shortest lease of an owner's consumers; None if it has none."""
         return min((consumer.lease_us for consumer in self._owned.get(owner, {}).values()), default=None)
@@ -219,6 +223,13 @@ class Demands:
         self._leave_line(consumer)
         self._line_up(consumer)
         self._tell(consumer.number)
+
+    def hold(self, consumer: Consumer, thing: int, size: int, delivery: int) -> None:
+        """Put a thing into the hands of one who does not wait, and need not be told."""
+        self._touch(consumer.number)
+        consumer.given += 1
+        consumer.held[thing] = Held(delivery, size, consumer.given)
+        consumer.held_bytes += size
 
     def assign_many(self, consumer: Consumer, first: int, count: int, size: int, delivery: int) -> None:
         """Give things that follow each other, each of this size, to one who waits and has room for all of them."""

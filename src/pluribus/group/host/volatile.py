@@ -182,7 +182,7 @@ class VolatileLog:
         for row, data in enumerate(rows, first):
             try:
                 held = _row.decode(data)
-            except msgspec.MsgspecError:  # all others skip it, too
+            except (msgspec.MsgspecError, UnicodeDecodeError):  # all others skip it, too
                 self.malformed += 1
                 continue
             if self.halted:

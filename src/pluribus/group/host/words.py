@@ -21,6 +21,9 @@ INNER = 1 << 17
 
 DONE, AGAIN, REFUSED, UNKNOWN = 0, 1, 2, 3
 
+ONCE = 1 << 62
+"""Sessions from here on send in transactions only, each once: no table of streams has to remember them."""
+
 
 class Announce(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The code that a keeper has: kinds of machines, and the latest version of each."""
@@ -87,5 +90,5 @@ _word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
 def word_of(data: bytes) -> Word:
     try:
         return _word.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a command of the host that no release gives: {error}") from None

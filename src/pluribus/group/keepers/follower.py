@@ -117,7 +117,7 @@ class Follower:
         if self._incoming is None or self._incoming.snapshot.row != word.row:
             try:
                 snapshot = snapshot_of(word.manifest)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 log_.error("the leader of %s sent a snapshot that is none: %s", ledger.name, error)
                 return
             if not self._has_room(snapshot):

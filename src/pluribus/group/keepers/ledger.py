@@ -600,7 +600,7 @@ class Ledger:
             value = self._store.get(f"{self.name}/snapshot")
             if value is not None:
                 self.snapshot = snapshot_of(value)
-        except (Damaged, msgspec.MsgspecError) as error:  # a log that was never trimmed needs none
+        except (Damaged, msgspec.MsgspecError, UnicodeDecodeError) as error:  # a log that was never trimmed needs none
             self._report(f"has no snapshot: {error}")
         self._trimmable = self.snapshot.row
         self._expected = self._load_expected()

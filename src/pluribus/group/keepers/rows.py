@@ -105,12 +105,12 @@ def commands_of(row: bytes) -> list[bytes]:
     """``MalformedFrame`` too for a hollow row, which has none any more."""
     try:
         return _commands.decode(memoryview(row)[HEAD_BYTES:])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a row without its commands: {error}") from None
 
 
 def voters_of(row: bytes) -> Voters:
     try:
         return _voters.decode(memoryview(row)[HEAD_BYTES:])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a row without its voters: {error}") from None

@@ -220,7 +220,7 @@ def decode(words: bytes) -> Envelope:
     """``MalformedFrame`` for what no keeper of this major says."""
     try:
         envelope = _envelope.decode(words)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"words that no keeper says: {error}") from None
     if envelope.major != WORDS_MAJOR:
         raise MalformedFrame(f"a keeper of version {envelope.major}: this release speaks {WORDS_MAJOR}")

@@ -282,5 +282,5 @@ def _is_sound(word: Forward) -> bool:
         return True
     try:
         return len(_decode_raw(array_header(len(word.bodies)) + b"".join(word.bodies))) == len(word.bodies)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return False

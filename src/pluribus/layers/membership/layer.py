@@ -156,7 +156,7 @@ class Membership(Leading):
             return
         try:
             known.word = _decode_word(encoded)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return
         proposal = self._proposal
         if self._agreed and proposal is not None and known.word.view == proposal.ballot:
@@ -280,7 +280,7 @@ class Membership(Leading):
         """Who left for good from the primary that this member was last in, and from nothing later, counts no more."""
         try:
             word = _decode_word(encoded)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return
         last = self._last
         if last is not None and member in last.members and word.view == word.agreed == last.view:

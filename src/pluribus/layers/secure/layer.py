@@ -234,7 +234,7 @@ class Secure(Layer):
             about = _authenticated(frame.version, frame.bus, frame.sender, frame.to, header.key, counter)
             plain = cipher.decrypt(_nonce(0, counter), sealed, about)
             inner = self.node.codec.decode(plain)
-        except (InvalidTag, MalformedFrame, msgspec.MsgspecError):
+        except (InvalidTag, MalformedFrame, msgspec.MsgspecError, UnicodeDecodeError):
             self._refuse(frame.sender, "its frame was changed on its way")
             return None
         window.note(counter)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
 from ...patterns import parse as parse_pattern
-from ...runtime.clients.log_reader import LogReader
+from ...runtime.clients.log_client import LogClient
 from ..decoding import decode
 from ..files import files_of
 from ..landing import Landing, days_between, on_days
@@ -109,7 +109,7 @@ def _check_complete(
     """Everything before ``until_us`` was read, and is in bronze; nothing before it can come in time any more."""
     report = Report(files_of(configuration.state, spark)).summary
     has = tiers.bronze.place(WRITER)
-    with LogReader(configuration.url) as keepers:
+    with LogClient(configuration.url) as keepers:
         for silver in configuration.silver:
             known = keepers.topics(silver.topics)
             watermark_us = report.watermarks_us.get(silver.name, until_us if not known else 0)

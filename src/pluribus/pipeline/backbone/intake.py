@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
 from ...pubsub.topics import is_channel
-from ...runtime.clients.log_reader import LogReader
+from ...runtime.clients.log_client import LogClient
 from ..files import Files
 from ..source import register
 from .configuration import BODY, Configuration
@@ -125,7 +125,7 @@ class Intake:
         entry = self.report.prepared(number)
         if entry is None:
             return False
-        with LogReader(self._configuration.url) as keepers:
+        with LogClient(self._configuration.url) as keepers:
             if keepers.last_batch(self.writer, query=query) < number:
                 return False
         self.report.commit(entry)

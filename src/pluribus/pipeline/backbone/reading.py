@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...runtime.clients.log_reader import LogReader
+from ...runtime.clients.log_client import LogClient
 from ..files import files_of
 from .configuration import Configuration
 from .report import Report
@@ -18,7 +18,7 @@ def told(configuration: Configuration, spark: Any = None) -> dict[str, Any]:
     report = Report(files_of(configuration.state, spark))
     summary = report.summary
     behind = 0
-    with LogReader(configuration.url) as keepers:
+    with LogClient(configuration.url) as keepers:
         for silver in configuration.silver:
             for known in keepers.topics(silver.topics):
                 behind += max(known.end - max(summary.next.get(known.topic, 0), known.first), 0)

@@ -110,7 +110,7 @@ class Report:
     def _read(self, name: str, decoder: Any) -> Any:
         try:
             return decoder.decode(self._files.read(f"{FOLDER}/{name}"))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise BadInput(
                 f"{self._files.under(FOLDER)}/{name} is no part of a report ({error}): restore the folder of the state"
             ) from None

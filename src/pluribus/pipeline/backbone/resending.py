@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ...pubsub.durable.batch import Batch, pack
-from ...runtime.clients.log_reader import LogReader
+from ...runtime.clients.log_client import LogClient
 from ...wire.bodies import BYTES
 from ..columns import kind_of_name
 from ..files import files_of
@@ -52,7 +52,7 @@ def resend(
     files = files_of(configuration.state, spark)
     writer = f"{configuration.name} resend"
     sent = again = 0
-    with LogReader(configuration.url) as keepers:
+    with LogClient(configuration.url) as keepers:
         names = [found.path for found in files.list(FOLDER)]
         for name in sorted(name for name in names if name.endswith(".plan")):
             again += _do(keepers, configuration, writer, _plan.decode(files.read(name)))
@@ -68,7 +68,7 @@ def resend(
 
 
 def _planned(
-    keepers: LogReader, configuration: Configuration, done: list[Plan], rule: str, table: str, keep_times: bool
+    keepers: LogClient, configuration: Configuration, done: list[Plan], rule: str, table: str, keep_times: bool
 ) -> Plan:
     """What no resend of everything, and none of the same choice, has taken."""
     ranges: dict[str, tuple[int, int]] = {}
@@ -82,7 +82,7 @@ def _planned(
     return Plan(max((plan.number for plan in done), default=-1) + 1, ranges, rule, table, keep_times)
 
 
-def _do(keepers: LogReader, configuration: Configuration, writer: str, plan: Plan) -> int:
+def _do(keepers: LogClient, configuration: Configuration, writer: str, plan: Plan) -> int:
     prefix = configuration.prefix("dead")
     attempt, session = uuid.uuid4().hex, uuid.uuid4().int >> 65 or 1
     parts = count = 0
@@ -128,6 +128,6 @@ def _kind(name: str, body: bytes) -> Any:
     kind = kind_of_name(name) if name else BYTES
     try:
         msgspec.msgpack.decode(body, type=msgspec.Raw)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return BYTES
     return kind

@@ -63,6 +63,7 @@ class Backbone:
         """Until ``stop`` is called or ``seconds`` are over; ``once``: what is there now, stage after stage. Returns
         the report of this run, of all runs (``total``), and what each query did."""
         with held(self.configuration.state):
+            _of_this_thread(self._spark)
             self.intake.report.load()
             self.tiers.clean()
             began = monotonic()
@@ -139,6 +140,13 @@ class Backbone:
             mine = queries.setdefault(name, {"batches": 0, "rows": 0, "seconds": 0.0, "late": 0})
             for key in mine:
                 mine[key] = round(mine[key] + metrics.get(key, 0), 3)
+
+
+def _of_this_thread(spark: SparkSession) -> None:
+    """Spark finds data sources of Python in the session of the thread that starts a query, which another thread than
+    the one that opened the session does not have."""
+    java: Any = spark
+    java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
 
 
 def _looks(paths: list[str]) -> list[tuple[str, int, int]]:

@@ -44,28 +44,40 @@ def checks() -> dict[str, Check]:
     return {check.__name__: check for room in rooms for check in room.CHECKS}
 
 
+def check_names(only: Sequence[str]) -> None:
+    """``BadInput`` if one of these is no check. It needs no Spark."""
+    known = checks()
+    for name in only:
+        if name not in known:
+            raise BadInput(f"there is no check {name!r}: use {', '.join(known)}")
+
+
 def conformance(
-    spark: SparkSession, trace: str | PathLike[str] | DataFrame, only: Sequence[str] = (), shown: int = SHOWN_MAX
+    spark: SparkSession,
+    trace: str | PathLike[str] | DataFrame,
+    only: Sequence[str] = (),
+    shown: int = SHOWN_MAX,
+    progress: Callable[[str], object] = lambda text: None,
 ) -> dict[str, Any]:
     """Check a trace: a folder of Parquet files, one such file, or a table of the same columns. Files that the members
     of a run wrote themselves (``connect(trace="NAME.trace")``, or an observer's ``NAME.history``) become such a file
     first, beside them.
 
     The report counts, for each check, the checks that were made and the breaches that were found, says in which runs,
-    and shows the first ``shown`` offending events of each, in the order of their runs and places.
+    and shows the first ``shown`` offending events of each, in the order of their runs and places. ``progress`` is told
+    what is done next.
     """
     from .events import Trace
 
+    check_names(only)
     known = checks()
-    unknown = [name for name in only if name not in known]
-    if unknown:
-        raise BadInput(f"there is no check {unknown[0]!r}: use {', '.join(known)}")
+    progress("reads the trace")
     rows = trace if not isinstance(trace, str | PathLike) else _read(spark, trace)
     with _settings(spark) as partitions:
         prepared = Trace(rows, partitions)
         try:
             chosen = {name: known[name] for name in only or known}
-            return _report(prepared, chosen, bool(only), shown)
+            return _report(prepared, chosen, bool(only), shown, progress)
         finally:
             prepared.close()
 
@@ -103,10 +115,14 @@ def _read(spark: SparkSession, trace: str | PathLike[str]) -> DataFrame:
     return rows
 
 
-def _report(trace: Trace, chosen: dict[str, Check], asked: bool, shown: int) -> dict[str, Any]:
+def _report(
+    trace: Trace, chosen: dict[str, Check], asked: bool, shown: int, progress: Callable[[str], object]
+) -> dict[str, Any]:
     from pyspark.sql import functions as F
 
+    progress(f"goes through the events with {len(chosen)} checks: {', '.join(chosen)}")
     found = _wanted(trace, _findings(trace, chosen), asked)
+    progress("counts what they found")
     summed = found.groupBy("check").agg(F.sum("checks").alias("made"), F.count("said").alias("breaches"))
     made = {row["check"]: row for row in summed.collect()}
     broken = [name for name, row in made.items() if row["breaches"]]

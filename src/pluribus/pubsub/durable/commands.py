@@ -146,5 +146,5 @@ _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 def command_of(data: bytes) -> Command:
     try:
         return _command.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a command that no release gives: {error}") from None

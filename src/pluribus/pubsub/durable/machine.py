@@ -31,8 +31,9 @@ from ...core.errors import MalformedFrame
 from ...core.limits import DURABLE_TOPICS_MAX
 from ...core.packing import outline_plain
 from ...group.host.machine import Effects, Ground, Machine, Refusal
+from ...group.host.words import ONCE
 from . import commands
-from .batch import head_of, is_batch, latest_of, outline_of, topic_of
+from .batch import checked, head_of, is_batch, latest_of, outline_of, topic_of
 from .commands import AGAIN, DONE, REFUSED, Outcome
 from .index import Index, Moved
 from .spans import ALONE, Spans
@@ -429,12 +430,14 @@ class Topics(Machine):
             if not is_batch(command):
                 return Refusal("only events are published in a transaction: do the rest outside of it")
             try:
+                checked(command)
                 session, first, last, events, name, _ = outline_of(command)
             except MalformedFrame as error:
                 return Refusal(str(error))
-            if first != due.get(session, self.streams.next(session)):
-                return Refusal(f"sequence {due.get(session, self.streams.next(session))} of this publisher is next")
-            due[session] = last + 1
+            if session < ONCE:
+                if first != due.get(session, self.streams.next(session)):
+                    return Refusal(f"sequence {due.get(session, self.streams.next(session))} of this publisher is next")
+                due[session] = last + 1
             if name not in self.topics and len(self.topics) + len(ends) >= DURABLE_TOPICS_MAX:
                 return Refusal(f"{DURABLE_TOPICS_MAX:,} durable topics are there: use one of them")
             topic = self.topics.get(name)
@@ -454,7 +457,8 @@ class Topics(Machine):
             topic.index.graft(offset, row, place, topic.latest, topic.size)
             topic.spans.add(offset + events, row, place, len(command), ALONE)
             self._extend(topic, events, len(command), latest)
-            self.streams.record(session, last, offset.to_bytes(8, "little"))
+            if session < ONCE:
+                self.streams.record(session, last, offset.to_bytes(8, "little"))
 
     # Time.
 

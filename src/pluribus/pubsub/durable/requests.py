@@ -69,11 +69,17 @@ class Last(msgspec.Struct, array_like=True, frozen=True, tag=7):
     query: Query = ""
 
 
-class Groups(msgspec.Struct, array_like=True, frozen=True, tag=11):
+class Who(msgspec.Struct, array_like=True, frozen=True, tag=11):
+    """Durable subscriptions to topics that match; the answer is a list of ``Subscribed``."""
+
+    pattern: Text
+
+
+class Groups(msgspec.Struct, array_like=True, frozen=True, tag=12):
     """Consumer groups; the answer is a list of ``GroupKnown``."""
 
 
-class Watch(msgspec.Struct, array_like=True, frozen=True, tag=12):
+class Watch(msgspec.Struct, array_like=True, frozen=True, tag=13):
     """Whether another subscriber took over a durable subscription since this epoch; answered when one does, or after
     ``wait_s``."""
 
@@ -126,7 +132,16 @@ class GroupKnown(msgspec.Struct, array_like=True, frozen=True):
     dead: list[Dead]
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | Groups | Watch | FetchMany | DoMany | AtMany
+class Subscribed(msgspec.Struct, array_like=True, frozen=True):
+    """A durable subscription, or a mailbox."""
+
+    name: str
+    patterns: list[str]
+    offsets: dict[str, int]
+    """By topic: the offset up to which events were handled."""
+
+
+Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who | Groups | Watch
 
 WORDS = Words(
     "durable-topics",
@@ -143,5 +158,6 @@ WORDS = Words(
         FetchMany: FetchedMany,
         DoMany: list[Outcome],
         AtMany: list[int],
+        Who: list[Subscribed],
     },
 )

@@ -131,7 +131,7 @@ class Survey:
     def _hear(self, member: int, encoded: bytes) -> None:
         try:
             told = _decode(encoded)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return
         if member not in self._answers:
             self._heard_at = asyncio.get_running_loop().time()

@@ -18,7 +18,7 @@ from ...core.errors import BadInput, Closed, MalformedFrame, Overflow, PluribusE
 from ...group.host import words
 from ...group.host.host import HOST, Host, Hosted
 from ...group.host.machine import Machine
-from ...group.host.requests import Await, Call, Examine, Inspect, Make, Open, Order, Resolve
+from ...group.host.requests import Await, Call, Examine, Inspect, Make, Open, Order, Resolve, Transact
 from ...group.host.tending import Tending, machines_of
 from ...group.host.user import UserMachine
 from ...group.host.words import Announce, Create
@@ -65,7 +65,7 @@ class Desk:
         self.tending.also = self.groups.look
         self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
-            **dict.fromkeys((Make, Order, Examine, Resolve, Await), self.machines.ask),
+            **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self._machine),
             Call: self._call,
             Inspect: self._query,
             Open: self._open,
@@ -137,6 +137,12 @@ class Desk:
             dead_bytes=told["dead_bytes"],
             snapshot_s=-1.0 if seat.kept_at is None else round(seat.clock.now() - seat.kept_at, 3),
         )
+
+    async def _machine(self, request: Any) -> Any:
+        """About a machine of a style. Durable topics have questions of their own, which check what comes."""
+        if isinstance(request, Order) and request.name == Topics.kind:
+            raise Refused("durable topics take no bare commands: publish to them")
+        return await self.machines.ask(request)
 
     # Looking after it.
 

@@ -160,7 +160,7 @@ class Meeting:
                 self._here(sender, _here.decode(data))
             else:
                 self.line.take(sender, data)
-        except (MalformedFrame, msgspec.MsgspecError) as error:
+        except (MalformedFrame, msgspec.MsgspecError, UnicodeDecodeError) as error:
             log.warning("a member of %r sent %s", self.group.name, error)
         except Unavailable as error:  # the word is lost, and will be said again
             log.warning("a keeper could not deal with what it heard: %s", error)

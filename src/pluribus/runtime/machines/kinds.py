@@ -9,6 +9,7 @@ from ...group.host import Machine
 STYLE_MACHINES: dict[str, str | type[Machine]] = {
     "queue": "pluribus.queues.machine:Queue",
     "space": "pluribus.spaces.machine:SpaceMachine",
+    "transactions": "pluribus.transactions.machine:Transactions",
 }
 """By kind: the module and the class. They are loaded when a keeper is started, or a machine in memory opened."""
 

@@ -19,9 +19,12 @@ from .slots.face import SlotsFace
 from .spaces.face import SpacesFace
 from .style import Style
 from .topics.face import TopicsFace
+from .transactions.face import TransactionsFace
 
 
-class Faces(TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, QueuesFace, SlotsFace, SpacesFace):
+class Faces(
+    TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, QueuesFace, SlotsFace, SpacesFace, TransactionsFace
+):
     """What the styles add to a bus."""
 
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # loaded when first used
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
     from ..styles.queues.sync import SyncMessageQueue
     from ..styles.spaces.sync import SyncSpace
+    from ..styles.transactions.sync import SyncTransaction
 
 
 class Bus(TopicsSync):
@@ -207,6 +208,13 @@ class Bus(TopicsSync):
         from ..styles.objects.sync import SyncCommunicator
 
         return SyncCommunicator(self._thread.ask(lambda: self._real.communicator), self._thread)
+
+    def transaction(self, *, timeout: float = 60.0, join: int = 0) -> SyncTransaction:
+        """``with bus.transaction() as tx:``. See ``pluribus.Bus.transaction``."""
+        from ..styles.transactions.sync import SyncTransaction
+
+        real = self._thread.ask(self._real.transaction, timeout=timeout, join=join)
+        return SyncTransaction(real, self._thread)
 
     @property
     def queued_calls(self) -> SyncQueue:

@@ -78,6 +78,10 @@ class Host:
     def lose_disk(self) -> None:
         """The machine, which is down, gets another disk: everything on the old one is gone."""
         assert not self.up
+        self.change_disk()
+
+    def change_disk(self) -> None:
+        """Another, empty disk, also while the machine is up; whoever uses the old one goes on with that."""
         latency_s, self.disk = self.disk.latency_s, self._new_disk()
         self.disk.latency_s = latency_s
         self._network.faults["disk_lost"] += 1

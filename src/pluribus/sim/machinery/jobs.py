@@ -119,7 +119,7 @@ class Jobs(Machine):
     def apply(self, row: int, place: int, data: bytes) -> Any:
         try:
             command = _command.decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             self.ground.release(row, len(data))
             return ("refused", str(error))
         self.parts.touch("jobs")

@@ -126,7 +126,7 @@ class Talker:
     def heard(self, data: Data) -> None:
         try:
             self._decode(data.source, data.body)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             self.malformed += 1
         self._settle()
         self.wake()

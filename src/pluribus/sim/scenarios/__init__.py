@@ -69,6 +69,7 @@ def scenario(name: str) -> Scenario:
         spread_views,
         states,
         topics,
+        transactions,
         waking,
     )
 
@@ -78,6 +79,7 @@ def scenario(name: str) -> Scenario:
     plain = (flood.FLOOD, disk.DISK, keepers.KEEPERS, durable_topics.DURABLE_TOPICS, adhoc.ADHOC_GROUPS)
     styles = (
         queues.QUEUES,
+        transactions.TRANSACTIONS,
         slots.SLOTS,
         slots.SLOTS_REPLICA,
         objects.OBJECTS,

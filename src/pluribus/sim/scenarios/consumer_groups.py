@@ -17,6 +17,8 @@ from ...pubsub.consumer_groups.machine import ConsumerGroup
 from ...pubsub.event import KEY
 from ...runtime.bus import BEST_EFFORT
 from ...runtime.styles.topics.durable import Durable
+from ...runtime.styles.topics.follower import DurableSubscription
+from ...runtime.styles.topics.shared import SharedSubscription
 from ..checkers.consumer_groups import NO_KEY, all_handled, keys_in_order, one_holder, settled_once
 from ..checkers.durable_topics import encode, kept, settled
 from ..checkers.logs import agreement, one_leader
@@ -109,7 +111,7 @@ class GroupPlay(Play):
                 await self.life_of(number, durable)
             except PluribusError:
                 await asyncio.sleep(0.2)
-            if self.done or random.random() < 0.5:
+            if random.random() < 0.5:
                 with suppress(PluribusError, TimeoutError):
                     async with asyncio.timeout(CALM_S):
                         await durable.close()
@@ -117,9 +119,10 @@ class GroupPlay(Play):
 
     async def life_of(self, number: int, durable: Durable) -> None:
         random = self.world.random
-        events = durable.subscribe(
+        events: DurableSubscription[bytes] = durable.subscribe(
             TOPIC, name=GROUP, start="earliest", commit="manual", shared=True, tries=0, ahead=random.randrange(1, 6)
         )
+        assert isinstance(events, SharedSubscription)
         await events.open()
         while not self.done:
             try:

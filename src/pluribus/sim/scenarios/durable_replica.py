@@ -7,15 +7,16 @@ requests and retries, where ``hosts`` runs keepers alone.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import msgspec
 
-from ...core.errors import NotPrimary, PluribusError, Refused, Uncertain, Violation
+from ...core.errors import Damaged, NotPrimary, PluribusError, Refused, Uncertain, Violation
 from ...group.keepers import Settings
 from ...runtime.bus import Bus
 from ...runtime.keepers.durable_replica import DurableReplica
 from ..checkers.linearizability import linearizable
-from ..machinery.chaos import STRIKES, restore_primary, torment
+from ..machinery.chaos import EVERY_FAULT, STRIKES, Restarted, flip, restore_primary, torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
 from . import Scenario
@@ -61,16 +62,7 @@ class Player:
     async def _live(self) -> None:
         try:
             if self.number < KEEPERS:
-                keeping = self.bus.keeping
-                keeping._keeps = True
-                await keeping.keep_in(
-                    await keeping.meeting(),
-                    self.world.hosts[self.number].disk,
-                    votes=True,
-                    voters=KEEPERS,
-                    settings=SETTINGS,
-                    machines={KIND: Asked},
-                )
+                await self._keep()
             while self.replica is None and not self.bus.closed:
                 try:
                     self.replica = await self.bus.replica(NAME, KIND, durable=True, timeout=5.0)
@@ -79,6 +71,16 @@ class Player:
         except PluribusError:
             if not self.bus.closed:
                 raise
+
+    async def _keep(self) -> None:
+        keeping = self.bus.keeping
+        keeping._keeps = True
+        host, options = self.world.hosts[self.number], {"settings": SETTINGS, "machines": {KIND: Asked}}
+        try:
+            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, **options)
+        except Damaged:  # both copies of who it is have gone bad: it is given a new disk, as the sentence says
+            host.change_disk()
+            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, **options)
 
     async def _call(self) -> None:
         random = self.world.random
@@ -125,6 +127,27 @@ class Player:
             raise error
 
 
+async def flip_at_one(world: World, restarted: Restarted) -> None:
+    """Bits flip on one keeper's disk only: damage at several at once can stop them, as ``docs/durable.md`` says."""
+    world.flip_bit(len(world.hosts) % KEEPERS)
+
+
+FAULTS = tuple(flip_at_one if fault is flip else fault for fault in EVERY_FAULT)
+
+
+async def remove_lost(bus: Bus) -> None:
+    """Somebody looks after the keepers: a voter whose disk is gone is no voter any more. Else no machine could be made,
+    because not all voters have told that they have its code."""
+    for _ in range(20):
+        with suppress(PluribusError, TimeoutError):
+            lost = [one.keeper for one in await bus.keepers.ls() if not one.here]
+            for keeper in lost:
+                await bus.keepers.remove(keeper)
+            if not lost:
+                return
+        await asyncio.sleep(1)
+
+
 async def play(world: World, history: History) -> None:
     players: dict[int, Player] = {}
 
@@ -134,11 +157,13 @@ async def play(world: World, history: History) -> None:
     for number, host in enumerate(world.hosts):
         if host.bus is not None:
             await begin(number, host.bus)
-    await torment(world, TORMENT_S, begin, every_s=1.0)
+    await torment(world, TORMENT_S, begin, every_s=1.0, faults=FAULTS)
     for player in players.values():
         player.calm = True
     await asyncio.sleep(CALM_S / 2)
     restore_primary(world)
+    if world.network.faults["disk_lost"]:
+        await remove_lost(next(iter(players.values())).bus)
     await asyncio.sleep(CALM_S)
     for player in players.values():
         for task in player.tasks:

@@ -58,6 +58,7 @@ class Life(KeeperLife):
 
     def __init__(self, play: Play, number: int) -> None:
         self.play = play
+        self.topics = play.topics
         self.number = number
         self.host = play.world.hosts[number]
         self.life = self.host.incarnations
@@ -88,7 +89,7 @@ class Life(KeeperLife):
     def final(self) -> Finals:
         """Everything that it keeps, read as subscribers would."""
         topics: dict[str, tuple[int, list[tuple[int, int, int, bytes]]]] = {}
-        for name in self.play.topics:
+        for name in self.topics:
             first, end = self.desk.of_topics.topics.bounds.get(name, (0, 0))
             events: list[tuple[int, int, int, bytes]] = []
             at = first

@@ -77,7 +77,7 @@ class Carrier:
         async for message in self.group:
             try:
                 word = self._decode(message.body)
-            except (msgspec.MsgspecError, TypeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
                 self.malformed += 1
                 continue
             self._part.heard(int(message.sender), word, self._clock.now())

@@ -343,7 +343,7 @@ class CallQueue:
                 call = unpacked_call(payload)
                 args, named = arguments_of(call)
                 outcome = await self._post.calls.here(resident, call.method, args, named)
-            except (msgspec.MsgspecError, PluribusError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, PluribusError) as error:
                 outcome = (FAILED, wrapped([type(error).__name__, str(error)[:ERROR_CHARS_MAX]]))
             rows = self._inbox.end(queue, number, outcome)
             if self._in is not None:

@@ -86,6 +86,7 @@ class MessageQueue:
         self.durable = durable
         self._bus = bus
         self._line = line
+        self.line_name = line.name
         self._numbers: Callable[[], int] = bus.durable.new_number
         self._sender = Sender(line, self._numbers, bus.durable.wall)
         self._singles: dict[bytes, Singles] = {}

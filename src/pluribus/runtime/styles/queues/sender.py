@@ -85,11 +85,11 @@ class _Batch:
     def pack(self, session: int, first: int, time_us: int) -> None:
         self.first = first
         bodies = [one.body for one in self.messages]
-        extra = None if self.plain else _extra(self.messages)
+        extra = None if self.plain else extra_of(self.messages)
         self.packed = batch.pack(session, first, time_us, self.messages[0].kind, bodies, extra)
 
 
-def _extra(messages: list[Outgoing]) -> batch.Extra:
+def extra_of(messages: list[Outgoing]) -> batch.Extra:
     def column(name: str, nothing: Any) -> list[Any]:
         values = [getattr(one, name) for one in messages]
         return values if any(value != nothing for value in values) else []

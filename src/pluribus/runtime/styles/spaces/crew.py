@@ -99,7 +99,7 @@ class Crew:
         async for message in self._group:
             try:
                 word = self._words.decode(message.body)
-            except (msgspec.MsgspecError, TypeError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
                 self.malformed += 1
                 continue
             self._follow()

@@ -19,8 +19,22 @@ from ....pubsub.durable.batch import Batch, checked, head_of, is_batch
 from ....pubsub.durable.commands import Outcome
 from ....pubsub.durable.machine import Topic, Topics
 from ....pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
-from ....pubsub.durable.requests import At, Do, Fetch, Fetched, Find, Follow, Followed, Known, Last, Put, Watch
-from ....pubsub.topics import matches
+from ....pubsub.durable.requests import (
+    At,
+    Do,
+    Fetch,
+    Fetched,
+    Find,
+    Follow,
+    Followed,
+    Known,
+    Last,
+    Put,
+    Subscribed,
+    Watch,
+    Who,
+)
+from ....pubsub.topics import matches, overlap
 from .publisher import Ended
 
 if TYPE_CHECKING:
@@ -60,6 +74,7 @@ class TopicsDesk:
             At: self._at,
             Last: self._last,
             Watch: self._watch,
+            Who: self._who,
         }
 
     @property
@@ -325,6 +340,17 @@ class TopicsDesk:
         else:
             names = [name for name in self.topics.bounds if matches(asked.pattern, name)]
         return [_known(name, topic, self.log) for name in names if (topic := self.topics.topic(name)) is not None]
+
+    async def _who(self, asked: Who) -> list[Subscribed]:
+        await self._desk.barrier()
+        topics = self.topics
+        wanted = [name for name in topics.bounds if matches(asked.pattern, name)]
+        found = []
+        for name, one in topics.subscriptions.known.items():
+            offsets = {topic: one.offsets.get(topic, 0) for topic in wanted if one.wants(topic)}
+            if offsets or any(overlap(asked.pattern, pattern) for pattern in one.patterns):
+                found.append(Subscribed(name, one.patterns, offsets))
+        return found
 
 
 def _wake(watcher: asyncio.Future[None]) -> None:

@@ -29,7 +29,21 @@ from ....core.packing import of_one_topic
 from ....pubsub.durable import commands
 from ....pubsub.durable.batch import Batch, pack
 from ....pubsub.durable.commands import REFUSED, Outcome
-from ....pubsub.durable.requests import FETCH_BYTES, At, Do, Fetch, Fetched, Find, GroupKnown, Groups, Known, Last, Put
+from ....pubsub.durable.requests import (
+    FETCH_BYTES,
+    At,
+    Do,
+    Fetch,
+    Fetched,
+    Find,
+    GroupKnown,
+    Groups,
+    Known,
+    Last,
+    Put,
+    Subscribed,
+    Who,
+)
 from ....pubsub.durable.stages import KEEP_WRITER_S
 from ....pubsub.topics import checked_topic, levels_of
 from ....wire.bodies import BYTES, encode_body
@@ -377,6 +391,20 @@ class Durable:
             if not 0 <= given <= RETAIN_MAX:
                 raise BadInput(f"retention by {name}={given:g}: use 0 for no limit, or more, up to {RETAIN_MAX:g}")
         await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size)))
+
+    async def subscribers(self, pattern: str = "#") -> list[Subscribed]:
+        """Durable subscriptions and mailboxes of topics that match, with the offsets up to which each is done."""
+        levels_of(pattern)
+        found: list[Subscribed] = await self.ask(Who(pattern))
+        return found
+
+    async def delete(self, topic: str) -> int:
+        """Remove every event that a topic has now; how many there were. Offsets are never given twice, so the topic
+        goes on at the next one."""
+        for known in await self.ask(Find(checked_topic(topic))):
+            await self.do(commands.Forget(topic, known.end))
+            return int(known.end - known.first)
+        return 0
 
     # Writers that commit batches (for Spark's sink).
 

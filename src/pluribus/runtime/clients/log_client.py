@@ -61,7 +61,7 @@ LEASE_S = 3_600.0
 _TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable)
 
 
-class LogReader:
+class LogClient:
     """A connection to ``client://HOST:PORT[,HOST:PORT]/BUS``. Not for several threads at once."""
 
     def __init__(
@@ -388,7 +388,7 @@ class LogReader:
     def close(self) -> None:
         self._drop()
 
-    def __enter__(self) -> LogReader:
+    def __enter__(self) -> LogClient:
         return self
 
     def __exit__(

@@ -1,0 +1,441 @@
+"""One transaction as a program holds it.
+
+What it sends is gathered here; what it receives is in the hands of a consumer of this process, which nobody else sees.
+The commit is one command for all of it. Only what others must know is in the list of transactions before that: a
+process that joins puts what it does there when its block ends, and ``prepare`` leaves there what either decision does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ....core.errors import BadInput, PluribusError, TooLarge, TransactionEnded, Uncertain
+from ....filters import Filter
+from ....group.host import words as host
+from ....pubsub.durable import batch as topic_batch
+from ....pubsub.topics import checked_topic
+from ....queues import batch as queue_batch
+from ....queues import words as queue_words
+from ....queues.machine import LATE
+from ....queues.words import PRIORITY
+from ....spaces import words as space_words
+from ....transactions import words
+from ....transactions.machine import MOVED
+from ....transactions.words import ABORTED, ACTING, COMMITTED, ENDED, PREPARED, UNKNOWN
+from ....wire.bodies import encode_body
+from ...machines.line import TRANSIENT
+from ..queues.consumer import _runs as runs_of
+from ..queues.message import QueueMessage
+from ..queues.options import message_of
+from ..queues.queue import LONG_BYTES, MessageQueue
+from ..queues.sender import Outgoing, extra_of
+from ..spaces.replicated import ReplicatedWay
+from ..spaces.space import Space
+
+if TYPE_CHECKING:
+    from .transactions import TransactionsStyle
+
+TOPICS = "topics"
+LIST = "transactions"
+BYTES_MAX = 2 << 20
+"""Of everything that one transaction sends and publishes."""
+MESSAGES_MAX = 10_000
+"""Received, sent and published."""
+COMMIT_S = 30.0
+"""How long a commit is asked for, before it is ``Uncertain``."""
+LOOK_S = 0.25
+"""How often a process that joined looks whether the transaction has ended."""
+
+Parts = dict[str, list[bytes]]
+
+
+class Transaction:
+    """Made by ``bus.transaction()``, and entered. ``id`` is its name for other processes."""
+
+    def __init__(self, style: TransactionsStyle, id: int, timeout: float, joined: bool) -> None:
+        self.id = id
+        self.state = UNKNOWN
+        """``acting`` in its block, then ``prepared``, ``committed`` or ``aborted``."""
+        self._style = style
+        self._timeout = timeout
+        self._until = 0.0
+        self._joined = joined
+        self._session = host.ONCE | style.bus.durable.new_number() % host.ONCE
+        self._sent: dict[str, list[Outgoing]] = {}
+        self._published: list[tuple[str, Any, bytes, dict[str, Any]]] = []
+        self._received: list[tuple[MessageQueue, QueueMessage[Any]]] = []
+        self._spaces: dict[str, ReplicatedWay] = {}
+        self._bytes = 0
+        self._others: list[tuple[str, list[bytes]]] = []
+        self._version = 0
+        self._asked: tuple[int, list[tuple[str, list[bytes]]], list[int]] | None = None
+        """The commit that may have been done: its number, what it does, and epochs of consumers."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Transaction:
+        if self.state != UNKNOWN:
+            raise BadInput("a transaction is entered once: begin another")
+        if self._joined:
+            outcome = await self._style.tell(words.Join(self.id, int(self._timeout * 1e6)))
+            if outcome.status == ENDED:
+                raise TransactionEnded(f"transaction {self.id} is {outcome.reason}: nobody can join it any more")
+        loop = asyncio.get_running_loop()
+        self.state = ACTING
+        self._until = loop.time() + self._timeout
+        self._timer = loop.call_later(self._timeout, self._outlived)
+        self._style.began(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.state in (COMMITTED, PREPARED):
+            return
+        if error is None:
+            await (self._hand_in() if self._joined else self.commit())
+        elif self.state == ACTING and self._asked is None:
+            try:
+                await self.abort()
+            except PluribusError as late:
+                error.add_note(str(late))
+
+    # What is done in it.
+
+    async def send(
+        self,
+        queue: MessageQueue,
+        body: Any,
+        *,
+        priority: int = PRIORITY,
+        ttl: float | None = None,
+        delay: float | None = None,
+        properties: Mapping[str, Any] | None = None,
+        key: str = "",
+        id: str = "",
+        correlation: str = "",
+        reply_to: str = "",
+    ) -> None:
+        """Send a message with the commit. See ``MessageQueue.send``."""
+        self._check(queue)
+        kind, encoded = encode_body(body)
+        message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        self._add(len(encoded))
+        self._sent.setdefault(queue.line_name, []).append(message)
+
+    async def receive(
+        self, queue: MessageQueue, where: str | Filter | None = None, timeout: float | None = None
+    ) -> QueueMessage[Any] | None:
+        """A message, which is settled with the commit, or comes back. See ``MessageQueue.receive``."""
+        self._check(queue)
+        left_s = self._until - asyncio.get_running_loop().time()
+        message = await queue.receive(where, left_s if timeout is None else min(timeout, left_s))
+        if message is None:
+            self._check_acting()
+            return None
+        message.settled = True
+        if self.state != ACTING:  # it ended meanwhile
+            _give_back(message)
+            self._check_acting()
+        self._received.append((queue, message))
+        return message
+
+    async def publish(self, topic: str, body: Any, *, headers: Mapping[str, Any] | None = None) -> None:
+        """Publish an event on a durable topic with the commit."""
+        self._check_acting()
+        checked_topic(topic)
+        kind, encoded = encode_body(body)
+        self._add(len(encoded))
+        self._published.append((topic, kind, encoded, dict(headers or {})))
+
+    async def enter(self, space: Space) -> int:
+        """Let the transaction act in a space: use the number that is returned as ``transaction=`` of its calls."""
+        self._check_acting()
+        way = space._way
+        if not isinstance(way, ReplicatedWay) or not way.line.durable:
+            raise BadInput(
+                f"the space {space.name!r} cannot be in a transaction with others: open it as "
+                "bus.space(name, kind='replicated', durable=True)"
+            )
+        if way.line.name not in self._spaces:
+            left_s = self._until - asyncio.get_running_loop().time()
+            await way.join(self.id, max(left_s, 0.001))
+            self._spaces[way.line.name] = way
+        return self.id
+
+    async def write(self, space: Space, value: Any, lease: float | None = None) -> None:
+        """Write a tuple, which others see after the commit."""
+        await space.write(value, lease, transaction=await self.enter(space))
+
+    async def take(self, space: Space, template: Any, where: str = "", *, timeout: float | None = None) -> Any:
+        """Take a tuple, which is gone after the commit, and hidden until then."""
+        return await space.take(template, where, timeout=timeout, transaction=await self.enter(space))
+
+    async def read(self, space: Space, template: Any, where: str = "", *, timeout: float | None = None) -> Any:
+        """Read a tuple, which nobody else can take before the transaction has ended."""
+        return await space.read(template, where, timeout=timeout, transaction=await self.enter(space))
+
+    def _check(self, queue: MessageQueue) -> None:
+        self._check_acting()
+        if not queue.durable or queue._bus is not self._style.bus:
+            raise BadInput(
+                f"the queue {queue.name!r} is in memory, or of another bus: a transaction is over durable queues of "
+                "one bus"
+            )
+
+    def _check_acting(self) -> None:
+        if self.state == UNKNOWN:
+            raise BadInput("enter it first: async with bus.transaction() as tx")
+        if self.state != ACTING or self._asked is not None:
+            raise TransactionEnded(f"transaction {self.id} is {self.state}, or being committed: begin another")
+
+    def _add(self, size: int) -> None:
+        if size > LONG_BYTES or self._bytes + size > BYTES_MAX:
+            raise TooLarge(
+                f"a transaction sends at most {BYTES_MAX:,} bytes, in bodies of at most {LONG_BYTES:,}: put long ones "
+                "elsewhere, and send where they are"
+            )
+        count = sum(map(len, self._sent.values())) + len(self._published) + len(self._received)
+        if count >= MESSAGES_MAX:
+            raise TooLarge(f"{MESSAGES_MAX:,} messages are all of one transaction: split it")
+        self._bytes += size
+
+    # Its end.
+
+    async def commit(self, timeout: float | None = COMMIT_S) -> None:
+        """Do everything, at one moment. The end of the block calls it.
+
+        ``TransactionEnded``: nothing was done, and why. ``Uncertain``: it was done or not; call it again, or ask
+        ``bus.transaction_state(tx.id)``.
+        """
+        if self.state == COMMITTED:
+            return
+        if self.state == PREPARED:
+            await self._style.resolve(self.id, True, timeout)
+            self.state = COMMITTED
+            return
+        if self.state != ACTING:
+            raise TransactionEnded(f"transaction {self.id} is {self.state}: begin another")
+        while True:
+            if self._asked is None:
+                end = words.encode(words.Commit(self.id, self._version))
+                parts = [*_merged(self._parts(), self._others).items(), (LIST, [end])]
+                self._asked = (self._style.number(), parts, self._epochs())
+            number, parts, epochs = self._asked
+            try:
+                outcome = await self._style.do(number, parts, timeout)
+            except TRANSIENT as error:
+                raise Uncertain(f"transaction {self.id} was committed or not: commit it again; {error}") from None
+            if outcome.status in (host.DONE, host.AGAIN):
+                self._end(COMMITTED)
+                return
+            if outcome.status == host.REFUSED and await self._again(outcome.reason, epochs):
+                self._asked = None
+                continue
+            shown = await self._style.shown(self.id)
+            if shown.state == COMMITTED:
+                self._end(COMMITTED)
+                return
+            self._asked = None
+            await self.abort()
+            raise TransactionEnded(f"transaction {self.id} was not committed: {outcome.reason}")
+
+    async def _again(self, reason: str, epochs: list[int]) -> bool:
+        """Whether another attempt, with what is known now, may succeed."""
+        if reason == MOVED:
+            shown = await self._style.shown(self.id)
+            self._version, self._others = shown.version, shown.parts
+            return shown.state == ACTING
+        return reason == LATE and self._epochs() != epochs and self._holds_all()
+
+    async def prepare(self, timeout: float | None = COMMIT_S) -> None:
+        """Let somebody outside decide: what was done so far is kept, through any crash, until ``commit`` or ``abort``
+        here, or ``bus.resolve_transaction(tx.id, commit=…)`` anywhere. It does not end by its time any more.
+
+        ``TransactionEnded``: it could not be prepared, and nothing was done."""
+        self._check_acting()
+        left_us = int((self._until - asyncio.get_running_loop().time()) * 1e6)
+        await self._style.tell(words.Join(self.id, max(left_us, 1)), timeout)
+        for _ in range(100):
+            shown = await self._style.shown(self.id, timeout)
+            epochs = self._epochs()
+            now, commit, abort = _promised(self.id, _merged(self._parts(), shown.parts))
+            prepare = words.Prepare(self.id, shown.version, commit, abort)
+            outcome = await self._style.do(self._style.number(), [*now, (LIST, [words.encode(prepare)])], timeout)
+            if outcome.status in (host.DONE, host.AGAIN):
+                self._end(PREPARED)
+                return
+            if outcome.reason != MOVED and not await self._again(outcome.reason, epochs):
+                break
+        await self.abort()
+        raise TransactionEnded(f"transaction {self.id} was not prepared: {outcome.reason}")
+
+    async def abort(self, timeout: float | None = COMMIT_S) -> None:
+        """As if nothing had been: what it received comes back, and counts as one more try."""
+        if self.state == ABORTED:
+            return
+        if self.state == PREPARED:
+            await self._style.resolve(self.id, False, timeout)
+            self.state = ABORTED
+            return
+        if self.state == COMMITTED or self._asked is not None:
+            raise TransactionEnded(f"transaction {self.id} is committed, or may be: it cannot be aborted any more")
+        spaces = dict(self._spaces)
+        self._end(ABORTED)
+        try:
+            await self._style.tell(words.Abort(self.id), timeout)
+        finally:
+            for way in spaces.values():
+                with suppress(PluribusError):  # then its lease ends it there
+                    await way.call(space_words.Abort(self.id))
+
+    async def give_up(self) -> None:
+        """The bus is being closed."""
+        if self.state == ACTING and not self._joined and self._asked is None:
+            await self.abort(5.0)
+        else:
+            self.abandon()
+
+    def abandon(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+        self._style.ended(self)
+
+    def _outlived(self) -> None:
+        """Its time is over, and it was neither committed nor prepared."""
+        if self.state == ACTING and self._asked is None and self._watching is None:
+            self._end(ABORTED)
+
+    def _end(self, state: str) -> None:
+        self.state = state
+        received, self._received = self._received, []
+        for _, message in received:
+            consumer = message._consumer
+            if consumer is None:
+                continue
+            if state == ABORTED:
+                _give_back(message)
+            elif consumer.hands.get(message.number) == message.deliveries:
+                del consumer.hands[message.number]
+        self.abandon()
+
+    # Joined.
+
+    async def _hand_in(self) -> None:
+        """The block of a process that joined is over: whoever commits finds in the list what it did."""
+        if self.state != ACTING:
+            raise TransactionEnded(f"transaction {self.id} is {self.state}: begin another")
+        actor = self._session % host.ONCE or 1
+        outcome = await self._style.tell(words.Put(self.id, actor, list(self._parts().items())), COMMIT_S)
+        if outcome.status == ENDED:
+            self._end(ABORTED)
+            raise TransactionEnded(f"transaction {self.id} is {outcome.reason}: what was done in it here is not done")
+        if self._received:
+            self._watching = asyncio.create_task(self._watch())
+        else:
+            self.abandon()
+
+    async def _watch(self) -> None:
+        """What was received here is held until the transaction has ended."""
+        while True:
+            with suppress(*TRANSIENT):
+                state = (await self._style.shown(self.id, None)).state
+                if state != ACTING:
+                    self._watching = None
+                    self._end(state if state in (COMMITTED, PREPARED) else ABORTED)
+                    return
+            await asyncio.sleep(LOOK_S)
+
+    # What its command carries.
+
+    def _epochs(self) -> list[int]:
+        return [0 if one._consumer is None else one._consumer.epoch for _, one in self._received]
+
+    def _holds_all(self) -> bool:
+        return all(
+            one._consumer is not None and one._consumer.hands.get(one.number) == one.deliveries
+            for _, one in self._received
+        )
+
+    def _parts(self) -> Parts:
+        """What this process does in each machine."""
+        parts: Parts = {}
+        by_consumer: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
+        for queue, message in self._received:
+            consumer = message._consumer
+            assert consumer is not None
+            held = by_consumer.setdefault((queue.line_name, consumer.number, consumer.epoch), [])
+            held.append((message.number, message.deliveries))
+        for (name, number, epoch), things in by_consumer.items():
+            acked, deliveries = runs_of(sorted(things))
+            settle = queue_words.Settle(number, epoch, acked, deliveries=deliveries)
+            parts.setdefault(name, []).append(queue_words.encode(settle))
+        time_us = int(self._style.bus.durable.wall() * 1e6)
+        first = 1
+        for name, messages in self._sent.items():
+            for one in messages:
+                extra = None if one.plain else extra_of([one])
+                packed = queue_batch.pack(self._session, first, time_us, one.kind, [one.body], extra)
+                parts.setdefault(name, []).append(packed)
+                first += 1
+        sender = int(self._style.bus.me)
+        for topic, kind, encoded, headers in self._published:
+            packed = topic_batch.pack(topic, self._session, first, sender, kind, time_us, [encoded], [headers], [None])
+            parts.setdefault(TOPICS, []).append(packed)
+            first += 1
+        for name in self._spaces:
+            parts.setdefault(name, []).append(space_words.encode(space_words.Commit(self.id)))
+        return parts
+
+    def __repr__(self) -> str:
+        return f"<transaction {self.id}, {self.state}>"
+
+
+def _merged(own: Parts, others: Sequence[tuple[str, list[bytes]]]) -> Parts:
+    merged = {name: list(commands) for name, commands in own.items()}
+    for name, commands in others:
+        known = merged.setdefault(name, [])
+        known += [one for one in commands if one not in known]  # a space is committed once
+    return merged
+
+
+def _promised(id: int, parts: Parts) -> tuple[list[tuple[str, list[bytes]]], ...]:
+    """What is done now, so that a decision can be carried out later; then what either decision does."""
+    now: list[tuple[str, list[bytes]]] = []
+    commit: list[tuple[str, list[bytes]]] = []
+    abort: list[tuple[str, list[bytes]]] = []
+    for name, commands in parts.items():
+        if name.startswith("queue."):
+            keeps: list[bytes] = []
+            sends: list[bytes] = []
+            for one in commands:
+                if queue_batch.is_batch(one):
+                    sends.append(one)
+                    continue
+                settle = queue_words.command_of(one)
+                assert isinstance(settle, queue_words.Settle)
+                keep = queue_words.Keep(id, settle.consumer, settle.epoch, settle.acked, settle.deliveries)
+                keeps.append(queue_words.encode(keep))
+            if keeps:
+                now.append((name, keeps))
+                abort.append((name, [queue_words.encode(queue_words.Resolve(id, False))]))
+            commit.append((name, [queue_words.encode(queue_words.Resolve(id, True)), *sends]))
+        elif name == TOPICS:
+            commit.append((name, commands))
+        else:
+            now.append((name, [space_words.encode(space_words.Prepare(id))]))
+            commit.append((name, [space_words.encode(space_words.Commit(id))]))
+            abort.append((name, [space_words.encode(space_words.Abort(id))]))
+    return now, commit, abort
+
+
+def _give_back(message: QueueMessage[Any]) -> None:
+    consumer = message._consumer
+    if consumer is not None and not consumer.closed:
+        consumer.settle_later(message, queue_words.NACK)
