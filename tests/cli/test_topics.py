@@ -285,3 +285,25 @@ async def test_watching_what_is_kept_ends_in_time_and_says_that_nobody_keeps_it(
         _, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert process.returncode == 2 and monotonic() - began < 10
         assert err.startswith("pluribus: no keeper is on this bus: start `pluribus keep --store PATH`")
+
+
+@pytest.mark.parametrize("way", ["member", "client"])
+def test_consumer_groups_are_listed(way, capsys):
+    name = f"cli-groups-{way}"
+    with pluribus.sync.connect(f"inproc://{name}", store=":memory:", serve="127.0.0.1:0") as bus:
+        host, port = bus._real.doors[0].address
+        url = f"client://{host}:{port}/{name}" if way == "client" else f"inproc://{name}"
+        bus.publish_many([("jobs", n) for n in range(3)], durable=True)
+        options = {"start": "earliest", "commit": "manual", "tries": 1, "ahead": 1}
+        with bus.subscribe("jobs", durable="workers", shared=True, **options) as events:
+            events.give_back(events.receive(60.0), "broken")
+            events.commit(events.receive(60.0))
+            events.receive(60.0)
+            assert app.run(["topics", "groups", "--url", url, "--json"]) == 0
+            (group,) = json.loads(capsys.readouterr().out)["groups"]
+            assert (group["name"], group["patterns"], group["members"]) == ("workers", ["jobs"], 1)
+            assert (group["held"], group["behind"]) == (1, 1)
+            assert group["dead"] == [{"topic": "jobs", "offset": 0, "tries": 1, "reason": "broken"}]
+            assert app.run(["topics", "groups", "--url", url]) == 0
+            shown = capsys.readouterr().out
+            assert shown == "workers  jobs  1 members, 1 held, 1 behind, 1 dead letters\n"

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from pluribus.cli.output import JsonFlag, print_json
@@ -106,6 +107,24 @@ def delete(
         print_json({"topic": topic, "removed": removed})
     else:
         typer.echo(f"{removed:,} events of {topic} were removed")
+
+
+@command.command()
+def groups(url: Url = None, json: JsonFlag = False) -> None:
+    """List consumer groups: what each reads, its members, events that are not settled, dead letters."""
+    found = _asked(url, lambda bus: bus.durable.groups())
+    if json:
+        print_json({"groups": [_told(one) for one in found]})
+        return
+    for one in found:
+        state = f"{one.members:,} members, {one.held:,} held, {one.behind:,} behind, {len(one.dead):,} dead letters"
+        typer.echo(f"{one.name}  {', '.join(one.patterns)}  {state}")
+
+
+def _told(group: Any) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.structs.asdict(group)
+    dead = ("topic", "offset", "tries", "reason")
+    return told | {"dead": [{name: getattr(one, name) for name in dead} for one in group.dead]}
 
 
 # What there is
