@@ -71,9 +71,8 @@ def _deal(
 
     _check(url)
     # A loop that is late on a busy machine is no news to who watches, and its story would be written over the screen.
-    logging.getLogger("pluribus").setLevel(logging.ERROR)
     scene = Scene()
-    with _interrupts(scene):
+    with _quiet(), _interrupts(scene):
         if json:
             from pluribus.cli.dealing.room import room
 
@@ -90,6 +89,17 @@ def _deal(
             summary = room(url, scene, seconds, rate, spark, patience)
     typer.echo(_told(summary))
     return summary
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    log = logging.getLogger("pluribus")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _check(url: str | None) -> None:

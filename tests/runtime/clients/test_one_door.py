@@ -16,12 +16,12 @@ from pluribus.wire.asking import Words
 from tests.runtime.clients.test_client import served, url_of
 
 
-class Price(msgspec.Struct):
+class DoorPrice(msgspec.Struct):
     share: str
     price: float
 
 
-pluribus.register(Price)
+pluribus.register(DoorPrice)
 
 
 class Counter:
@@ -116,9 +116,9 @@ def test_a_client_calls_a_durable_replica(tmp_path):
 def test_a_client_has_all_of_topics():
     async def main():
         async with served("door-topics") as member, pluribus.connect(url_of(member)) as client:
-            await client.advertise("stocks/#", Price, "prices of shares")
+            await client.advertise("stocks/#", DoorPrice, "prices of shares")
             (advert,) = await member.topics()
-            assert (advert.pattern, advert.type, advert.about) == ("stocks/#", "Price", "prices of shares")
+            assert (advert.pattern, advert.type, advert.about) == ("stocks/#", "DoorPrice", "prices of shares")
             assert [one.pattern for one in await client.topics("stocks/ibm")] == ["stocks/#"]
             await client.unadvertise("stocks/#")
             assert await member.topics() == []
@@ -128,7 +128,7 @@ def test_a_client_has_all_of_topics():
             async with (
                 client.subscribe("places", near=near) as here,
                 client.subscribe(object="ibm", property="price") as watched,
-                client.subscribe("stocks/+", type=Price, where="price > 100") as prices,
+                client.subscribe("stocks/+", type=DoorPrice, where="price > 100") as prices,
             ):
                 await member.publish("places", {"lat": 48.1, "lon": 11.6, "name": "Munich"})
                 await member.publish("places", {"lat": 52.5, "lon": 13.4, "name": "Berlin"})
@@ -141,10 +141,10 @@ def test_a_client_has_all_of_topics():
                 await ibm.set(price=101.0)
                 assert [(await watched.receive(5)).body.value for _ in range(2)] == [99.0, 101.0]
                 await client.publish_many(
-                    [("stocks/a", Price("a", 99.0)), ("stocks/b", Price("b", 101.0))], headers={"desk": 7}
+                    [("stocks/a", DoorPrice("a", 99.0)), ("stocks/b", DoorPrice("b", 101.0))], headers={"desk": 7}
                 )
                 event = await prices.receive(5)
-                assert event.body == Price("b", 101.0) and event.headers["desk"] == 7
+                assert event.body == DoorPrice("b", 101.0) and event.headers["desk"] == 7
 
     asyncio.run(main())
 

@@ -17,6 +17,7 @@ from ...group.keepers.operations import AMONG_MEMBERS, Force, Forced, Roll
 from ...group.log import StateMachine
 from ...pubsub.durable.batch import checked
 from ...pubsub.durable.requests import Put
+from ..machines.kinds import style_machines_loaded
 from ..styles.style import Asker, Style
 from ..styles.topics.durable import Durable
 from ..styles.topics.publisher import Ended
@@ -68,6 +69,7 @@ class Keeping(Style):
         """Be a keeper, with this store, and with the code of these machines of users; ``fresh`` if the store was there,
         is gone, and another may begin in its place."""
         self._keeps = True
+        await style_machines_loaded()
         meeting = await self.meeting()
         self.path = os.fspath(path)
         store = self._store = opened_store(os.fspath(path), fresh=fresh)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from ...group.host import Machine
+from ..loop.lateness import loaded
 
 STYLE_MACHINES: dict[str, str | type[Machine]] = {
     "queue": "pluribus.queues.machine:Queue",
@@ -29,3 +30,10 @@ def style_machines() -> dict[str, type[Machine]]:
         else:
             found[kind] = place
     return found
+
+
+async def style_machines_loaded() -> None:
+    """Import their modules in a thread, so that the loop is not late."""
+    for place in STYLE_MACHINES.values():
+        if isinstance(place, str):
+            await loaded(place.partition(":")[0])

@@ -20,7 +20,7 @@ from ...group.host.tending import machines_of
 from ...group.host.volatile import VolatileSpace
 from ..styles.style import Style
 from .group_host import GroupHost
-from .kinds import style_machines
+from .kinds import style_machines, style_machines_loaded
 from .line import GroupWay, MachineLine, Way
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Machines(Style):
         """A line to the machine of this name, which is made if it is not there. ``Refused`` says which voter has no
         code of it."""
         checked_name(name, "the machine")
+        if self.bus.eager and not durable:
+            await style_machines_loaded()
         if durable and group is not None:
             raise BadInput("group= is for machines in memory: all durable machines share the keepers' log")
         way: Way = self.bus.durable if durable else self._group_way(group or name, code)
