@@ -43,6 +43,7 @@ from ..group import replica as real_replica
 from ..group.asking import ANSWER_S
 from ..group.secret import Given
 from ..loop.background import Background, background
+from ..styles.queues.face import OPEN_S as QUEUE_OPEN_S
 from ..styles.slots.face import ENROL_S
 from ..styles.spaces.face import OPEN_S
 from ..styles.style import Style
@@ -143,10 +144,28 @@ class Bus(TopicsSync):
         """All conversations that this member knows of."""
         return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
 
-    def queue(self, name: str, **options: Any) -> SyncMessageQueue:
-        """Open a message queue; ``options`` are those of ``pluribus.Bus.queue``."""
+    def queue(
+        self,
+        name: str,
+        *,
+        durable: bool = True,
+        messages_max: int | None = None,
+        bytes_max: int | None = None,
+        full: str | None = None,
+        tries: int | None = None,
+        backoff: tuple[float, float] | None = None,
+        window: float | None = None,
+        lease: float | None = None,
+        dead_max: int | None = None,
+        dead_expired: bool | None = None,
+        timeout: float | None = QUEUE_OPEN_S,
+    ) -> SyncMessageQueue:
+        """Open a message queue. See ``pluribus.Bus.queue``."""
         from ..styles.queues.sync import SyncMessageQueue
 
+        options: dict[str, Any] = {"durable": durable, "messages_max": messages_max, "bytes_max": bytes_max}
+        options |= {"full": full, "tries": tries, "backoff": backoff, "window": window, "lease": lease}
+        options |= {"dead_max": dead_max, "dead_expired": dead_expired, "timeout": timeout}
         return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
 
     def replica(

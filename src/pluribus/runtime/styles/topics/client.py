@@ -88,9 +88,6 @@ class ClientTopics:
         self._numbers = 0
         self._session = bus.new_number()
         self._told = 0
-        self._soon: asyncio.Task[None] | None = None
-        self._soon_events: list[tuple[str, Any, Any, MessageId | None, bool]] = []
-        self._soon_failed: PluribusError | None = None
         self._restoring: asyncio.Task[None] | None = None
         self._breaks = 0
         self._tasks: set[asyncio.Task[Any]] = set()
