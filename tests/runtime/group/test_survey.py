@@ -1,13 +1,14 @@
 """Looking at a bus from outside, on real sockets: everybody answers, and nothing changes by it."""
 
 import asyncio
+import time
 
 import pytest
 
 import pluribus
 from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadUrl
-from pluribus.runtime.group.survey import GAUGES, Answer, survey
+from pluribus.runtime.group.survey import GAUGES, QUIET_S, Answer, survey
 from tests.harness import on_a_loop
 
 SECRET = "sixteen characters and more"
@@ -50,6 +51,22 @@ def test_every_member_answers_and_no_view_changes(url: str, stack: str, secret: 
             assert ann.stats().get("membership", {}).get("views") == views
 
     look()
+
+
+@on_a_loop
+async def test_a_loop_that_was_held_still_hears_everybody():
+    url = f"udp://127.0.0.1:{free_port()}/held"
+    async with pluribus.connect(url, name="ann", stack="views") as ann, pluribus.connect(url, name="bob", stack="views"):
+        await (await ann.group("g")).wait_for(1)
+        async with survey(url) as asked:
+            hear = asked._inquirer.on_answer
+
+            def hear_and_hold(member: int, encoded: bytes) -> None:
+                hear(member, encoded)
+                time.sleep(2 * QUIET_S)
+
+            asked._inquirer.on_answer = hear_and_hold
+            assert [answer.name for answer in await asked.take()] == ["ann", "bob"]
 
 
 @on_a_loop

@@ -31,6 +31,7 @@ from .secret import Given, catalogue, secret_from, secured
 OUTSIDE = "transport | fragment | introductions"
 QUIET_S = 0.3
 """Nobody new has answered for so long: those are all."""
+LISTEN_S = 0.03
 ASK_S = 0.5
 """Ask again, for answers that were lost and members that were introduced late."""
 
@@ -112,17 +113,19 @@ class Survey:
         self._stack = stack
         self._inquirer = inquirer
         self._answers: dict[int, Answer] = {}
-        self._heard_at = 0.0
+        self._quiet_s = 0.0
         inquirer.on_answer = self._hear
 
     async def take(self, wait_s: float = 1.0) -> list[Answer]:
         """Everybody's answer, by name; as soon as no more come, or after ``wait_s`` when none came at all."""
         loop = asyncio.get_running_loop()
-        began = asked = self._heard_at = loop.time()
-        self._answers = {}
+        began = asked = loop.time()
+        self._answers, self._quiet_s = {}, 0.0
         self._stack.run(self._inquirer.ask)
-        while loop.time() - self._heard_at < (QUIET_S if self._answers else wait_s):
-            await asyncio.sleep(QUIET_S / 10)
+        while self._quiet_s < (QUIET_S if self._answers else wait_s):
+            # Only time in which this loop could hear counts as quiet: a loop that was held has its answers yet to read.
+            self._quiet_s += LISTEN_S
+            await asyncio.sleep(LISTEN_S)
             if loop.time() - asked > ASK_S and loop.time() - began < wait_s:
                 asked = loop.time()
                 self._stack.run(self._inquirer.ask)
@@ -134,7 +137,7 @@ class Survey:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return
         if member not in self._answers:
-            self._heard_at = asyncio.get_running_loop().time()
+            self._quiet_s = 0.0
         self._answers[member] = Answer(MemberId(member), told.name, told.at, told.layers)
 
 
