@@ -194,8 +194,14 @@ class MessageQueue:
     ) -> Outgoing:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        await self.stage(message)
+        return message
+
+    async def stage(self, message: Outgoing) -> None:
+        """A long body goes ahead of its message, in pieces, which the message then names."""
+        encoded = message.body
         if len(encoded) <= LONG_BYTES:
-            return message
+            return
         if len(encoded) > BODY_BYTES_MAX:
             raise TooLarge(
                 f"a body of {len(encoded):,} bytes: a message has at most {BODY_BYTES_MAX:,}; send it in parts"
@@ -206,7 +212,6 @@ class MessageQueue:
             stage = words.Stage(upload, number, encoded[at : at + PIECE_BYTES])
             await self._do(words.encode(stage))
         message.body, message.upload = b"", (upload, len(pieces))
-        return message
 
     # Receiving.
 
