@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -329,6 +329,28 @@ class MessageQueue:
             start = looked.then
             if not start:
                 return
+
+    async def held_by(self, transaction: int) -> list[int]:
+        """Numbers of the messages that are kept for a prepared transaction."""
+        asked = words.encode(words.Held(transaction))
+        return msgspec.msgpack.decode(await self._line.inspect(asked, timeout=None), type=list[int])
+
+    async def kept(self, numbers: Sequence[int]) -> list[QueueMessage[Any]]:
+        """Messages by their numbers, without taking them; those that are there."""
+        found: list[QueueMessage[Any]] = []
+        for at in range(0, len(numbers), PAGE):
+            question = words.Where(list(numbers[at : at + PAGE]))
+            stood = msgspec.msgpack.decode(
+                await self._line.inspect(words.encode(question), timeout=None),
+                type=list[tuple[int, int, int, int, list[tuple[int, int]]]],
+            )
+            for thing, row, place, piece, pieces in stood:
+                handles = [(row, place, piece), *((row, place, 0) for row, place in pieces)]
+                packed, *rest = await self._line.bodies(handles, None)
+                if packed is not None and None not in rest:
+                    long = b"".join(one for one in rest if one is not None) if pieces else None
+                    found.append(QueueMessage(None, thing, 1, packed, long))
+        return found
 
     async def stats(self) -> QueueStats:
         """How the queue is now; rates are those since this was asked before."""

@@ -50,6 +50,8 @@ COMMIT_S = 30.0
 LOOK_S = 0.25
 """How often a process that joined looks whether the transaction has ended."""
 
+LEFT = "left"
+
 Parts = dict[str, list[bytes]]
 
 
@@ -94,7 +96,7 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.state in (COMMITTED, PREPARED):
+        if self.state in (COMMITTED, PREPARED, LEFT):
             return
         if error is None:
             await (self._hand_in() if self._joined else self.commit())
@@ -311,6 +313,13 @@ class Transaction:
             for way in spaces.values():
                 with suppress(PluribusError):  # then its lease ends it there
                     await way.call(space_words.Abort(self.id))
+
+    async def leave(self) -> None:
+        """End a transaction in which nothing was done; nobody hears of it."""
+        self._check_acting()
+        if self._received or self._sent or self._published or self._spaces:
+            raise BadInput(f"something was done in transaction {self.id}: commit it, or abort it")
+        self._end(LEFT)
 
     async def give_up(self) -> None:
         """The bus is being closed."""
