@@ -60,12 +60,13 @@ from pluribus.core.errors import JobFailed, Unreachable
 from pluribus.pipeline.jobs import Job
 from pluribus.pipeline.session import session
 
-OPTIONS = "spark.driver.extraJavaOptions"
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:NoSuchOption"
 try:
-    with session("local[1]", "refused", **{OPTIONS: "-XX:NoSuchOption"}):
+    with session("local[1]", "refused"):
         pass
 except Unreachable as error:
     print(error)
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1"
 
 
 def ticking(spark, options):
@@ -79,7 +80,7 @@ def kill(progress):
 
 
 try:
-    with session("local[1]", "killed", **{OPTIONS: "-XX:TieredStopAtLevel=1"}) as spark:
+    with session("local[1]", "killed") as spark:
         Job(spark, "ticking", sys.argv[1], {}, ticking).run(progress=kill)
 except JobFailed as error:
     print(error)

@@ -139,6 +139,9 @@ def logging_nothing() -> Iterator[None]:
 _starting = threading.local()
 _said: deque[str] = deque(maxlen=40)
 """The last lines that Java wrote to its standard error."""
+_listeners: deque[threading.Thread] = deque(maxlen=1)
+LISTEN_S = 1.0
+NOISE = ("WARNING:", "NOTE: Picked up", "Using Spark's default log4j", "Setting default log level", "To adjust logging")
 VERBOSE = "PLURIBUS_SPARK_VERBOSE"
 """Set in the environment, Spark's own words while Java starts are not kept from standard error."""
 
@@ -150,13 +153,15 @@ def _deaf_children() -> Iterator[None]:
     then."""
     _hook()
     heard, _starting.errors = os.pipe()
+    listener = threading.Thread(target=_listen, args=(heard,), name="java-errors", daemon=True)
+    listener.start()
+    _listeners.append(listener)
     _starting.java = True
     try:
         yield
     finally:
         _starting.java = False
         os.close(_starting.errors)
-        threading.Thread(target=_listen, args=(heard,), name="java-errors", daemon=True).start()
 
 
 def _listen(heard: int) -> None:
@@ -169,7 +174,9 @@ def _listen(heard: int) -> None:
 
 def last_words() -> str:
     """What Java said last on its standard error, for the error of one that has died; empty if it said nothing."""
-    told = [line for line in _said if not line.startswith("WARNING:") and " WARN " not in line][-3:]
+    for listener in _listeners:
+        listener.join(LISTEN_S)  # until it has heard the end
+    told = [line for line in _said if not line.startswith(NOISE) and " WARN " not in line][-3:]
     return " | ".join(told)[-600:]
 
 
