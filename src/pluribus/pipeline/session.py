@@ -176,8 +176,8 @@ def last_words() -> str:
     """What Java said last on its standard error, for the error of one that has died; empty if it said nothing."""
     for listener in _listeners:
         listener.join(LISTEN_S)  # until it has heard the end
-    told = [line for line in _said if not line.startswith(NOISE) and " WARN " not in line][-3:]
-    return " | ".join(told)[-600:]
+    told = [line for line in _said if not line.startswith(NOISE) and " WARN " not in line][-8:]
+    return " | ".join(told)[-900:]
 
 
 @cache
