@@ -268,3 +268,47 @@ def test_without_await(tmp_path):
             fails()
         assert [one.body for one in done.browse()] == ["two"]
         assert bus.transaction_state(tx.id) == "aborted"
+
+
+def test_a_long_body_is_sent_with_the_commit_and_cannot_be_prepared(tmp_path):
+    async def scenario():
+        async with opened("client", tmp_path) as bus:
+            queue = await bus.queue("long")
+            long = bytes(range(256)) * (12 << 10)  # 3 MiB, more than a transaction carries in itself
+            with pytest.raises(RuntimeError):
+                async with bus.transaction() as tx:
+                    await tx.send(queue, long)
+                    raise RuntimeError
+            async with bus.transaction() as tx:
+                await tx.send(queue, long)
+                await tx.send(queue, "short")
+                assert (await queue.stats()).depth == 0
+            async with queue.receive(timeout=WAIT_S) as message:
+                assert message.body == long
+            async with queue.receive(timeout=WAIT_S) as message:
+                assert message.body == "short"
+            async with bus.transaction() as tx:
+                await tx.send(queue, long)
+                with pytest.raises(TooLarge, match="prepared"):
+                    await tx.prepare()
+
+    asyncio.run(scenario())
+
+
+def test_receives_count_as_messages_of_a_transaction(tmp_path, monkeypatch):
+    from pluribus.runtime.styles.transactions import transaction
+
+    monkeypatch.setattr(transaction, "MESSAGES_MAX", 3)
+
+    async def scenario():
+        async with opened("keeper", tmp_path) as bus:
+            queue = await bus.queue("many")
+            await queue.send_many(range(5))
+            async with bus.transaction() as tx:
+                for _ in range(3):
+                    assert await tx.receive(queue, timeout=WAIT_S)
+                with pytest.raises(TooLarge, match="split it"):
+                    await tx.receive(queue, timeout=WAIT_S)
+            assert (await queue.stats()).depth == 2
+
+    asyncio.run(scenario())
