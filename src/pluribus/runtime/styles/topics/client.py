@@ -29,7 +29,7 @@ from ....pubsub.event import NO_HEADERS, Event, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
 from ....pubsub.places import Near
-from ....pubsub.requests import Advertise, Adverts, Gather, Heard, Listen, Live, Read, Tell, Unlisten
+from ....pubsub.requests import Advertise, Adverts, Gather, Heard, Listen, Live, Read, Subscribers, Tell, Unlisten
 from ....pubsub.topics import checked_topic
 from ....wire.asking import WAIT_S_MAX
 from ....wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
@@ -294,6 +294,21 @@ class ClientTopics:
                 return View(0, tuple(map(MemberId, there)), there)
             if until is not None and loop.time() >= until:
                 raise TimeoutError
+
+    async def wait_for_subscribers(self, topic: str, count: int, timeout: float | None) -> int:
+        """See ``TopicsFace.wait_for_subscribers``."""
+        checked_topic(topic)
+        if count < 0:
+            raise BadInput(f"{count} subscribers is no number to wait for: give 1 or more")
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        while True:
+            left = WAIT_S_MAX if until is None else min(max(until - loop.time(), 0.0), WAIT_S_MAX)
+            there: int = await self.line.ask(Subscribers(topic, count, left))
+            if there >= count:
+                return there
+            if until is not None and loop.time() >= until:
+                raise TimeoutError(f"{there} of {count} subscribers to {topic!r} were there after {timeout:g} s")
 
     async def advertise(self, pattern: str, type: type[Any] | None, about: str) -> None:
         await self.line.ask(Advertise(pattern, "" if type is None else type.__name__, about))

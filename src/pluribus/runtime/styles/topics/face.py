@@ -490,6 +490,13 @@ class TopicsFace:
         await loaded(_STYLE)
         return await self.pubsub.wait_for(members, timeout)
 
+    async def wait_for_subscribers(self, topic: str, count: int, timeout: float | None = 10.0) -> int:
+        """Wait until there are ``count`` live subscriptions to a topic, on all members and clients together, those of
+        this program among them; returns how many there are. What is published after that goes to all of them.
+        ``TimeoutError`` says how many there were. Durable subscriptions need no waiting, and do not count."""
+        await loaded(_STYLE)
+        return await self.pubsub.wait_for_subscribers(topic, count, timeout)
+
     async def advertise(self, pattern: str, type: type[Any] | None = None, about: str = "") -> None:
         """Say to everybody what this program will publish."""
         await self.pubsub.advertise(pattern, type, about)
