@@ -124,12 +124,14 @@ class TopicsFace:
         durable: bool = False,
         timeout: float | None = None,
         live: bool = True,
+        key: str | Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body, in order; the options are those of ``publish``, for all of them, and
-        ``timeout`` is for the whole."""
+        ``timeout`` is for the whole. ``key`` is one key for all, or a list with the key of each event (None: no key).
+        """
         await loaded(_STYLE)
         return await self.pubsub.publish_many(
-            events, headers=headers, retain=retain, durable=durable, timeout=timeout, live=live
+            events, headers=headers, retain=retain, durable=durable, timeout=timeout, live=live, key=key
         )
 
     def publish_soon(

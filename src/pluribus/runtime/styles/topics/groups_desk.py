@@ -11,11 +11,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import PluribusError
+from ....group.host.host import HOST
+from ....group.host.words import Remove, encode
 from ....pubsub.consumer_groups import words
 from ....pubsub.consumer_groups.machine import ConsumerGroup
 from ....pubsub.consumer_groups.words import AHEAD_EVENTS_MAX, Ahead
 from ....pubsub.durable.batch import Batch
-from ....pubsub.durable.requests import GroupKnown, Groups
+from ....pubsub.durable.commands import AGAIN, DONE, REFUSED, Outcome
+from ....pubsub.durable.requests import GroupKnown, Groups, RemoveGroup
 from ....pubsub.event import KEY
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ class GroupsDesk:
         self._turns = 0
 
     def questions(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
-        return {Groups: self._groups}
+        return {Groups: self._groups, RemoveGroup: self._remove}
 
     def stats(self) -> dict[str, Any]:
         count = sum(1 for _ in self._machines())
@@ -68,6 +71,17 @@ class GroupsDesk:
                 )
             )
         return found
+
+    async def _remove(self, asked: RemoveGroup) -> Outcome:
+        await self._desk.barrier()
+        name = PREFIX + asked.name
+        hosted = self._desk.host.named(name)
+        if hosted is None or not isinstance(hosted.machine, ConsumerGroup):
+            return Outcome(AGAIN)
+        if members := hosted.machine.standing().members:
+            return Outcome(REFUSED, members, f"{members:,} members read in the group {asked.name!r}: close them first")
+        await self._desk.ordered(HOST, [encode(Remove(name))])
+        return Outcome(DONE)
 
     # Reading ahead.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -27,7 +27,7 @@ from ....filters import Filter
 from ....pubsub.backlog import SAMPLE, WAIT, Backlog
 from ....pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
 from ....pubsub.concepts import Vocabulary
-from ....pubsub.event import Event, with_key
+from ....pubsub.event import Event, keys_of, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
 from ....pubsub.places import Near
@@ -286,22 +286,26 @@ class Topics(End):
         durable: bool = False,
         timeout: float | None = None,
         live: bool = True,
+        key: str | Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
         """See ``TopicsFace.publish_many``."""
+        pairs = events if isinstance(events, list) or key is None else list(events)
+        keys = None if key is None else keys_of(key, len(cast("list[Pair]", pairs)))
         if not durable:
-            if headers is None and not retain and timeout is None:
+            if headers is None and not retain and timeout is None and keys is None:
                 return [await self.publish(topic, body) for topic, body in events]
             until = None if timeout is None else self.now() + timeout
             ids = []
-            for topic, body in events:
+            for number, (topic, body) in enumerate(pairs):
                 left = None if until is None else max(until - self.now(), 0.0)
-                ids.append(await self.publish(topic, body, headers, retain=retain, timeout=left))
+                one = None if keys is None else keys[number]
+                ids.append(await self.publish(topic, body, headers, retain=retain, timeout=left, key=one))
             return ids
-        pairs = list(events)
+        pairs = list(pairs)
         await loaded(_KEEPING)
-        kept = await self.bus.durable.publish_many(pairs, timeout=timeout, headers=headers)
-        for topic, body in pairs if live else ():
-            await self.publish(topic, body, headers, retain=retain)
+        kept = await self.bus.durable.publish_many(pairs, timeout=timeout, headers=headers, keys=keys)
+        for number, (topic, body) in enumerate(pairs if live else ()):
+            await self.publish(topic, body, headers, retain=retain, key=None if keys is None else keys[number])
         return kept
 
     def publish_soon(

@@ -169,6 +169,8 @@ class SharedSubscription(DurableSubscription[B]):
                     continue
                 await self._take_given(told.given)
             except (Refused, BadInput) as error:
+                if isinstance(error, BadInput) and all(one.name != self.name for one in await self._durable.groups()):
+                    error = Refused(f"the consumer group {self.name!r} was removed: subscribe again to begin anew")
                 self._fail(error)
                 return
             except PluribusError as error:
