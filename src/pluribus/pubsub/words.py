@@ -110,7 +110,19 @@ class Finished(msgspec.Struct, array_like=True, frozen=True):
     upto: tuple[int, int]
 
 
-WORDS = (Introduce, Introduction, Tell, Told, Wanted, Unwanted, Advertised, Joined, Left, Finished)
-WORDS += (CountSubscribers, SubscribersCounted)
+WORDS = (
+    Introduce,
+    Introduction,
+    Tell,
+    Told,
+    Wanted,
+    Unwanted,
+    Advertised,
+    Joined,
+    Left,
+    Finished,
+    CountSubscribers,
+    SubscribersCounted,
+)
 for word in WORDS:
     register(word, f"pluribus.topics.{word.__name__}")

@@ -18,6 +18,7 @@ from ....pubsub.consumer_groups.machine import ConsumerGroup
 from ....pubsub.consumer_groups.words import AHEAD_EVENTS_MAX, Ahead
 from ....pubsub.durable.batch import Batch
 from ....pubsub.durable.commands import AGAIN, DONE, REFUSED, Outcome
+from ....pubsub.durable.machine import Topics
 from ....pubsub.durable.requests import GroupKnown, Groups, RemoveGroup
 from ....pubsub.event import KEY
 
@@ -62,15 +63,25 @@ class GroupsDesk:
         found: list[GroupKnown] = []
         for _, name, group in self._machines():
             standing = group.standing()
-            topics = self._topics.topics
-            ends = {one.topic: topics.bounds[one.topic][1] for one in standing.positions if one.topic in topics.bounds}
-            behind = sum(max(ends.get(one.topic, 0) - one.seen, 0) + one.open for one in standing.positions)
+            behind = self._behind(standing)
             found.append(
                 GroupKnown(
                     name.removeprefix(PREFIX), standing.patterns, standing.members, standing.held, behind, standing.dead
                 )
             )
         return found
+
+    def _behind(self, standing: words.Standing) -> int:
+        """Events that are not settled, whether the group was shown them or not."""
+        bounds = self._topics.topics.bounds
+        ends = {one.topic: bounds[one.topic][1] for one in standing.positions if one.topic in bounds}
+        return sum(max(ends.get(one.topic, 0) - one.seen, 0) + one.open for one in standing.positions)
+
+    def lags(self) -> dict[str, int]:
+        """By machine: the events that a group has not settled."""
+        if self._desk.host.named(Topics.kind) is None:
+            return {}
+        return {name: self._behind(group.standing()) for _, name, group in self._machines()}
 
     async def _remove(self, asked: RemoveGroup) -> Outcome:
         await self._desk.barrier()
