@@ -104,7 +104,7 @@ def test_keepers_and_machines_are_shown(tmp_path, capsys, monkeypatch):
             assert kay["keeper"]["dead_bytes"] >= 0 and kay["keeper"]["snapshot_s"] == -1
             told = {(one["machine"], one["where"]): one for one in kay["machines"]}
             assert told["topics", "machines"]["version"] == 1 and told["topics", "machines"]["turn_bytes"] > 0
-            orders, desk = told["queue/orders", "machines"], told["consumers/desk", "machines"]
+            orders, desk = told["queue.orders", "machines"], told["consumers/desk", "machines"]
             assert (orders["depth"], orders["held"], orders["dead"], orders["sent"]) == (3, 1, 0, 3)
             assert orders["sent_s"] == orders["settled_s"] == 0
             assert (desk["behind"], desk["held"], desk["consumers"]) == (1, 1, 1)

@@ -260,7 +260,7 @@ def _queues(rows: list[dict[str, Any]]) -> Any:
         if "depth" in machine:
             counts = [f"{machine[name]:,}" for name in ("depth", "held", "dead", "consumers")]
             rates = [f"{machine[name]:,.0f}" if name in machine else "–" for name in ("sent_s", "settled_s")]
-            table.add_row(escape(machine["machine"]), *counts, *rates)
+            table.add_row(escape(machine["machine"].removeprefix("queue.")), *counts, *rates)
     return table if table.row_count else None
 
 
