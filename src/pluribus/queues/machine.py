@@ -581,6 +581,17 @@ class Queue(Machine):
 
     # Questions.
 
+    def gauges(self) -> dict[str, int]:
+        messages = self.messages
+        return {
+            "depth": messages.count,
+            "held": messages.held,
+            "dead": len(messages.dead),
+            "consumers": len(self.demands.consumers),
+            "sent": messages.totals.sent,
+            "settled": messages.totals.settled,
+        }
+
     def query(self, question: bytes) -> bytes:
         return _encode(self.ask(question))
 

@@ -342,15 +342,21 @@ class MessageQueue:
         return await self._in_steps(lambda start: words.Purge(max(end, 1), dead, start), progress)
 
     async def redrive(self, limit: int | None = None, *, progress: Progress | None = None) -> int:
-        """Dead letters become messages again, untried, the oldest first; how many there were."""
-        total = 0
-        while limit is None or total < limit:
-            most = PAGE if limit is None else min(limit - total, PAGE)
-            count = (await self._do(words.encode(words.Redrive(most)))).number
-            total += count
+        """Dead letters become messages again, untried, the oldest first; how many there were. They are named, so a
+        command that is asked twice brings none twice; what dies meanwhile is for the next call."""
+        total, start, named = 0, 0, 0
+        while limit is None or named < limit:
+            most = PAGE if limit is None else min(limit - named, PAGE)
+            question = words.Look(start, most, selector_of(None), dead=True)
+            looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
+            if looked.found:
+                things = [one.thing for one in looked.found]
+                named += len(things)
+                total += (await self._do(words.encode(words.Redrive(0, things)))).number
             if progress is not None:
                 progress(total)
-            if not count:
+            start = looked.then
+            if not start:
                 break
         return total
 
