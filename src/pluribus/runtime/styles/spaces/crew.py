@@ -275,6 +275,9 @@ class Crew:
     ) -> Registration:
         raise only_replicated(self.kind, "notify works")
 
+    async def resume(self, number: int) -> Registration:
+        raise only_replicated(self.kind, "notify works")
+
     def _check(self, transaction: int) -> None:
         if self._closed:
             raise Closed(f"the space {self.name!r} is closed: open it again")
