@@ -251,13 +251,13 @@ class ReplicatedWay:
 
     # Leases, events, transactions.
 
-    async def renew(self, number: int, lease_s: float | None) -> float | None:
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
         outcome = await self.call(words.Renew(number, microseconds(lease_s)))
         if not isinstance(outcome, Leased):
             raise ended(self.name, f"lease {number}")
-        return seconds(outcome.lease_us)
+        return Written([number], seconds(outcome.lease_us))
 
-    async def cancel(self, number: int) -> None:
+    async def cancel(self, number: int, item: Item) -> None:
         if isinstance(await self.call(words.Cancel(number)), Ended):
             raise ended(self.name, f"lease {number}")
 

@@ -52,9 +52,10 @@ class Way(Protocol):
 
     async def count(self, template: Template) -> int: ...
 
-    async def renew(self, number: int, lease_s: float | None) -> float | None: ...
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+        """``item`` is the tuple; the answer has its number from now on."""
 
-    async def cancel(self, number: int) -> None: ...
+    async def cancel(self, number: int, item: Item) -> None: ...
 
     async def notify(
         self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int
@@ -82,20 +83,22 @@ class Acts(Protocol):
 class Lease:
     """What ``write`` returns: how long the tuple stays, and the way to change that."""
 
-    def __init__(self, way: Way, number: int, granted_s: float | None) -> None:
+    def __init__(self, way: Way, number: int, granted_s: float | None, item: Item) -> None:
         self._way = way
+        self._item = item
         self.number = number
         self.granted_s = granted_s
         """Seconds that were granted, perhaps fewer than were asked for; None: for ever."""
 
     async def renew(self, lease: float | None) -> float | None:
         """Let the lease begin anew, with this length; returns what was granted. ``LeaseEnded`` if it is over."""
-        self.granted_s = await self._way.renew(self.number, checked_lease(lease))
+        found = await self._way.renew(self.number, checked_lease(lease), self._item)
+        self.number, self.granted_s = found.numbers[0], found.granted_s
         return self.granted_s
 
     async def cancel(self) -> None:
         """End it now: the tuple is gone. ``LeaseEnded`` if it is gone already."""
-        await self._way.cancel(self.number)
+        await self._way.cancel(self.number, self._item)
 
     def __repr__(self) -> str:
         return f"<lease {self.number}, {'for ever' if self.granted_s is None else f'{self.granted_s:g} s'}>"
@@ -148,8 +151,9 @@ class Space:
         """Put a tuple or an entry into the space, for ever or for so many seconds. ``BadBody`` for a value that cannot
         travel."""
         self._check_open()
-        found = await self._way.write([item_of(value)], checked_lease(lease), await self._number(transaction))
-        return Lease(self._way, found.numbers[0], found.granted_s)
+        item = item_of(value)
+        found = await self._way.write([item], checked_lease(lease), await self._number(transaction))
+        return Lease(self._way, found.numbers[0], found.granted_s, item)
 
     async def write_many(
         self, values: Iterable[Any], lease: float | None = FOREVER, *, transaction: int | Acts = 0
@@ -159,10 +163,10 @@ class Space:
         items = [item_of(value) for value in values]
         leases: list[Lease] = []
         for at in range(0, len(items), MANY_MAX):
-            found = await self._way.write(
-                items[at : at + MANY_MAX], checked_lease(lease), await self._number(transaction)
-            )
-            leases += [Lease(self._way, number, found.granted_s) for number in found.numbers]
+            some = items[at : at + MANY_MAX]
+            found = await self._way.write(some, checked_lease(lease), await self._number(transaction))
+            pairs = zip(found.numbers, some, strict=True)
+            leases += [Lease(self._way, number, found.granted_s, item) for number, item in pairs]
         return leases
 
     # Reading and taking.
@@ -246,7 +250,8 @@ class Space:
         transaction: int | Acts = 0,
     ) -> Any:
         """Take a match and write ``value`` in one step, which nobody can come between; returns what was taken. Waits
-        for a match. In the kind *replicated* only."""
+        for a match. In the kind *partitioned* the new tuple is there a moment after the old one is gone, if another
+        member has its range."""
         self._check_open()
         written = item_of(value)
         wanted = template_of(template, where)
