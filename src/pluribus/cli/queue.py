@@ -137,6 +137,29 @@ def pause(
 
 
 @command.command()
+def release(
+    name: Name,
+    reader: Annotated[str, typer.Argument(help="The option `reader` of the Spark query whose job is gone.")],
+    url: Url = None,
+    json: JsonFlag = False,
+) -> None:
+    """Give back the micro-batches that a Spark query has taken and will never settle."""
+    from pluribus.pipeline.queue_source import open_batches, transaction_id
+    from pluribus.runtime.bus import connect
+    from pluribus.runtime.loop.running import run
+
+    async def released() -> list[int]:
+        async with connect(url, name="queue") as bus:
+            numbers = await open_batches(bus, name, reader)
+            for number in numbers:
+                await bus.resolve_transaction(transaction_id(name, reader, number), commit=False)
+            return numbers
+
+    numbers = run(released())
+    _told(json, f"{len(numbers)} micro-batches given back", queue=name, reader=reader, released=len(numbers))
+
+
+@command.command()
 def stats(
     name: Name,
     url: Url = None,

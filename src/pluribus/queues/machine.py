@@ -632,6 +632,9 @@ class Queue(Machine):
             return looked(self, asked)
         if isinstance(asked, words.Where):
             return where(self, asked.things)
+        if isinstance(asked, words.Held):
+            consumer = self.demands.consumers.get(asked.consumer)
+            return [] if consumer is None else sorted(consumer.held)
         return stats_of(self)
 
     def part_names(self) -> list[str]:

@@ -216,7 +216,13 @@ class Where(msgspec.Struct, frozen=True, array_like=True, tag=3):
     things: Annotated[list[Number], msgspec.Meta(max_length=65_536)]
 
 
-Question = Look | Count | Where
+class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The numbers of messages in the hands of a consumer, or kept for a prepared transaction."""
+
+    consumer: Number
+
+
+Question = Look | Count | Where | Held
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):

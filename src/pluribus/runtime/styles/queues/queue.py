@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -194,8 +194,14 @@ class MessageQueue:
     ) -> Outgoing:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        await self.stage(message)
+        return message
+
+    async def stage(self, message: Outgoing) -> None:
+        """A long body goes ahead of its message, in pieces, which the message then names."""
+        encoded = message.body
         if len(encoded) <= LONG_BYTES:
-            return message
+            return
         if len(encoded) > BODY_BYTES_MAX:
             raise TooLarge(
                 f"a body of {len(encoded):,} bytes: a message has at most {BODY_BYTES_MAX:,}; send it in parts"
@@ -206,7 +212,6 @@ class MessageQueue:
             stage = words.Stage(upload, number, encoded[at : at + PIECE_BYTES])
             await self._do(words.encode(stage))
         message.body, message.upload = b"", (upload, len(pieces))
-        return message
 
     # Receiving.
 
@@ -324,6 +329,28 @@ class MessageQueue:
             start = looked.then
             if not start:
                 return
+
+    async def held_by(self, transaction: int) -> list[int]:
+        """Numbers of the messages that are kept for a prepared transaction."""
+        asked = words.encode(words.Held(transaction))
+        return msgspec.msgpack.decode(await self._line.inspect(asked, timeout=None), type=list[int])
+
+    async def kept(self, numbers: Sequence[int]) -> list[QueueMessage[Any]]:
+        """Messages by their numbers, without taking them; those that are there."""
+        found: list[QueueMessage[Any]] = []
+        for at in range(0, len(numbers), PAGE):
+            question = words.Where(list(numbers[at : at + PAGE]))
+            stood = msgspec.msgpack.decode(
+                await self._line.inspect(words.encode(question), timeout=None),
+                type=list[tuple[int, int, int, int, list[tuple[int, int]]]],
+            )
+            for thing, row, place, piece, pieces in stood:
+                handles = [(row, place, piece), *((row, place, 0) for row, place in pieces)]
+                packed, *rest = await self._line.bodies(handles, None)
+                if packed is not None and None not in rest:
+                    long = b"".join(one for one in rest if one is not None) if pieces else None
+                    found.append(QueueMessage(None, thing, 1, packed, long))
+        return found
 
     async def stats(self) -> QueueStats:
         """How the queue is now; rates are those since this was asked before."""
