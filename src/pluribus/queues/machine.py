@@ -41,6 +41,7 @@ from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refu
 from ..group.host.words import ONCE
 from . import words
 from .batch import checked, head_of, is_batch
+from .columns import copied
 from .finder import Finder
 from .forwarding import moves, pieces_of, slice_piece
 from .keeping import NOBODY, keep, resolve
@@ -621,6 +622,8 @@ class Queue(Machine):
             return looked(self, asked)
         if isinstance(asked, words.Where):
             return where(self, asked.things)
+        if isinstance(asked, words.Copy):
+            return copied(self, asked)
         return stats_of(self)
 
     def part_names(self) -> list[str]:
