@@ -41,6 +41,7 @@ from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refu
 from ..group.host.words import ONCE
 from . import words
 from .batch import checked, head_of, is_batch
+from .columns import copied
 from .finder import Finder
 from .forwarding import moves, pieces_of, slice_piece
 from .keeping import NOBODY, keep, resolve
@@ -635,6 +636,8 @@ class Queue(Machine):
         if isinstance(asked, words.Held):
             consumer = self.demands.consumers.get(asked.consumer)
             return [] if consumer is None else sorted(consumer.held)
+        if isinstance(asked, words.Copy):
+            return copied(self, asked)
         return stats_of(self)
 
     def part_names(self) -> list[str]:

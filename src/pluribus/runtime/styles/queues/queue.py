@@ -20,6 +20,7 @@ from ....wire.bodies import BYTES, encode_body
 from ...machines.line import MachineLine
 from ...machines.machines import Machines
 from ..style import Style
+from ..tables.face import ROWS_MAX, TIMEOUT_S
 from .consumer import Consumer
 from .message import QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
@@ -27,6 +28,7 @@ from .receiving import Handler, Messages, Receiving, Singles, call_with
 from .sender import Outgoing, Sender
 
 if TYPE_CHECKING:
+    from ....tables.result import SqlTable
     from ...bus import Bus
 
 CREDIT = 32
@@ -64,6 +66,11 @@ class Queues(Style):
         if given is not None:
             await found.configured(words.Configure(given), timeout)
         return found
+
+    def opened(self, name: str, durable: bool) -> MachineLine[Outcome] | None:
+        """The line to a queue that is open here."""
+        found = self._queues.get((name, durable))
+        return None if found is None or found.closed else found._line
 
     async def drain(self, timeout: float) -> None:
         for queue in self._queues.values():
@@ -351,6 +358,14 @@ class MessageQueue:
                     long = b"".join(one for one in rest if one is not None) if pieces else None
                     found.append(QueueMessage(None, thing, 1, packed, long))
         return found
+
+    async def sql(self, statement: str, *, rows_max: int = ROWS_MAX, timeout: float = TIMEOUT_S) -> SqlTable:
+        """The rows of a SELECT in which this queue's name is a table. See ``bus.sql``."""
+        from ..tables.tables import Tables
+
+        self._check_open()
+        tables: Tables = self._bus._style(Tables)
+        return await tables.select(statement, {self.name: self}, rows_max, timeout, True)
 
     async def stats(self) -> QueueStats:
         """How the queue is now; rates are those since this was asked before."""
