@@ -12,6 +12,7 @@ from importlib import import_module
 from ...wire import asking
 from ...wire.asking import Words
 from ..keepers.face import KeepersFace
+from .access.face import AccessFace
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
 from .queues.face import QueuesFace
@@ -23,12 +24,21 @@ from .transactions.face import TransactionsFace
 
 
 class Faces(
-    TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, QueuesFace, SlotsFace, SpacesFace, TransactionsFace
+    TopicsFace,
+    KeepersFace,
+    AccessFace,
+    ConversationsFace,
+    ObjectsFace,
+    QueuesFace,
+    SlotsFace,
+    SpacesFace,
+    TransactionsFace,
 ):
     """What the styles add to a bus."""
 
 
 ANSWERED: dict[str, str | type[Style]] = {
+    "access": "pluribus.runtime.styles.access.access:AccessStyle",
     "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
