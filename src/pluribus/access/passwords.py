@@ -17,7 +17,8 @@ SCHEME = "scrypt"
 COST, BLOCK, LANES = 1 << 14, 8, 1
 SALT_BYTES, KEY_BYTES, TOKEN_BYTES = 16, 32, 32
 PASSWORD_CHARS_MIN, PASSWORD_CHARS_MAX = 8, 1_024
-TOKEN = "plt"
+MARK = "plt"
+"""What tokens begin with."""
 ID_BYTES = 9
 
 
@@ -47,7 +48,7 @@ def proves(password: str, kept: str) -> bool:
 
 def token_text(id: str, chance: bytes) -> str:
     """What the user is given, once: nobody can make it again from what is kept."""
-    return f"{TOKEN}.{id}.{urlsafe_b64encode(chance).decode().rstrip('=')}"
+    return f"{MARK}.{id}.{urlsafe_b64encode(chance).decode().rstrip('=')}"
 
 
 def token_id(chance: bytes) -> str:
@@ -58,7 +59,7 @@ def token_parts(text: str) -> tuple[str, bytes]:
     """The id of a token, and the digest of it that is kept."""
     kind, _, rest = text.partition(".")
     id, _, secret = rest.partition(".")
-    return (id if kind == TOKEN and secret else ""), digest(text)
+    return (id if kind == MARK and secret else ""), digest(text)
 
 
 def digest(text: str) -> bytes:

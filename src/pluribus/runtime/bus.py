@@ -31,6 +31,7 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from ..wire.asking import style_of
+from .clients.login import login_from
 from .group.founding import MachineLock, founded_by, founders_from
 from .group.group import Group
 from .group.joining import Joining
@@ -40,7 +41,6 @@ from .group.spreads import spreading
 from .group.stability import drain
 from .group.straight import go_straight
 from .group.survey import report
-from .clients.login import login_from
 from .loop.clock import LoopClock, real_random
 from .loop.draining import Drain, each_drained
 from .loop.events import Events, Listener, Watchers

@@ -133,16 +133,12 @@ def examined(asked: Any) -> Iterable[Need]:
 
 def resolved(asked: Any) -> Iterable[Need]:
     rights, destination = rights_of(asked.name)
-    return (
-        (("machine", destination, "read"),) if rights is None else rights.need(rights.bodies, b"", destination)
-    )
+    return (("machine", destination, "read"),) if rights is None else rights.need(rights.bodies, b"", destination)
 
 
 def awaited(asked: Any) -> Iterable[Need]:
     rights, destination = rights_of(asked.name)
-    return (
-        (("machine", destination, "change"),) if rights is None else rights.need(rights.awaits, b"", destination)
-    )
+    return (("machine", destination, "change"),) if rights is None else rights.need(rights.awaits, b"", destination)
 
 
 def replicated(name: str, verb: str) -> Iterable[Need]:

@@ -53,9 +53,7 @@ class ClientBus(Faces):
     orders = ("fifo", "none", "causal", "total", "semantic")
     """Which of them there are is the member's to say, when a group is joined."""
 
-    def __init__(
-        self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None
-    ) -> None:
+    def __init__(self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None) -> None:
         self.url = url
         self.name = name
         self._chance = random.SystemRandom()

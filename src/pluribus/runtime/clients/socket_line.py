@@ -34,9 +34,7 @@ class SocketLine:
     """``heard`` gets what is pushed, by style; ``broken`` are called when a connection that worked does not any
     more."""
 
-    def __init__(
-        self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None
-    ) -> None:
+    def __init__(self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None) -> None:
         self._url = url
         self._name = name
         self._secret = secret

@@ -174,8 +174,10 @@ class Access:
     ) -> None:
         """Add a user, or say anew what it has. Without ``password`` the one of before stays, or there is none:
         then tokens or a certificate prove the user."""
-        kept = "" if password is None else await asyncio.to_thread(
-            passwords.hashed, password, secrets.token_bytes(passwords.SALT_BYTES)
+        kept = (
+            ""
+            if password is None
+            else await asyncio.to_thread(passwords.hashed, password, secrets.token_bytes(passwords.SALT_BYTES))
         )
         known = password is None and any(user.name == name for user in (await self.list()).users)
         await self._change(words.PutUser(_user(name, kept, roles or [], certificate), known))

@@ -1,9 +1,9 @@
 """The guard of one member's doors: decides about every question of a client, before anybody answers it.
 
-It holds a copy of the access list. A question to a keeper is always under way, which is answered when the list changes,
-or after ``HOLD_S``; so a change is here at once. The copy counts for ``LEASE_S`` from the moment in which the keeper was
-asked. When that is over, clients are cut off, and what they ask waits until the keepers answer. So whoever removes
-something, and then waits ``LEASE_S``, knows that no door goes by the list of before.
+It holds a copy of the access list. A question to a keeper is always under way, which is answered when the list
+changes, or after ``HOLD_S``; so a change is here at once. The copy counts for ``LEASE_S`` from the moment in which the
+keeper was asked. When that is over, clients are cut off, and what they ask waits until the keepers answer. So whoever
+removes something, and then waits ``LEASE_S``, knows that no door goes by the list of before.
 
 Decisions are remembered for each connection until the list has another version. A connection that was allowed something
 that the new version does not allow is cut, whatever was under way on it.
