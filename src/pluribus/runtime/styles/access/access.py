@@ -84,13 +84,16 @@ class AccessStyle(Style):
         session = ONCE + self.bus.durable.new_number() % ONCE
         sender = int(self.bus.me)
         record = topic_batch.pack(AUDIT, session, 1, sender, kind, int(at * 1e6), [encoded], [None], [None])
+        takes = isinstance(command, words.DropUser | words.DropRule | words.DropToken)
+        if isinstance(command, words.PutUser):  # a user that was there may have lost a role, or the password
+            takes = any(user.name == command.user.name for user in (await self.listed()).users)
         async with self._changing:
             self._sequence += 1
             parts = [(words.MACHINE, [words.encode(command)]), (TOPICS, [record])]
             found = await line.transact(self._session, self._sequence, self._sequence, parts, ASK_S)
         if found.status == host.REFUSED:
             raise Refused(found.reason)
-        if isinstance(command, words.DropUser | words.DropRule | words.DropToken | words.PutUser):
+        if takes:
             await asyncio.sleep(guards.LEASE_S)
         return Outcome(words.DONE)
 
