@@ -1,32 +1,31 @@
-"""``pluribus access`` against a bus with a keeper in another process's place: a thread of this one."""
+"""``pluribus access`` against a bus with a keeper, whose loop is a thread of this process."""
 
+import io
 import json
 import re
 
 import pytest
 
 from pluribus import sync
-from pluribus.cli.app import main
+from pluribus.cli import app
 
 PASSWORD = "correct horse battery"
 
 
 @pytest.fixture
-def url(tmp_path, monkeypatch):
+def url(tmp_path):
     with sync.connect(f"inproc://cli-access-{tmp_path.name}", store=tmp_path / "a.db", serve="127.0.0.1:0") as bus:
         host, port = bus._thread.ask(lambda: bus._real.doors[0].address)
         yield f"client://{host}:{port}/cli-access-{tmp_path.name}"
 
 
 def run(capsys, *args):
-    code = main(["access", *args])
+    code = app.run(["access", *args])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
 
 
-def test_users_rules_and_tokens(url, capsys, monkeypatch, tmp_path):
-    import io
-
+def test_users_rules_and_tokens(url, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(PASSWORD + "\n"))
     assert run(capsys, "list", "--url", url)[1].startswith("no access list")
     assert run(capsys, "add", "rule", "anyone", "access:list", "all", "--url", url)[0] == 0

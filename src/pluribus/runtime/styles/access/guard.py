@@ -51,7 +51,7 @@ log = logging.getLogger("pluribus")
 class Visitor:
     """One client, for the guard. ``user`` is empty before it has logged in."""
 
-    __slots__ = ("address", "certificate", "cut", "decided", "gone", "token", "until_us", "user", "version")
+    __slots__ = ("address", "certificate", "cut", "decided", "free", "gone", "token", "until_us", "user", "version")
 
     def __init__(self, address: str = "", certificate: str = "", cut: Callable[[], None] = lambda: None) -> None:
         self.address = address
@@ -65,6 +65,8 @@ class Visitor:
         """When the token ends; 0: never."""
         self.decided: dict[Need, bool] = {}
         self.version = -1
+        self.free = False
+        """Whether it was let through because there was no list."""
         self.gone = False
 
 
@@ -97,6 +99,7 @@ class Guard:
         """Returns if the client may ask it; ``Refused`` says which right it lacks."""
         decisions = await self.current()
         if not decisions.listed:
+            visitor.free = True
             return
         self.identify(visitor, decisions)
         needs = needs_of(request)
@@ -216,8 +219,7 @@ class Guard:
             return
         for visitor in list(self.visitors):
             try:
-                lost = visitor.version < 0 and not visitor.user and not visitor.certificate
-                lost = lost or (bool(visitor.user) and not self._still(visitor, decisions))
+                lost = visitor.free or (bool(visitor.user) and not self._still(visitor, decisions))
                 allowed = [need for need, found in visitor.decided.items() if found]
                 if lost or not all(self.allowed(visitor, need, decisions) for need in allowed):
                     visitor.cut()
