@@ -92,6 +92,9 @@ class Neighbours:
                 log.debug("topics: %s", error)
                 if of and not any(member in group.view for member in of):
                     break
+            except BadInput:  # the one who was asked left before the question could be sent
+                if there[0] in group.view:
+                    raise
         return Answers()
 
     async def _told(self, base: Carrier, member: int) -> None:
