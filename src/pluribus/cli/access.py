@@ -36,6 +36,7 @@ def add(
     ask: Annotated[bool, typer.Option(help="Ask for the user's password on the terminal.")] = False,
     certificate: Annotated[str, typer.Option(help="The common name of the certificate that proves the user.")] = "",
     url: Url = None,
+    json: JsonFlag = False,
 ) -> None:
     """Add a user or a rule: `add user ann --role clerk --ask`, `add rule role:clerk queue:orders send`."""
     kind, *rest = what
@@ -49,11 +50,11 @@ def add(
         _on_bus(url, lambda bus: bus.access.add_rule(*rest))
     else:
         raise BadInput("add what? `add user NAME`, or `add rule WHO STYLE:PATTERN VERB`")
-    typer.echo(f"added {' '.join(what)}")
+    _tell(json, "added", what)
 
 
 @command.command()
-def remove(what: What, url: Url = None) -> None:
+def remove(what: What, url: Url = None, json: JsonFlag = False) -> None:
     """Remove a user, a rule or a token. When it returns, nothing of it works any more."""
     kind, *rest = what
     if kind == "user" and len(rest) == 1:
@@ -64,7 +65,7 @@ def remove(what: What, url: Url = None) -> None:
         _on_bus(url, lambda bus: bus.access.remove_token(rest[0]))
     else:
         raise BadInput("remove what? `remove user NAME`, `remove rule WHO STYLE:PATTERN VERB` or `remove token ID`")
-    typer.echo(f"removed {kind} {'' if kind == 'token' else ' '.join(rest)}".rstrip())
+    _tell(json, "removed", [kind] if kind == "token" else what)  # the token may have been given whole
 
 
 @command.command("list")
@@ -112,13 +113,25 @@ def token(
     user: str,
     time: Annotated[str, typer.Option("--for", help="How long it proves the user: 90s, 30m, 8h, 7d.")] = "8h",
     url: Url = None,
+    json: JsonFlag = False,
 ) -> None:
     """Print a token that proves a user for a while. It is printed once, and nobody can look it up."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", time)
     if found is None:
         raise BadInput(f"--for {time}: write a number and s, m, h or d, for instance 8h")
     seconds = float(found[1]) * UNITS[found[2]]
-    typer.echo(_on_bus(url, lambda bus: bus.access.token(user, seconds=seconds)))
+    made = _on_bus(url, lambda bus: bus.access.token(user, seconds=seconds))
+    if json:
+        print_json({"user": user, "token": made, "seconds": seconds})
+    else:
+        typer.echo(made)
+
+
+def _tell(json: bool, done: str, what: list[str]) -> None:
+    if json:
+        print_json({"done": done, "what": what})
+    else:
+        typer.echo(f"{done} {' '.join(what)}")
 
 
 def _on_bus(url: str | None, ask: Callable[[Any], Awaitable[T]]) -> T:

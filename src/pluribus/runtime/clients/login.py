@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from ipaddress import ip_address
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from ...access.words import Login
 from ...core.errors import BadInput, Refused
 from ...wire import asking
 from ...wire.asking import Answered, Failed, Word
+
+if TYPE_CHECKING:  # loaded by those who log in, so that ``import pluribus`` stays quick
+    from ...access.words import Login
 
 LOGIN = 1 << 62
 """The number of the question with which a connection begins."""
@@ -49,6 +50,8 @@ def login_from(user: str | None, password: str | None, token: str | None) -> Cre
 
 def check_private(host: str, *, sealed: bool) -> None:
     """``BadInput`` if what is said on this connection can be read on the way."""
+    from ipaddress import ip_address
+
     if sealed or host == "localhost":
         return
     try:
@@ -62,6 +65,8 @@ def check_private(host: str, *, sealed: bool) -> None:
 
 
 def login_of(credentials: Credentials) -> Login:
+    from ...access.words import Login
+
     return Login(credentials.user, credentials.password, credentials.token)
 
 

@@ -268,14 +268,14 @@ def test_who_came_before_there_was_a_list_is_cut_off(tmp_path):
         async with (
             served(f"access-{tmp_path.name}", store=tmp_path / "a.db") as keeper,
             pluribus.connect(url_of(keeper)) as client,
+            client.subscribe("news") as news,
         ):
-            async with client.subscribe("news") as news:
-                await keeper.publish("news", "before")
-                assert (await news.receive(WAIT_S)).body == "before"
-                await keeper.access.add_rule("anyone", "queue:orders", "send")
-                await refusing(keeper)
-                with pytest.raises(PluribusError):
-                    await client.publish("news", "x")
+            await keeper.publish("news", "before")
+            assert (await news.receive(WAIT_S)).body == "before"
+            await keeper.access.add_rule("anyone", "queue:orders", "send")
+            await refusing(keeper)
+            with pytest.raises(PluribusError):
+                await client.publish("news", "x")
 
     asyncio.run(scenario())
 
