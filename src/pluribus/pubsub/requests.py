@@ -11,7 +11,8 @@ import msgspec
 
 from ..core.ids import MessageId
 from ..core.limits import BACKLOG_EVENTS, TOPIC_CHARS_MAX
-from ..wire.asking import WAIT_S_MAX, Words
+from ..wire.asking import ANYWHERE, WAIT_S_MAX, Words
+from .durable.rights import published
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARS_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -132,4 +133,13 @@ WORDS = Words(
         Subscribers: int,
     },
     pushed=Heard,
+    rights={
+        Tell: lambda asked: published(asked.batches),
+        Listen: lambda asked: [("topic", asked.pattern, "subscribe")],
+        Unlisten: "who stops listening hears nothing more",
+        Read: "it only says that there is room in a subscription that was allowed",
+        Advertise: lambda asked: [("topic", asked.pattern, "publish")],
+        Adverts: lambda asked: [("topic", asked.pattern, "any")],
+        Gather: lambda asked: [("topic", ANYWHERE, "any")],
+    },
 )

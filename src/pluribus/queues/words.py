@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import msgspec
 
 from ..core.errors import MalformedFrame
+from ..group.host.rights import MachineRights
+from ..wire.asking import ANY, Need
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Reason = Annotated[str, msgspec.Meta(max_length=1_024)]
@@ -319,3 +321,38 @@ def question_of(data: bytes) -> Question:
         return _question.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a question to a queue that no release asks: {error}") from None
+
+
+# Rights.
+
+
+def _configures(data: bytes, queue: str) -> list[Need]:
+    """The first who opens a queue says how it is; to change that is another matter."""
+    command = command_of(data)
+    return [("queue", queue, "manage" if isinstance(command, Configure) and command.anew else ANY)]
+
+
+RIGHTS = MachineRights(
+    "queue",
+    "queue.",
+    "queue",
+    {
+        Configure: _configures,
+        Attach: "receive",
+        Settle: "receive",
+        Detach: "receive",
+        Offer: None,
+        Purge: "manage",
+        Redrive: "manage",
+        Pause: "manage",
+        Move: None,
+        Stage: "send",
+        Restage: None,
+        Keep: "receive",
+        Resolve: "receive|send",
+    },
+    {Look: "browse", Count: ANY, Where: "browse"},
+    batch="send",
+    awaits="receive",
+    bodies="browse",
+)

@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 
 from ..core.errors import MalformedFrame
+from ..group.host.rights import MachineRights
+from ..wire.asking import ANY, ANYWHERE, Need
 from .templates import Template
 from .values import Item
 
@@ -266,3 +268,63 @@ def outcome_of(data: bytes) -> Outcome:
         return _outcome.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"an answer of a space that no release gives: {error}") from None
+
+
+# Rights.
+
+
+def _takes(data: bytes, space: str) -> list[Need]:
+    command = command_of(data)
+    assert isinstance(command, Take)
+    needs: list[Need] = [("space", space, "read" if command.keep else "take")]
+    return [*needs, ("space", space, "write")] if command.write else needs
+
+
+def _finishes(data: bytes, space: str) -> list[Need]:
+    """Whatever the take that waits needed was asked for when it began."""
+    command = command_of(data)
+    assert isinstance(command, Finish)
+    return [("space", space, "write")] if command.write else [("space", space, "take|read")]
+
+
+RIGHTS = MachineRights(
+    "space",
+    "space/",
+    "space",
+    {
+        Write: "write",
+        Take: _takes,
+        Finish: _finishes,
+        Renew: "write",
+        Cancel: "write",
+        Notify: "read",
+        Seen: "read",
+        Forget: "read",
+        Join: ANY,
+        Commit: ANY,
+        Abort: ANY,
+        Prepare: ANY,
+        Release: ANY,
+    },
+    {Find: "read", Count: "read", Events: "read", Exists: "read", Look: ANY},
+    awaits="take|read",
+    bodies="read",
+    identified=True,
+)
+
+
+def _listed(data: bytes, space: str) -> list[Need]:
+    return [("space", ANYWHERE, ANY)]
+
+
+LIST_RIGHTS = MachineRights(
+    "space",
+    "spaces",
+    "space",
+    {**dict.fromkeys(RIGHTS.commands), Write: _listed, Release: _listed},
+    dict.fromkeys(RIGHTS.questions, _listed),
+    makes=_listed,
+    identified=True,
+    single="spaces",
+)
+"""The list of spaces: whoever may use one may write there that it is there."""

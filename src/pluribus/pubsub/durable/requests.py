@@ -10,6 +10,7 @@ from ...wire.asking import WAIT_S_MAX, Words
 from ..consumer_groups.words import Dead
 from .commands import Outcome, Query, Text, Whole
 from .many import AtMany, DoMany, FetchedMany, FetchMany
+from .rights import done, published
 
 FETCH_BYTES = 1 << 20
 
@@ -168,5 +169,20 @@ WORDS = Words(
         DoMany: list[Outcome],
         AtMany: list[int],
         Who: list[Subscribed],
+    },
+    rights={
+        Put: lambda asked: published(asked.batches),
+        Do: lambda asked: done(asked.command),
+        Fetch: lambda asked: [("topic", asked.topic, "subscribe")],
+        Follow: lambda asked: [("topic", pattern, "subscribe") for pattern in asked.patterns],
+        Find: lambda asked: [("topic", asked.pattern, "any")],
+        At: lambda asked: [("topic", asked.topic, "subscribe")],
+        Last: lambda asked: [("writer", asked.writer, "use")],
+        Groups: lambda asked: [("topic", "#", "browse")],
+        Watch: lambda asked: [("subscription", asked.name, "use")],
+        FetchMany: lambda asked: {("topic", topic, "subscribe") for topic, _, _ in asked.ranges},
+        DoMany: lambda asked: {need for command in asked.commands for need in done(command)},
+        AtMany: lambda asked: {("topic", topic, "subscribe") for topic in asked.topics},
+        Who: lambda asked: [("topic", asked.pattern, "browse")],
     },
 )

@@ -12,6 +12,7 @@ from importlib import import_module
 from ...wire import asking
 from ...wire.asking import Words
 from ..keepers.face import KeepersFace
+from .access.face import AccessFace
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
 from .queues.face import QueuesFace
@@ -26,6 +27,7 @@ from .transactions.face import TransactionsFace
 class Faces(
     TopicsFace,
     KeepersFace,
+    AccessFace,
     ConversationsFace,
     ObjectsFace,
     QueuesFace,
@@ -38,6 +40,7 @@ class Faces(
 
 
 ANSWERED: dict[str, str | type[Style]] = {
+    "access": "pluribus.runtime.styles.access.access:AccessStyle",
     "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
