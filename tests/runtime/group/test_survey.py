@@ -56,7 +56,10 @@ def test_every_member_answers_and_no_view_changes(url: str, stack: str, secret: 
 @on_a_loop
 async def test_a_loop_that_was_held_still_hears_everybody():
     url = f"udp://127.0.0.1:{free_port()}/held"
-    async with pluribus.connect(url, name="ann", stack="views") as ann, pluribus.connect(url, name="bob", stack="views"):
+    async with (
+        pluribus.connect(url, name="ann", stack="views") as ann,
+        pluribus.connect(url, name="bob", stack="views"),
+    ):
         await (await ann.group("g")).wait_for(1)
         async with survey(url) as asked:
             hear = asked._inquirer.on_answer

@@ -6,7 +6,7 @@ all after a pause, when nothing of them is in the processor's caches.
 
 This is no protocol of its own. It does to the layers' own state what the layers would do, in their order; where
 anything is unusual it does nothing, and the frame goes the long way through all of them. It is in C
-(``core/c/straight.h``), and where that was not compiled there is only the long way. Who changes a layer must look there
+(``_speed/c/straight.h``), and where that was not compiled there is only the long way. Who changes a layer must look there
 too: ``tests/sim/test_straight.py`` plays the same worlds with the straight way and without, and wants every datagram of
 them to be the same. What it is made of it finds by name when a stack is made, so a name that changed is missed at once.
 
@@ -15,8 +15,8 @@ Only for stacks of exactly these layers: one that was put between them, or in th
 
 from __future__ import annotations
 
+from ..._speed.quick import Straight
 from ...core.limits import BATCH_BYTES_MAX
-from ...core.quick import Straight
 from ...group.channel import Channel
 from ...group.dispatch import LONE_BYTES_MAX, LONE_S, Dispatch
 from ...group.outgoing import Outgoing as OpenStream

@@ -55,7 +55,7 @@ static PyMemberDef batch_members[] = {
 };
 
 static PyTypeObject OpenBatchType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.OpenBatch",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.OpenBatch",
     .tp_doc = "What a sender in a hurry may append to by itself.",
     .tp_basicsize = sizeof(OpenBatch),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
@@ -103,7 +103,7 @@ static PyMemberDef end_members[] = {
 };
 
 static PyTypeObject EndType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.End",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.End",
     .tp_doc = "Whatever sends through an open batch.",
     .tp_basicsize = sizeof(End),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,

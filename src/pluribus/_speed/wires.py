@@ -1,6 +1,6 @@
 """A datagram socket, by the two calls that every datagram costs.
 
-``core/c`` has the same in C, for IPv4. It is used where it was compiled: it needs no buffer of the longest datagram for
+``c/wire.h`` has the same in C, for IPv4. It is used where it was compiled: it needs no buffer of the longest datagram for
 a short one, knows the addresses that it has just seen, and receives the segments of a train where they belong in it. A
 test holds the two to the same answers.
 """
@@ -8,11 +8,11 @@ test holds the two to the same answers.
 from __future__ import annotations
 
 import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..core.limits import DATAGRAM_BYTES_MAX
 from ..core.ports import Datagram
+from .loading import compiled
 
 
 class Wire:
@@ -51,5 +51,4 @@ def wire(sock: socket.socket, joins: int) -> Wire:
 
 QuickWire = Wire
 if not TYPE_CHECKING:
-    with suppress(ImportError):
-        from ..core._quick import Wire as QuickWire
+    QuickWire = getattr(compiled, "Wire", Wire)  # Windows has none

@@ -1,4 +1,4 @@
-/* The straight way: what all layers of the usual stack do with the usual frame. `runtime/straight.py` says when it may be
+/* The straight way: what all layers of the usual stack do with the usual frame. `runtime/group/straight.py` says when it may be
  * gone. Where anything is unusual, nothing happens here and the layers have the frame; what may fail is made before
  * anything is changed. */
 
@@ -108,7 +108,7 @@ static PyMethodDef straight_methods[] = {
 };
 
 static PyTypeObject StraightType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Straight",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Straight",
     .tp_doc = "What all layers of the usual stack do with the usual frame, at one go.",
     .tp_basicsize = sizeof(Straight),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pluribus.core import reading as python
+from pluribus._speed import reading as python
 from pluribus.core.frame import Frame, Message, Relayed
 from pluribus.core.ids import MemberId
 from pluribus.wire.bodies import BYTES, TEXT
-from tests.core.both_ends import compiled
+from tests._speed.both_ends import compiled
 
 both = pytest.mark.parametrize(
     "kind", [pytest.param(python, id="python"), *([pytest.param(compiled, id="c")] if compiled else [])]

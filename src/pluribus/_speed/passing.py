@@ -1,7 +1,7 @@
 """How stimuli are run one after another, and how frames pass by layers that have nothing to do with them; import them
 from ``quick``.
 
-``core/c`` has the same in C. It is used where it was compiled, because both are on the way of every frame. A test holds
+``c`` has the same in C. It is used where it was compiled, because both are on the way of every frame. A test holds
 the two to the same answers.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .frame import Frame
+from ..core.frame import Frame
 
 Pass = Callable[[Frame], None]
 

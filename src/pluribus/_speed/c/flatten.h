@@ -410,7 +410,7 @@ static PyAsyncMethods flatten_async = {
 };
 
 static PyTypeObject FlattenType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.flatten",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.flatten",
     .tp_doc = "The elements of the runs that an async iterator brings, one after another.",
     .tp_basicsize = sizeof(Flatten),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
@@ -452,7 +452,7 @@ static PyMethodDef turn_methods[] = {
 static PyAsyncMethods turn_async = {.am_await = itself, .am_send = turn_send};
 
 static PyTypeObject TurnType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Turn",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Turn",
     .tp_basicsize = sizeof(Turn),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_dealloc = (destructor)turn_dealloc,

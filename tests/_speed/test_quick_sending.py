@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.core.both_ends import both, brought
+from tests._speed.both_ends import both, brought
 
 
 def encoded(body):

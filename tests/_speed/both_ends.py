@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from pluribus.core import ends
+from pluribus._speed import ends
 
 try:
-    from pluribus.core import _quick as compiled
+    from pluribus._speed import _quick as compiled
 except ImportError:
     compiled = None
 

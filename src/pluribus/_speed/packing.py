@@ -2,8 +2,9 @@
 other, which is for the caller, who knows the format: ``pubsub/durable/batch.py``. Without C only the first is there."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from .loading import compiled
 
 Outline = tuple[int, int, int, int, bytes, int]
 """Of a batch: session, first and last sequence, how many events, topic, latest time."""
@@ -31,7 +32,8 @@ def outline_plain(command: bytes) -> Outline | None:
 
 
 if not TYPE_CHECKING:
-    with suppress(ImportError):
-        from ._quick import of_one_topic, outline_plain, pack_plain
+    of_one_topic = getattr(compiled, "of_one_topic", of_one_topic)  # machines that are not little-endian have none
+    outline_plain = getattr(compiled, "outline_plain", outline_plain)
+    pack_plain = getattr(compiled, "pack_plain", pack_plain)
 
 __all__ = ["Outline", "of_one_topic", "outline_plain", "pack_plain"]

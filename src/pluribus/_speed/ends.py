@@ -1,6 +1,6 @@
 """The two ends of a stream, where Python runs a message at a time; import them from ``quick``.
 
-``core/c`` has the same in C. It is used where it was compiled, because a program that sends or reads a million
+``c`` has the same in C. It is used where it was compiled, because a program that sends or reads a million
 messages a second spends most of its time here. A test holds the two to the same answers.
 
 *Reading*: ``flatten`` makes one async iterator of the runs of messages that another brings.
@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-from .ids import MessageId
+from ..core.ids import MessageId
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

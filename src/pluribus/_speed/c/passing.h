@@ -1,4 +1,4 @@
-/* How stimuli are run, and how frames pass by layers. `core/passing.py` says what each is for. */
+/* How stimuli are run, and how frames pass by layers. `passing.py` says what each is for. */
 
 static PyObject *text_group, *text_headers, *text_settle, *text_unsettled;
 
@@ -104,7 +104,7 @@ way_call(PyObject *me, PyObject *const *given, size_t count, PyObject *names)
 }
 
 static PyTypeObject WayType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Way",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Way",
     .tp_doc = "Passes a frame to whom it concerns.",
     .tp_basicsize = sizeof(Way),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -299,7 +299,7 @@ static PyMethodDef runner_methods[] = {
 };
 
 static PyTypeObject RunnerType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Runner",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Runner",
     .tp_doc = "Runs stimuli: never one inside another, and behind each of them what is to be settled.",
     .tp_basicsize = sizeof(Runner),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,

@@ -16,7 +16,7 @@ from contextvars import Context
 from math import inf
 from typing import Any
 
-from ...core.ports import Datagram
+from ..core.ports import Datagram
 
 Receive = Callable[[list[Datagram]], None]
 Run = Callable[[Receive, list[Datagram]], None]

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pluribus.core import packing
+from pluribus._speed import packing
+from pluribus._speed.quick import COMPILED
 from pluribus.core.errors import MalformedFrame
 from pluribus.core.limits import DURABLE_BATCH_BYTES_MAX
-from pluribus.core.quick import COMPILED
 from pluribus.pubsub.durable import batch as batches
 from pluribus.pubsub.durable.batch import EVEN as EVEN_FLAG
 from pluribus.pubsub.durable.batch import ONE_TIME, outline_of, pack

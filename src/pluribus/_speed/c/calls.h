@@ -389,7 +389,7 @@ static PyMethodDef call_methods[] = {
 static PyAsyncMethods call_async = {.am_await = call_await, .am_send = call_send};
 
 static PyTypeObject CallType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Call",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Call",
     .tp_basicsize = sizeof(Call),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_dealloc = (destructor)call_dealloc,
@@ -456,7 +456,7 @@ method_repr(Method *self)
 }
 
 static PyTypeObject MethodType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Method",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Method",
     .tp_basicsize = sizeof(Method),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR
         | Py_TPFLAGS_DISALLOW_INSTANTIATION,

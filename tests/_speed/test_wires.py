@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pluribus._speed import wires
+from pluribus._speed.wires import Wire
 from pluribus.core.limits import DATAGRAM_BYTES_MAX, LONG_BYTES_LOOPBACK
-from pluribus.engines import wires
 from pluribus.engines.trains import Cutter, Joiner
-from pluribus.engines.wires import Wire
-from tests.core.both_ends import compiled
+from tests._speed.both_ends import compiled
 
 both = pytest.mark.parametrize(
     "kind", [pytest.param(wires, id="python"), *([pytest.param(compiled, id="c")] if compiled else [])]

@@ -9,10 +9,10 @@ from contextvars import ContextVar
 import pytest
 
 import pluribus
+from pluribus._speed import arrivals as python
+from pluribus._speed.arrivals import Arrivals, Line
 from pluribus.core.frame import Frame
-from pluribus.runtime.loop import arrivals as python
-from pluribus.runtime.loop.arrivals import Arrivals, Line
-from tests.core.both_ends import compiled
+from tests._speed.both_ends import compiled
 from tests.harness import new_bus, on_a_loop
 
 both = pytest.mark.parametrize(

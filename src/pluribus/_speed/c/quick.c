@@ -1,5 +1,5 @@
-/* What is on the way of every message, frame or durable event, in C. `core/ends.py`, `core/passing.py`,
- * `core/packing.py` and `runtime/arrivals.py` have the same in Python, say what each is for, and are used where this was
+/* What is on the way of every message, frame or durable event, in C. `ends.py`, `passing.py`,
+ * `reading.py`, `packing.py`, `arrivals.py` and `wires.py` have the same in Python, say what each is for, and are used where this was
  * not compiled. */
 
 #define PY_SSIZE_T_CLEAN
@@ -39,7 +39,7 @@ static PyMethodDef functions[] = {
 
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "pluribus.core._quick",
+    .m_name = "pluribus._speed._quick",
     .m_size = -1,
     .m_methods = functions,
 };

@@ -6,11 +6,11 @@ import sys
 PROGRAM = """
 import sys
 
-sys.modules["pluribus.core._quick"] = None  # as if it had not been compiled
+sys.modules["pluribus._speed._quick"] = None  # as if it had not been compiled
 
 import asyncio
 import pluribus
-from pluribus.core import quick
+from pluribus._speed import quick
 
 async def main():
     async with pluribus.connect("inproc://a") as a, pluribus.connect("inproc://a") as b:

@@ -1,6 +1,6 @@
 """What has come to a member for its program to read; import it from ``quick``.
 
-``core/c`` has the same in C. It is used where it was compiled, because every question and every answer waits for it. A
+``c`` has the same in C. It is used where it was compiled, because every question and every answer waits for it. A
 test holds the two to the same answers.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from .frame import Frame, Message
-from .ids import MemberId
+from ..core.frame import Frame, Message
+from ..core.ids import MemberId
 
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pluribus.core import quick
-from tests.core.both_ends import both, brought, compiled
+from pluribus._speed import quick
+from tests._speed.both_ends import both, brought, compiled
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler, so Python has to do")

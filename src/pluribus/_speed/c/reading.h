@@ -1,4 +1,4 @@
-/* What has come to a member for its program to read. `core/reading.py` says what is for what. */
+/* What has come to a member for its program to read. `reading.py` says what is for what. */
 
 typedef struct {
     PyObject_HEAD
@@ -173,7 +173,7 @@ messages_next(Messages *self)
 }
 
 static PyTypeObject MessagesType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Messages",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Messages",
     .tp_doc = "The messages of a frame.",
     .tp_basicsize = sizeof(Messages),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -342,7 +342,7 @@ static PyMethodDef reading_methods[] = {
 };
 
 static PyTypeObject ReadingType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Reading",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Reading",
     .tp_doc = "What has come to a member for its program to read.",
     .tp_basicsize = sizeof(Reading),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,

@@ -3,7 +3,7 @@
 import pytest
 
 import pluribus
-from pluribus.core.quick import Straight
+from pluribus._speed.quick import Straight
 from pluribus.layers.reliable import Reliable
 from pluribus.runtime import bus
 from pluribus.runtime.bus import STACKS

@@ -1,4 +1,4 @@
-/* Tasks that wait for a message, and the short way to wake them. `runtime/arrivals.py` says what each is for. A task that
+/* Tasks that wait for a message, and the short way to wake them. `arrivals.py` says what each is for. A task that
  * meets one of these calls no Python on its way to sleep and back. */
 
 #define TICK_S 0.001 /* loops look at their timers so often */
@@ -256,7 +256,7 @@ static PyMethodDef waiter_methods[] = {
 static PyAsyncMethods waiter_async = {.am_await = itself};
 
 static PyTypeObject WaiterType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Waiter",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Waiter",
     .tp_doc = "One task that waits; awaited once.",
     .tp_basicsize = sizeof(Waiter),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -376,7 +376,7 @@ static PyMethodDef line_methods[] = {
 };
 
 static PyTypeObject LineType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Line",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Line",
     .tp_doc = "Who goes on when the datagrams at hand have been received. One a bus.",
     .tp_basicsize = sizeof(Line),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
@@ -578,7 +578,7 @@ static PyMethodDef arrivals_methods[] = {
 };
 
 static PyTypeObject ArrivalsType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Arrivals",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Arrivals",
     .tp_doc = "The tasks that wait for the next message of one group.",
     .tp_basicsize = sizeof(Arrivals),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,

@@ -1,4 +1,4 @@
-/* A datagram socket of IPv4. `engines/wires.py` says what it is for. The calls do not block, so nobody has to be let in
+/* A datagram socket of IPv4. `wires.py` says what it is for. The calls do not block, so nobody has to be let in
  * meanwhile; a short datagram costs no buffer of the longest, and a known address is not read again.
  *
  * Trains (`engines/trains.py`) are joined where they arrive: when the first segment of one has come, the next is received
@@ -412,7 +412,7 @@ static PyMethodDef wire_methods[] = {
 };
 
 static PyTypeObject WireType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus.core._quick.Wire",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "pluribus._speed._quick.Wire",
     .tp_doc = "A datagram socket of IPv4.",
     .tp_basicsize = sizeof(Wire),
     .tp_flags = Py_TPFLAGS_DEFAULT,

@@ -1,6 +1,6 @@
 /* What the straight way is made of: layers and what they have, where their objects have it, small steps. */
 
-/* What `runtime/straight.py` gives by these names: layers and what they have, numbers, types. */
+/* What `runtime/group/straight.py` gives by these names: layers and what they have, numbers, types. */
 #define ALL_PARTS(X) \
     X(TRANSPORT, "transport") X(RELIABLE, "reliable") X(DISPATCH, "dispatch") X(ENGINE, "engine") X(RUN, "run") \
     X(DECODE, "decode") X(PACK, "pack") X(PREFIX, "prefix") X(NOW, "now") X(PEERS, "peers") \

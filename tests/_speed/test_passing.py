@@ -5,9 +5,9 @@ import weakref
 
 import pytest
 
-from pluribus.core import passing as python
+from pluribus._speed import passing as python
 from pluribus.core.frame import Frame, Piece, Standing
-from tests.core.both_ends import compiled
+from tests._speed.both_ends import compiled
 
 both = pytest.mark.parametrize(
     "kind", [pytest.param(python, id="python"), *([pytest.param(compiled, id="c")] if compiled else [])]
