@@ -1,8 +1,8 @@
 """Loads the compiled part, and looks whether it fits the classes that it reads as structures.
 
-C finds a field of ``Frame`` and ``Message`` by its offset, where Python asks for it by name. So before anything else uses
-it, the compiled part reads a few frames here, and its Python twin reads the same ones. If the fields of a struct are
-others than C was written for, or an answer differs, the whole package uses Python, and a warning says why.
+C finds a field of ``Frame`` and ``Message`` by its offset, where Python asks for it by name. So before anything else
+uses it, the compiled part reads a few frames here, and its Python twin reads the same ones. If the fields of a struct
+are others than C was written for, or an answer differs, the whole package uses Python, and a warning says why.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def loaded() -> tuple[Any, str]:
     try:
         check(module)
     except Exception as error:  # noqa: BLE001 - whatever it is that does not fit: Python does the same
-        reason = (
-            f"the compiled part does not fit ({error}); Python is used in its place, more slowly. Remedy: make setup"
-        )
+        reason = f"the compiled part does not fit ({error}), so Python is used, more slowly; install the package anew"
         log.warning(reason)
         return None, reason
     return module, ""

@@ -16,8 +16,8 @@ else:
     if COMPILED:
         Reading, Runner, Straight = compiled.Reading, compiled.Runner, compiled.Straight
         flatten, way = compiled.flatten, compiled.way
-        # 3.11 only, to be deleted with it: later, `await` makes an exception for what a call in C returns, and coroutines
-        # are as quick.
+        # 3.11 only, to be deleted with it: later, `await` makes an exception for what a call in C returns, and
+        # coroutines are as quick.
         if sys.version_info < (3, 12):
             End, OpenBatch = compiled.End, compiled.OpenBatch
             publishes, sends = compiled.publishes, compiled.sends

@@ -1,4 +1,6 @@
-/* Where bodies gather, and which of them may be appended without asking anybody; and an object that has such a batch. */
+/* 3.11 only, to be deleted with it.
+ *
+ * Where bodies gather, and which of them may be appended without asking anybody; and an object that has such a batch. */
 
 typedef struct {
     PyObject_HEAD

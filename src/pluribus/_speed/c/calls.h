@@ -1,4 +1,6 @@
-/* Methods of an End: coroutine functions with a shorter way. If the batch takes the body, it is appended; if not, the
+/* 3.11 only, to be deleted with it.
+ *
+ * Methods of an End: coroutine functions with a shorter way. If the batch takes the body, it is appended; if not, the
  * coroutine runs as if nothing had been tried. Nothing happens before the call is awaited. */
 
 typedef struct {
@@ -146,12 +148,13 @@ place_of(OpenBatch *batch, PyObject *topic)
         || !PyByteArray_CheckExact(batch->of)) {
         return NOT_TAKEN;
     }
-    place = PyDict_GetItemWithError(batch->places, topic);
-    if (place == NULL || !PyLong_CheckExact(place)) {
+    if (looked_up(batch->places, topic, &place) < 0 || place == NULL || !PyLong_CheckExact(place)) {
         PyErr_Clear();
+        Py_XDECREF(place);
         return NOT_TAKEN;
     }
     number = PyLong_AsLong(place);
+    Py_DECREF(place);
     if (number < 0 || number > 255) {
         PyErr_Clear();
         return NOT_TAKEN;
@@ -216,8 +219,11 @@ appended(Method *method, PyObject *end, PyObject *topic, PyObject *body)
 { /* the body's identity; NULL without an error: the batch does not take it */
     OpenBatch *batch = open_batch(end);
     PyObject *encoded, *id = NULL;
-    int place = may_take(batch, topic, body);
+    int place;
+    Py_XINCREF(batch);
+    place = may_take(batch, topic, body);
     if (place == NOT_TAKEN) {
+        Py_XDECREF(batch);
         return NULL;
     }
     if (PyBytes_CheckExact(body)) {
@@ -225,20 +231,21 @@ appended(Method *method, PyObject *end, PyObject *topic, PyObject *body)
     }
     else {
         encoded = PyObject_CallOneArg(method->encode, body); /* may run anything, so all is asked again */
+        Py_DECREF(batch);
         if (encoded == NULL) {
             return NULL;
         }
         batch = open_batch(end);
+        Py_XINCREF(batch);
         place = PyBytes_CheckExact(encoded) ? may_take(batch, topic, body) : NOT_TAKEN;
     }
     if (place != NOT_TAKEN && PyBytes_GET_SIZE(encoded) <= batch->alike) {
-        Py_INCREF(batch);
         id = taken_id(batch);
         if (id != NULL && append(batch, encoded, place) < 0) {
             Py_CLEAR(id);
         }
-        Py_DECREF(batch);
     }
+    Py_XDECREF(batch);
     Py_DECREF(encoded);
     return id;
 }
@@ -412,7 +419,12 @@ method_call(PyObject *me, PyObject *const *args, size_t counted, PyObject *names
     Py_ssize_t count = PyVectorcall_NARGS(counted);
     if (names == NULL && count == 2 + self->topics && PyObject_TypeCheck(args[0], &EndType)) {
         PyObject *topic = self->topics ? args[1] : NULL, *body = args[count - 1];
-        if (may_take(open_batch(args[0]), topic, body) != NOT_TAKEN || may_go_alone(args[0], topic, body)) {
+        OpenBatch *batch = open_batch(args[0]);
+        int taken;
+        Py_XINCREF(batch);
+        taken = may_take(batch, topic, body) != NOT_TAKEN;
+        Py_XDECREF(batch);
+        if (taken || may_go_alone(args[0], topic, body)) {
             return call_new(self, args[0], topic, body);
         }
     }

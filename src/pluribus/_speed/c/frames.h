@@ -73,6 +73,17 @@ is_number(PyObject *object, long long *number)
 }
 
 static int
+is_whole_frame(PyObject *frame)
+{ /* whether none of its fields was deleted */
+    for (int place = 0; place < FRAME_SLOTS; place++) {
+        if (FRAME_AT(frame, place) == NULL) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int
 called(PyObject *made)
 { /* for what it did */
     Py_XDECREF(made);

@@ -38,7 +38,7 @@ of_one_topic(PyObject *Py_UNUSED(module), PyObject *pairs)
     if (bodies == NULL) {
         return NULL;
     }
-    for (Py_ssize_t place = 0; place < count; place++) {
+    for (Py_ssize_t place = 0; place < count && place < PyList_GET_SIZE(pairs); place++) { /* as it is now */
         PyObject *pair = PyList_GET_ITEM(pairs, place), *one, *body;
         if (!PyTuple_CheckExact(pair) || PyTuple_GET_SIZE(pair) != 2) {
             break;
@@ -53,7 +53,7 @@ of_one_topic(PyObject *Py_UNUSED(module), PyObject *pairs)
         size += PyBytes_GET_SIZE(body);
         PyList_SET_ITEM(bodies, place, Py_NewRef(body));
         if (place == count - 1) {
-            return Py_BuildValue("(ONn)", topic, bodies, size);
+            return Py_BuildValue("(NNn)", Py_NewRef(topic), bodies, size);
         }
     }
     Py_DECREF(bodies);

@@ -63,7 +63,7 @@ way_taker(Way *self, PyObject *frame, PyObject **taker)
     }
     if (PyList_CheckExact(headers) && PyList_GET_SIZE(headers) > 0) {
         PyObject *last = PyList_GET_ITEM(headers, PyList_GET_SIZE(headers) - 1);
-        *taker = Py_XNewRef(PyDict_GetItemWithError(self->own, (PyObject *)Py_TYPE(last)));
+        looked_up(self->own, (PyObject *)Py_TYPE(last), taker);
     }
     Py_DECREF(headers);
     if (*taker != NULL || PyErr_Occurred()) {
@@ -93,6 +93,10 @@ way_call(PyObject *me, PyObject *const *given, size_t count, PyObject *names)
     PyObject *taker, *made;
     if (PyVectorcall_NARGS(count) != 1 || names != NULL) {
         PyErr_SetString(PyExc_TypeError, "a way takes a frame");
+        return NULL;
+    }
+    if (((Way *)me)->concerned == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "this way was collected");
         return NULL;
     }
     if (way_taker((Way *)me, given[0], &taker) < 0) {
@@ -184,6 +188,17 @@ runner_dealloc(Runner *self)
 }
 
 static int
+has_lists(Runner *self)
+{ /* asked again after every call: whoever runs may have put something else there */
+    if (self->waiting == NULL || self->settling == NULL || !PyList_CheckExact(self->waiting)
+        || !PyList_CheckExact(self->settling)) {
+        PyErr_SetString(PyExc_TypeError, "a runner has lists of who waits and of who settles");
+        return 0;
+    }
+    return 1;
+}
+
+static int
 runner_wait(Runner *self, PyObject *const *given, Py_ssize_t count)
 { /* to be called later */
     static PyObject *partial = NULL;
@@ -196,7 +211,7 @@ runner_wait(Runner *self, PyObject *const *given, Py_ssize_t count)
         return -1;
     }
     call = PyObject_Vectorcall(partial, given, (size_t)count, NULL);
-    failed = call == NULL ? -1 : PyList_Append(self->waiting, call);
+    failed = call == NULL || !has_lists(self) ? -1 : PyList_Append(self->waiting, call);
     Py_XDECREF(call);
     return failed;
 }
@@ -220,7 +235,13 @@ runner_handle(Runner *self, PyObject *const *given, Py_ssize_t count)
         return -1;
     }
     Py_DECREF(made);
-    while (PyList_GET_SIZE(self->waiting) > 0) {
+    for (;;) {
+        if (!has_lists(self)) {
+            return -1;
+        }
+        if (PyList_GET_SIZE(self->waiting) == 0) {
+            break;
+        }
         PyObject *call = runner_next(self);
         made = call == NULL ? NULL : PyObject_CallNoArgs(call);
         Py_XDECREF(call);
@@ -229,7 +250,13 @@ runner_handle(Runner *self, PyObject *const *given, Py_ssize_t count)
         }
         Py_DECREF(made);
     }
-    for (place = 0; place < PyList_GET_SIZE(self->settling); place++) {
+    for (place = 0;; place++) {
+        if (!has_lists(self)) {
+            return -1;
+        }
+        if (place >= PyList_GET_SIZE(self->settling)) {
+            break;
+        }
         PyObject *layer = Py_NewRef(PyList_GET_ITEM(self->settling, place));
         PyObject *unsettled = PyObject_GetAttr(layer, text_unsettled);
         int is_so = unsettled == NULL ? -1 : PyObject_IsTrue(unsettled);
@@ -256,9 +283,7 @@ runner_run(Runner *self, PyObject *const *given, Py_ssize_t count)
     if (!self->running) {
         Py_RETURN_NONE;
     }
-    if (self->waiting == NULL || self->settling == NULL || !PyList_CheckExact(self->waiting)
-        || !PyList_CheckExact(self->settling)) {
-        PyErr_SetString(PyExc_TypeError, "a runner has lists of who waits and of who settles");
+    if (!has_lists(self)) {
         return NULL;
     }
     if (self->inside) {
@@ -272,7 +297,7 @@ runner_run(Runner *self, PyObject *const *given, Py_ssize_t count)
         failed = next == NULL ? runner_handle(self, given, count) : runner_handle(self, &next, 1);
         self->inside = 0;
         Py_CLEAR(next);
-        if (failed) {
+        if (failed || !has_lists(self)) {
             return NULL;
         }
         if (self->running && PyList_GET_SIZE(self->waiting) > 0) {

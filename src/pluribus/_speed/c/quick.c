@@ -6,10 +6,15 @@
 #include <Python.h>
 #include <structmember.h>
 
+#define ONLY_3_11 (PY_VERSION_HEX < 0x030C0000) /* what only 3.11 needs: to be deleted with it */
+
+#include "holding.h"
 #include "awaitables.h"
 #include "flatten.h"
+#if ONLY_3_11
 #include "batch.h"
 #include "calls.h"
+#endif
 #include "waiting.h"
 #include "passing.h"
 #include "frames.h"
@@ -18,6 +23,7 @@
 #include "wire.h"
 #include "packing.h"
 
+#if ONLY_3_11
 static PyObject *
 sends(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -29,11 +35,14 @@ publishes(PyObject *Py_UNUSED(module), PyObject *args)
 {
     return method_new(args, 1);
 }
+#endif
 
 static PyMethodDef functions[] = {
-    {"sends", sends, METH_VARARGS, "A method that sends a body."},
     {"way", way, METH_VARARGS, "Passes frames to whom they concern."},
+#if ONLY_3_11
+    {"sends", sends, METH_VARARGS, "A method that sends a body."},
     {"publishes", publishes, METH_VARARGS, "A method that publishes a body under a topic."},
+#endif
     {NULL},
 };
 
@@ -48,13 +57,21 @@ PyMODINIT_FUNC
 PyInit__quick(void)
 {
     PyObject *made;
-    PyTypeObject *shown[] = {&FlattenType, &OpenBatchType, &EndType, &LineType, &ArrivalsType, &WaiterType, &RunnerType, &ReadingType, &StraightType,
+    PyTypeObject *shown[] = {
+        &FlattenType, &LineType, &ArrivalsType, &WaiterType, &RunnerType, &ReadingType, &StraightType,
+#if ONLY_3_11
+        &OpenBatchType, &EndType,
+#endif
 #ifndef MS_WINDOWS
-                             &WireType,
+        &WireType,
 #endif
     };
-    if (PyType_Ready(&TurnType) < 0 || PyType_Ready(&CallType) < 0 || PyType_Ready(&MethodType) < 0
-        || PyType_Ready(&WayType) < 0 || PyType_Ready(&MessagesType) < 0 || name_methods() < 0 || name_parts() < 0 || name_words() < 0) {
+#if ONLY_3_11
+    if (PyType_Ready(&CallType) < 0 || PyType_Ready(&MethodType) < 0) {
+        return NULL;
+    }
+#endif
+    if (PyType_Ready(&TurnType) < 0 || PyType_Ready(&WayType) < 0 || PyType_Ready(&MessagesType) < 0 || name_methods() < 0 || name_parts() < 0 || name_words() < 0) {
         return NULL;
     }
     made = PyModule_Create(&module);
@@ -63,7 +80,7 @@ PyInit__quick(void)
             Py_CLEAR(made);
         }
     }
-    if (made != NULL && add_packing(made) < 0) {
+    if (made != NULL && (add_packing(made) < 0 || add_fields(made) < 0)) {
         Py_CLEAR(made);
     }
     return made;

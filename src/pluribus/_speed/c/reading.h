@@ -149,7 +149,8 @@ static PyObject *
 messages_next(Messages *self)
 {
     PyObject *body, *made;
-    if (self->place >= self->count) {
+    if (self->place >= self->count || (self->bodies != NULL && self->place >= PyList_GET_SIZE(self->bodies))) {
+        /* a list that somebody shortened has no more */
         messages_end(self);
         return NULL;
     }
@@ -204,12 +205,13 @@ static int
 is_plain_frame(Reading *self, PyObject *frame, long long *count)
 { /* whether there is nothing to it but bodies of bytes */
     PyObject *headers;
-    long long kind;
-    if ((PyObject *)Py_TYPE(frame) != frame_type) {
+    long long kind, size;
+    if ((PyObject *)Py_TYPE(frame) != frame_type || !is_whole_frame(frame) || self->taken == NULL || self->people == NULL
+        || !PyDict_CheckExact(self->taken) || !PyDict_CheckExact(self->people)) {
         return 0;
     }
     headers = FRAME_AT(frame, FRAME_HEADERS);
-    return self->state == Py_None && is_number(FRAME_AT(frame, FRAME_COUNT), count)
+    return self->state == Py_None && is_number(FRAME_AT(frame, FRAME_SIZE), &size) && is_number(FRAME_AT(frame, FRAME_COUNT), count)
         && is_number(FRAME_AT(frame, FRAME_KIND), &kind) && kind == self->plain && PyList_CheckExact(headers)
         && PyList_GET_SIZE(headers) == 0;
 }
@@ -217,6 +219,9 @@ is_plain_frame(Reading *self, PyObject *frame, long long *count)
 static int
 find_bodies(Messages *self, PyObject *bodies)
 { /* 0: they are not what the frame says, which the long way counts */
+    if (bodies == NULL) {
+        return 0;
+    }
     if (PyList_CheckExact(bodies)) {
         self->bodies = Py_NewRef(bodies);
         return PyList_GET_SIZE(bodies) == self->count;
@@ -233,25 +238,34 @@ find_bodies(Messages *self, PyObject *bodies)
 static int
 note_taken(Reading *self, PyObject *frame)
 {
-    PyObject *stream, *before, *after = NULL;
+    PyObject *fields[] = {FRAME_AT(frame, FRAME_SENDER), FRAME_AT(frame, FRAME_GROUP), FRAME_AT(frame, FRAME_TO)};
+    PyObject *stream, *taken, *before, *after = NULL;
     long long frames = 0, bytes = 0, size;
     int failed = -1;
-    if (!is_number(FRAME_AT(frame, FRAME_SIZE), &size)) {
-        PyErr_SetString(PyExc_TypeError, "a frame's size is a whole number");
+    if (!is_number(FRAME_AT(frame, FRAME_SIZE), &size) || self->taken == NULL || !PyDict_CheckExact(self->taken)) {
+        PyErr_SetString(PyExc_TypeError, "a frame's size is a whole number, and what was taken is noted in a dict");
         return -1;
     }
-    stream = PyTuple_Pack(
-        3, FRAME_AT(frame, FRAME_SENDER), FRAME_AT(frame, FRAME_GROUP), FRAME_AT(frame, FRAME_TO));
-    if (stream == NULL) {
+    if ((stream = tuple_of(3, fields)) == NULL) {
         return -1;
     }
-    before = PyDict_GetItemWithError(self->taken, stream);
-    if (before != NULL && PyArg_ParseTuple(before, "LL", &frames, &bytes) == 0) {
-        before = NULL;
+    taken = Py_NewRef(self->taken);
+    if (looked_up(taken, stream, &before) == 0) {
+        if (before != NULL && !PyTuple_CheckExact(before)) {
+            PyErr_SetString(PyExc_TypeError, "what was taken is noted in pairs");
+        }
+        else if (before == NULL || PyArg_ParseTuple(before, "LL", &frames, &bytes)) {
+            if (bytes < 0 || bytes > LLONG_MAX - size || frames == LLONG_MAX || self->taken_bytes < 0
+                || self->taken_bytes > LLONG_MAX - self->frame_bytes - size) {
+                PyErr_SetString(PyExc_OverflowError, "more was taken than can be counted");
+            }
+            else if ((after = Py_BuildValue("(LL)", frames + 1, bytes + size)) != NULL) {
+                failed = PyDict_SetItem(taken, stream, after);
+            }
+        }
+        Py_XDECREF(before);
     }
-    if (!PyErr_Occurred() && (after = Py_BuildValue("(LL)", frames + 1, bytes + size)) != NULL) {
-        failed = PyDict_SetItem(self->taken, stream, after);
-    }
+    Py_DECREF(taken);
     Py_DECREF(stream);
     Py_XDECREF(after);
     self->taken_bytes += failed ? 0 : size + self->frame_bytes;
@@ -259,22 +273,25 @@ note_taken(Reading *self, PyObject *frame)
 }
 
 static PyObject *
-taken_from(Reading *self, PyObject *frame, int alone)
+taken_from(Reading *self, PyObject *inbox, PyObject *frame, int alone)
 { /* its message if it has to be alone, else an iterator; NULL without an error: it is otherwise */
-    PyObject *sender, *made;
+    PyObject *sender, *bodies, *made;
     Messages *messages;
     long long count, first;
     if (!is_plain_frame(self, frame, &count) || (alone && count != 1) || !is_number(FRAME_AT(frame, FRAME_FIRST), &first)
-        || (sender = PyDict_GetItemWithError(self->people, FRAME_AT(frame, FRAME_SENDER))) == NULL
-        || (messages = messages_new(sender, first, count)) == NULL) {
+        || looked_up(self->people, FRAME_AT(frame, FRAME_SENDER), &sender) < 0 || sender == NULL) {
         return NULL;
     }
-    made = !find_bodies(messages, FRAME_AT(frame, FRAME_BODIES)) ? NULL
-        : alone                                                  ? messages_next(messages)
-                                                                 : Py_NewRef((PyObject *)messages);
+    messages = messages_new(sender, first, count);
+    Py_DECREF(sender);
+    if (messages == NULL) {
+        return NULL;
+    }
+    bodies = Py_XNewRef(FRAME_AT(frame, FRAME_BODIES));
+    made = !find_bodies(messages, bodies) ? NULL : alone ? messages_next(messages) : Py_NewRef((PyObject *)messages);
+    Py_XDECREF(bodies);
     Py_DECREF(messages);
-    if (made != NULL
-        && (note_taken(self, frame) < 0 || called(PyObject_CallMethodNoArgs(self->inbox, text_popleft)) < 0)) {
+    if (made != NULL && (note_taken(self, frame) < 0 || called(PyObject_CallMethodNoArgs(inbox, text_popleft)) < 0)) {
         Py_CLEAR(made);
     }
     return made;
@@ -282,13 +299,18 @@ taken_from(Reading *self, PyObject *frame, int alone)
 
 static PyObject *
 take(Reading *self, int alone)
-{
-    PyObject *frame, *made;
-    if (find_frame() < 0 || (frame = PySequence_GetItem(self->inbox, 0)) == NULL) {
+{ /* the inbox and its first frame are held: what they are compared with may run anything */
+    PyObject *inbox = self->inbox, *frame, *made = NULL;
+    if (inbox == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "inbox");
         return NULL;
     }
-    made = taken_from(self, frame, alone);
-    Py_DECREF(frame);
+    Py_INCREF(inbox);
+    if (find_frame() == 0 && (frame = PySequence_GetItem(inbox, 0)) != NULL) {
+        made = taken_from(self, inbox, frame, alone);
+        Py_DECREF(frame);
+    }
+    Py_DECREF(inbox);
     if (made == NULL && !PyErr_Occurred()) {
         Py_RETURN_NONE;
     }
@@ -310,7 +332,9 @@ reading_take_plain(Reading *self, PyObject *Py_UNUSED(none))
 static PyObject *
 reading_must_report(Reading *self, void *Py_UNUSED(closure))
 {
-    Py_ssize_t waiting = self->inbox == NULL ? 0 : PyObject_Size(self->inbox);
+    PyObject *inbox = Py_XNewRef(self->inbox);
+    Py_ssize_t waiting = inbox == NULL ? 0 : PyObject_Size(inbox);
+    Py_XDECREF(inbox);
     if (waiting < 0) {
         return NULL;
     }

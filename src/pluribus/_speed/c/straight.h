@@ -57,6 +57,17 @@ find_parts(Straight *self, PyObject *parts)
         PyErr_SetString(PyExc_TypeError, "the straight way needs a prefix of bytes, tuples of others, and whole numbers");
         return -1;
     }
+    static const enum part types[] = {DATA, INCOMING, OUTGOING, OPEN, PEER, CHANNEL};
+    for (size_t place = 0; place < sizeof(types) / sizeof(*types); place++) {
+        if (!PyType_Check(self->parts[types[place]])) {
+            PyErr_Format(PyExc_TypeError, "%s is to be a type", part_names[types[place]]);
+            return -1;
+        }
+    }
+    if (!PyTuple_CheckExact(self->parts[SAMPLES])) {
+        PyErr_SetString(PyExc_TypeError, "samples are to be a tuple: an object of each type");
+        return -1;
+    }
     self->pause = PyFloat_AS_DOUBLE(self->parts[PAUSE]);
     return 0;
 }
@@ -69,6 +80,33 @@ find_slots(Straight *self)
         if (find_slot(type, slot_names[place].name, &self->slots[place]) < 0) {
             return -1;
         }
+        if (self->end[slot_names[place].type] == 0) {
+            self->begin[slot_names[place].type] = place;
+        }
+        self->end[slot_names[place].type] = place + 1;
+    }
+    return 0;
+}
+
+static int
+check_slots(Straight *self)
+{ /* whether the fields of these layers, and of an object of each type, are of the types that they are read as */
+    PyObject *samples = self->parts[SAMPLES];
+    for (int place = 0; place < SLOTS; place++) {
+        PyObject *part = self->parts[slot_names[place].type], *sample = PyType_Check(part) ? NULL : part, *found;
+        for (Py_ssize_t number = 0; sample == NULL && number < PyTuple_GET_SIZE(samples); number++) {
+            if ((PyObject *)Py_TYPE(PyTuple_GET_ITEM(samples, number)) == part) {
+                sample = PyTuple_GET_ITEM(samples, number);
+            }
+        }
+        if (sample == NULL) {
+            PyErr_Format(PyExc_TypeError, "the straight way needs a sample of %R", part);
+            return -1;
+        }
+        if ((found = held(self, sample, place)) == NULL) {
+            return -1;
+        }
+        Py_DECREF(found);
     }
     return 0;
 }
@@ -86,9 +124,11 @@ straight_new(PyTypeObject *type, PyObject *args, PyObject *parts)
         return NULL;
     }
     memset(self->parts, 0, sizeof(self->parts));
+    memset(self->begin, 0, sizeof(self->begin));
+    memset(self->end, 0, sizeof(self->end));
     self->received = self->sent = 0;
     PyObject_GC_Track(self);
-    if (find_frame() < 0 || find_parts(self, parts) < 0 || find_slots(self) < 0) {
+    if (find_frame() < 0 || find_parts(self, parts) < 0 || find_slots(self) < 0 || check_slots(self) < 0) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
@@ -119,3 +159,22 @@ static PyTypeObject StraightType = {
     .tp_members = straight_members,
     .tp_methods = straight_methods,
 };
+
+static int
+add_fields(PyObject *made)
+{ /* FIELDS: by part, the names of the fields that are read as those of a structure */
+    PyObject *fields = PyDict_New();
+    int failed = fields == NULL;
+    for (int place = 0; !failed && place < SLOTS; place++) {
+        PyObject *part = PyUnicode_FromString(part_names[slot_names[place].type]), *names, *name;
+        names = part == NULL ? NULL : PyObject_CallMethod(fields, "setdefault", "O[]", part);
+        name = PyUnicode_FromString(slot_names[place].name);
+        failed = names == NULL || name == NULL || PyList_Append(names, name) < 0;
+        Py_XDECREF(part);
+        Py_XDECREF(names);
+        Py_XDECREF(name);
+    }
+    failed = failed || PyModule_AddObjectRef(made, "FIELDS", fields) < 0;
+    Py_XDECREF(fields);
+    return failed ? -1 : 0;
+}

@@ -2,21 +2,30 @@
 
 static int
 goes_down(Straight *self, PyObject *group, PyObject **stream)
-{ /* whether its stream is a usual one: a plain group's, in which somebody hears us */
-    PyObject *key = PyTuple_Pack(2, group, zero), *acked;
+{ /* whether its stream, a new reference, is a usual one: a plain group's, in which somebody hears us */
+    PyObject *parts[] = {group, zero}, *key = tuple_of(2, parts), *acked;
     int is_so;
+    *stream = NULL;
     if (key == NULL) {
         return -1;
     }
-    *stream = PyDict_GetItemWithError(self->parts[STREAMS_OUT], key);
+    is_so = looked_up(self->parts[STREAMS_OUT], key, stream);
     Py_DECREF(key);
-    if (*stream == NULL || !is_a(self, *stream, OUTGOING)) {
-        return PyErr_Occurred() ? -1 : 0;
+    if (is_so < 0) {
+        return -1;
     }
-    acked = AT(*stream, OUT_ACKED);
+    if (*stream == NULL || !is_a(self, *stream, OUTGOING) || !is_whole(self, *stream, OUTGOING)
+        || !is_whole(self, self->parts[RELIABLE], RELIABLE) || !is_whole(self, self->parts[TRANSPORT], TRANSPORT)) {
+        return 0;
+    }
+    acked = Py_NewRef(AT(*stream, OUT_ACKED));
     is_so = PyDict_Contains(acked, self->parts[ME]);
-    if (is_so < 0 || PyDict_GET_SIZE(acked) <= is_so) {
-        return is_so < 0 ? -1 : 0;
+    if (is_so >= 0) {
+        is_so = PyDict_GET_SIZE(acked) > is_so;
+    }
+    Py_DECREF(acked);
+    if (is_so <= 0) {
+        return is_so;
     }
     is_so = is_in_any(self->parts[OTHERS_DOWN], group);
     return is_so < 0 ? -1 : !is_so;
@@ -25,22 +34,24 @@ goes_down(Straight *self, PyObject *group, PyObject **stream)
 static PyObject *
 framed(Straight *self, PyObject *stream, PyObject *group, PyObject *first, PyObject *body, PyObject *kind)
 {
-    PyObject *said[] = {NULL, AT(stream, OUT_OFFSET), AT(stream, OUT_STABLE), AT(stream, OUT_STAMP)};
-    PyObject *data = PyObject_Vectorcall(self->parts[DATA], said + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    PyObject *headers = PyList_New(1), *bodies = PyList_New(1), *frame = NULL;
-    PyObject *size = PyLong_FromSsize_t(PyObject_Size(body));
-    if (headers != NULL && bodies != NULL) {
+    PyObject *said[] = {NULL, held(self, stream, OUT_OFFSET), held(self, stream, OUT_STABLE), held(self, stream, OUT_STAMP)};
+    PyObject *data = NULL, *headers = NULL, *bodies = NULL, *size = NULL, *frame = NULL;
+    Py_ssize_t length;
+    if (said[1] != NULL && said[2] != NULL && said[3] != NULL) {
+        data = PyObject_Vectorcall(self->parts[DATA], said + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    if (data != NULL && (length = PyObject_Size(body)) >= 0 && (size = PyLong_FromSsize_t(length)) != NULL
+        && (headers = PyList_New(1)) != NULL && (bodies = PyList_New(1)) != NULL) {
         PyList_SET_ITEM(bodies, 0, Py_NewRef(body));
-        PyList_SET_ITEM(headers, 0, data);
-        if (data != NULL && size != NULL && !PyErr_Occurred()) {
-            PyObject *given[] = {
-                NULL, self->parts[VERSION], self->parts[BUS], self->parts[ME], group, first, one, size, kind, headers, bodies};
-            frame = PyObject_Vectorcall(frame_type, given + 1, 0 | PY_VECTORCALL_ARGUMENTS_OFFSET, names_down);
-        }
+        PyList_SET_ITEM(headers, 0, Py_NewRef(data));
+        PyObject *given[] = {
+            NULL, self->parts[VERSION], self->parts[BUS], self->parts[ME], group, first, one, size, kind, headers, bodies};
+        frame = PyObject_Vectorcall(frame_type, given + 1, 0 | PY_VECTORCALL_ARGUMENTS_OFFSET, names_down);
     }
-    else {
-        Py_XDECREF(data);
+    for (int place = 1; place < 4; place++) {
+        Py_XDECREF(said[place]);
     }
+    Py_XDECREF(data);
     Py_XDECREF(headers);
     Py_XDECREF(bodies);
     Py_XDECREF(size);
@@ -48,25 +59,33 @@ framed(Straight *self, PyObject *stream, PyObject *group, PyObject *first, PyObj
 }
 
 static int
-note_sending(Straight *self, PyObject *stream, PyObject *frame)
-{ /* what the reliable layer knows of it */
+note_in_stream(Straight *self, PyObject *stream, PyObject *frame)
+{ /* what its stream knows of it; 1 if this member hears itself */
     long long first, offset, size, kept_bytes;
-    PyObject *now, *next, *ends, *sum, *reliable = self->parts[RELIABLE];
-    int mine;
+    PyObject *now = PyObject_CallNoArgs(self->parts[NOW]), *acked = NULL, *next = NULL, *ends = NULL, *sum = NULL;
+    int mine = -1;
+    if (now == NULL) {
+        return -1;
+    }
     if (!is_number(FRAME_AT(frame, FRAME_FIRST), &first) || !is_number(FRAME_AT(frame, FRAME_SIZE), &size)
         || !is_number(AT(stream, OUT_OFFSET), &offset) || !is_number(AT(stream, OUT_KEPT_BYTES), &kept_bytes)) {
         PyErr_SetString(PyExc_TypeError, "a stream counts in whole numbers");
-        return -1;
     }
-    if ((now = PyObject_CallNoArgs(self->parts[NOW])) == NULL) {
-        return -1;
+    else if ((acked = held(self, stream, OUT_ACKED)) != NULL) {
+        next = PyLong_FromLongLong(first + 1);
+        ends = PyLong_FromLongLong(offset + size + self->charge);
+        sum = PyLong_FromLongLong(kept_bytes + size);
+        mine = next == NULL || ends == NULL || sum == NULL ? -1 : PyDict_Contains(acked, self->parts[ME]);
+        if (mine > 0 && PyDict_SetItem(acked, self->parts[ME], next) < 0) {
+            mine = -1;
+        }
+        if (mine >= 0 && !is_whole(self, stream, OUTGOING)) {
+            PyErr_SetString(PyExc_TypeError, "a stream changed while a message was sent");
+            mine = -1;
+        }
     }
-    next = PyLong_FromLongLong(first + 1);
-    ends = PyLong_FromLongLong(offset + size + self->charge);
-    sum = PyLong_FromLongLong(kept_bytes + size);
-    mine = PyDict_Contains(AT(stream, OUT_ACKED), self->parts[ME]);
-    if (next == NULL || ends == NULL || sum == NULL || mine < 0
-        || (mine && PyDict_SetItem(AT(stream, OUT_ACKED), self->parts[ME], next) < 0)) {
+    Py_XDECREF(acked);
+    if (mine < 0) {
         Py_DECREF(now);
         Py_XDECREF(next);
         Py_XDECREF(ends);
@@ -78,17 +97,30 @@ note_sending(Straight *self, PyObject *stream, PyObject *frame)
     put(&AT(stream, OUT_OFFSET), ends);
     put(&AT(stream, OUT_SENT_AT), now);
     put(&AT(stream, OUT_KEPT_BYTES), sum);
+    return mine;
+}
+
+static int
+note_sending(Straight *self, PyObject *stream, PyObject *frame)
+{ /* what the reliable layer knows of it */
+    PyObject *reliable = self->parts[RELIABLE];
+    int mine = note_in_stream(self, stream, frame);
+    if (mine < 0) {
+        return -1;
+    }
     if (mine) {
-        PyObject *hear = NULL;
-        int failed = PyObject_Size(AT(reliable, RELIABLE_ECHO)) == 0
-            && ((hear = PyObject_GetAttr(reliable, words[HEAR_SELF])) == NULL
-                || called(PyObject_CallMethodOneArg(reliable, words[STIMULUS], hear)) < 0);
+        PyObject *echo = held(self, reliable, RELIABLE_ECHO), *hear = NULL;
+        int failed = echo == NULL
+            || (PyList_GET_SIZE(echo) == 0
+                && ((hear = PyObject_GetAttr(reliable, words[HEAR_SELF])) == NULL
+                    || called(PyObject_CallMethodOneArg(reliable, words[STIMULUS], hear)) < 0));
         Py_XDECREF(hear);
-        if (failed || append_to(AT(reliable, RELIABLE_ECHO), frame) < 0) {
+        Py_XDECREF(echo);
+        if (failed || append_held(self, reliable, RELIABLE_ECHO, frame) < 0) {
             return -1;
         }
     }
-    if (called(PyObject_CallMethodOneArg(AT(stream, OUT_KEPT), text_append, frame)) < 0) {
+    if (append_held(self, stream, OUT_KEPT, frame) < 0) {
         return -1;
     }
     return add_to(&AT(reliable, RELIABLE_FRAMES_OUT), 1) < 0 ? -1 : add_to(&AT(reliable, RELIABLE_MESSAGES_OUT), 1);
@@ -99,8 +131,8 @@ hand_down(Straight *self, PyObject *datagram)
 { /* to the transport */
     PyObject *transport = self->parts[TRANSPORT];
     long long most;
-    if (!is_number(AT(transport, TRANSPORT_LONG_BYTES), &most)) {
-        PyErr_SetString(PyExc_TypeError, "the longest datagram is a whole number");
+    if (!is_whole(self, transport, TRANSPORT) || !is_number(AT(transport, TRANSPORT_LONG_BYTES), &most)) {
+        PyErr_SetString(PyExc_TypeError, "a transport has a list of what goes to all, and the longest datagram is a whole number");
         return -1;
     }
     if (PyBytes_GET_SIZE(datagram) <= most && PyList_GET_SIZE(AT(transport, TRANSPORT_TO_ALL)) == 0) {
@@ -121,26 +153,28 @@ hand_down(Straight *self, PyObject *datagram)
         PyObject *given[] = {transport, zero, datagram};
         return called(PyObject_VectorcallMethod(words[CUT], given, 3, NULL));
     }
-    return append_to(AT(transport, TRANSPORT_TO_ALL), datagram);
+    return append_held(self, transport, TRANSPORT_TO_ALL, datagram);
 }
 
 static int
 look_at_room(Straight *self, PyObject *group, PyObject *stream)
 { /* what the reliable layer does behind every frame: wait for acknowledgements, tell how much may be sent */
-    PyObject *reliable = self->parts[RELIABLE], *member, *limit;
-    long long offset, told, least = LLONG_MAX, number;
+    PyObject *reliable = self->parts[RELIABLE], *limits, *member, *limit;
+    long long offset = 0, told, least = LLONG_MAX, number;
     Py_ssize_t place = 0;
     int is_so, usual;
     if (AT(reliable, RELIABLE_STATUS) == Py_None && called(PyObject_CallMethodNoArgs(reliable, words[WATCH])) < 0) {
         return -1;
     }
-    usual = is_number(AT(stream, OUT_TOLD), &told) && told == self->batch && is_number(AT(stream, OUT_OFFSET), &offset);
-    while (usual && PyDict_Next(AT(stream, OUT_LIMITS), &place, &member, &limit)) {
+    limits = AT(stream, OUT_LIMITS); /* nothing runs while it is read */
+    usual = is_kind(limits, DICT) && is_number(AT(stream, OUT_TOLD), &told) && told == self->batch
+        && is_number(AT(stream, OUT_OFFSET), &offset);
+    while (usual && PyDict_Next(limits, &place, &member, &limit)) {
         usual = is_number(limit, &number);
-        least = number < least ? number : least;
+        least = usual && number < least ? number : least;
     }
     if (!usual || least - offset < self->batch) {
-        PyObject *key = PyTuple_Pack(2, group, zero);
+        PyObject *parts[] = {group, zero}, *key = tuple_of(2, parts);
         PyObject *given[] = {reliable, key, stream};
         is_so = key == NULL ? -1 : called(PyObject_VectorcallMethod(words[TELL_CREDIT], given, 3, NULL));
         Py_XDECREF(key);
@@ -152,15 +186,22 @@ look_at_room(Straight *self, PyObject *group, PyObject *stream)
 static int
 straight_down(Straight *self, PyObject *out, PyObject *group, PyObject *stream, PyObject *body, PyObject *kind)
 {
-    PyObject *first = AT(out, OPEN_FIRST);
+    PyObject *first = held(self, out, OPEN_FIRST), *next = NULL;
     PyObject *frame = first == NULL ? NULL : framed(self, stream, group, first, body, kind);
     PyObject *datagram = frame == NULL ? NULL : PyObject_CallOneArg(self->parts[PACK], frame);
-    int failed = datagram == NULL || !PyBytes_CheckExact(datagram) || note_sending(self, stream, frame) < 0;
+    int failed = datagram == NULL;
+    if (!failed && (!PyBytes_CheckExact(datagram) || !PyObject_TypeCheck(frame, (PyTypeObject *)frame_type))) {
+        PyErr_SetString(PyExc_TypeError, "a frame is packed into bytes");
+        failed = 1;
+    }
+    failed = failed || note_sending(self, stream, frame) < 0 || (next = held(self, stream, OUT_NEXT)) == NULL;
     if (!failed) {
-        put(&AT(out, OPEN_FIRST), Py_NewRef(AT(stream, OUT_NEXT)));
+        put(&AT(out, OPEN_FIRST), Py_NewRef(next));
         put(&AT(out, OPEN_BATCHED), Py_NewRef(one));
         failed = hand_down(self, datagram) < 0 || look_at_room(self, group, stream) < 0;
     }
+    Py_XDECREF(next);
+    Py_XDECREF(first);
     Py_XDECREF(frame);
     Py_XDECREF(datagram);
     self->sent += !failed;
@@ -180,27 +221,25 @@ has_stream(Straight *self, PyObject *channel)
 static PyObject *
 straight_send(Straight *self, PyObject *const *given, Py_ssize_t count)
 {
-    PyObject *out, *group, *stream;
+    PyObject *out, *group, *stream = NULL;
     int is_so;
     if (count != 3) {
         PyErr_SetString(PyExc_TypeError, "send takes a channel, a body and its kind");
         return NULL;
     }
-    if (!has_stream(self, given[0])) {
+    if (is_over(self) || !has_stream(self, given[0]) || (group = held(self, given[0], CHANNEL_NUMBER)) == NULL) {
         return NULL;
     }
     out = Py_NewRef(AT(given[0], CHANNEL_OUT));
-    group = Py_NewRef(AT(given[0], CHANNEL_NUMBER));
-    is_so = goes_down(self, group, &stream);
+    is_so = is_whole(self, out, OPEN) ? goes_down(self, group, &stream) : 0;
     if (is_so > 0) {
-        Py_INCREF(stream);
         is_so = straight_down(self, out, group, stream, given[1], given[2]);
-        Py_DECREF(stream);
     }
     else if (is_so == 0) {
         PyObject *passed[] = {out, given[1], given[2]};
         is_so = called(PyObject_VectorcallMethod(words[SEND_ALONE], passed, 3, NULL));
     }
+    Py_XDECREF(stream);
     Py_DECREF(out);
     Py_DECREF(group);
     if (is_so < 0) {
@@ -214,15 +253,14 @@ straight_send(Straight *self, PyObject *const *given, Py_ssize_t count)
 static int
 has_room(Straight *self, PyObject *out, Py_ssize_t size)
 { /* whether a stream that asks and answers takes it */
-    PyObject *pending = AT(out, OPEN_PENDING), *abandoned = AT(out, OPEN_ABANDONED);
     long long batched, longest;
     long long room = PyLong_AsLongLong(AT(out, OPEN_ROOM));
     if (room == -1 && PyErr_Occurred()) {
         return -1;
     }
-    return PyList_CheckExact(pending) && PyList_GET_SIZE(pending) == 0 && PyList_CheckExact(abandoned)
-        && PyList_GET_SIZE(abandoned) == 0 && is_number(AT(out, OPEN_BATCHED), &batched) && batched <= 1
-        && is_number(AT(out, OPEN_LONGEST), &longest) && size <= longest && size < room && size < self->lone;
+    return PyList_GET_SIZE(AT(out, OPEN_PENDING)) == 0 && PyList_GET_SIZE(AT(out, OPEN_ABANDONED)) == 0
+        && is_number(AT(out, OPEN_BATCHED), &batched) && batched <= 1 && is_number(AT(out, OPEN_LONGEST), &longest)
+        && size <= longest && size < room && size < self->lone;
 }
 
 static int
@@ -232,10 +270,14 @@ begins_turn(Straight *self)
     if (now == NULL) {
         return -1;
     }
-    if (AT(dispatch, DISPATCH_FIRST) != Py_True
-        && PyFloat_AsDouble(now) - PyFloat_AsDouble(AT(dispatch, DISPATCH_ALONE_AT)) <= self->pause) {
+    if (!PyFloat_CheckExact(now) || !is_whole(self, dispatch, DISPATCH)) {
         Py_DECREF(now);
-        return PyErr_Occurred() ? -1 : 0;
+        return 0;
+    }
+    if (AT(dispatch, DISPATCH_FIRST) != Py_True
+        && PyFloat_AS_DOUBLE(now) - PyFloat_AS_DOUBLE(AT(dispatch, DISPATCH_ALONE_AT)) <= self->pause) {
+        Py_DECREF(now);
+        return 0;
     }
     put(&AT(dispatch, DISPATCH_FIRST), Py_NewRef(Py_False));
     put(&AT(dispatch, DISPATCH_ALONE_AT), now);
@@ -248,7 +290,13 @@ goes_alone(Straight *self, PyObject *channel, PyObject *out, PyObject *body)
     PyObject *dispatch = self->parts[DISPATCH], *writable;
     Py_ssize_t size = PyObject_Size(body);
     int is_so;
-    if (size < 0 || (is_so = has_room(self, out, size)) < 0) {
+    if (size < 0) {
+        return -1;
+    }
+    if (!is_whole(self, channel, CHANNEL) || !is_whole(self, out, OPEN) || !is_whole(self, dispatch, DISPATCH)) {
+        return 0;
+    }
+    if ((is_so = has_room(self, out, size)) < 0) {
         return -1;
     }
     if (!is_so || AT(dispatch, DISPATCH_BLOCKED) != Py_False || AT(dispatch, DISPATCH_SCHEDULED) != Py_False
@@ -267,13 +315,14 @@ sent_alone(Straight *self, PyObject *channel, PyObject *body, PyObject *kind)
 { /* its identity, or None: it has to go the long way */
     PyObject *out, *send, *id = NULL;
     int is_so;
-    if (!has_stream(self, channel)) {
+    if (is_over(self) || !has_stream(self, channel)) {
         return NULL;
     }
     out = Py_NewRef(AT(channel, CHANNEL_OUT));
     is_so = goes_alone(self, channel, out, body);
     if (is_so > 0) {
-        id = PyTuple_Pack(2, AT(out, OPEN_ME), AT(out, OPEN_FIRST));
+        PyObject *parts[] = {AT(out, OPEN_ME), AT(out, OPEN_FIRST)};
+        id = tuple_of(2, parts);
         send = id == NULL ? NULL : PyObject_GetAttr((PyObject *)self, words[SEND]);
         if (send != NULL) {
             PyObject *given[] = {send, channel, body, kind};

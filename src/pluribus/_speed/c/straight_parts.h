@@ -8,30 +8,44 @@
     X(MARKED, "marked") X(PASS_UP, "pass_up") X(WATCHED, "watched") X(OTHERS_UP, "others_up") X(OTHERS_DOWN, "others_down") X(ME, "me") X(BUS, "bus") \
     X(VERSION, "version") X(CHARGE, "charge") X(BATCH, "batch") X(LONE, "lone") X(PAUSE, "pause") \
     X(PLAIN, "plain") X(DATA, "data") X(INCOMING, "incoming") X(OUTGOING, "outgoing") X(OPEN, "open") \
-    X(PEER, "peer") X(CHANNEL, "channel")
+    X(PEER, "peer") X(CHANNEL, "channel") X(SAMPLES, "samples")
 
-/* What objects of these types, or these layers, have in places of their own. */
+/* What objects of these types, or these layers, have in places of their own, and of which type it is there: what is read as
+ * a structure is looked at first. Those of one type stand together. */
 #define ALL_SLOTS(X) \
-    X(DATA_OFFSET, DATA, "offset") X(DATA_STABLE, DATA, "stable") X(DATA_STAMP, DATA, "stamp") \
-    X(IN_NEXT, INCOMING, "next") X(IN_KNOWN, INCOMING, "known") X(IN_STABLE, INCOMING, "stable") \
-    X(IN_END, INCOMING, "end") X(IN_DELIVERED, INCOMING, "delivered") X(IN_GRANTED, INCOMING, "granted") \
-    X(IN_AHEAD, INCOMING, "ahead") X(IN_KEPT, INCOMING, "kept") X(IN_KEPT_BYTES, INCOMING, "kept_bytes") \
-    X(IN_ASKED, INCOMING, "asked") X(OUT_NEXT, OUTGOING, "next") X(OUT_OFFSET, OUTGOING, "offset") \
-    X(OUT_STABLE, OUTGOING, "stable") X(OUT_TOLD_STABLE, OUTGOING, "told_stable") X(OUT_KEPT, OUTGOING, "kept") \
-    X(OUT_KEPT_BYTES, OUTGOING, "kept_bytes") X(OUT_ACKED, OUTGOING, "acked") X(OUT_LIMITS, OUTGOING, "limits") \
-    X(OUT_STAMP, OUTGOING, "stamp") X(OUT_SENT_AT, OUTGOING, "sent_at") X(OUT_TOLD, OUTGOING, "told") \
-    X(OPEN_FIRST, OPEN, "first") X(OPEN_BATCHED, OPEN, "batched") X(OPEN_PENDING, OPEN, "pending") \
-    X(OPEN_ABANDONED, OPEN, "abandoned") X(OPEN_ROOM, OPEN, "room") X(OPEN_LONGEST, OPEN, "longest") \
-    X(OPEN_ME, OPEN, "me") X(PEER_HEARD_AT, PEER, "heard_at") X(PEER_SUSPECTED, PEER, "suspected") \
-    X(PEER_ASKED_AT, PEER, "asked_at") X(CHANNEL_BLOCKED, CHANNEL, "blocked") X(CHANNEL_CLOSED, CHANNEL, "closed") \
-    X(CHANNEL_INBOX, CHANNEL, "inbox") X(CHANNEL_NUMBER, CHANNEL, "number") X(CHANNEL_ON_ARRIVAL, CHANNEL, "on_arrival") \
-    X(CHANNEL_OUT, CHANNEL, "out") X(CHANNEL_PAUSED, CHANNEL, "paused") X(CHANNEL_RELAY, CHANNEL, "relay") \
-    X(CHANNEL_SEAL, CHANNEL, "seal") X(CHANNEL_STATE, CHANNEL, "state") X(TRANSPORT_ADDRESSES, TRANSPORT, "_addresses") \
-    X(TRANSPORT_LONG_BYTES, TRANSPORT, "_long_bytes") X(TRANSPORT_TO_ALL, TRANSPORT, "_to_all") X(RELIABLE_ECHO, RELIABLE, "_echo") \
-    X(RELIABLE_FROZEN, RELIABLE, "_frozen") X(RELIABLE_STAMP, RELIABLE, "_stamp") X(RELIABLE_STATUS, RELIABLE, "_status") \
-    X(RELIABLE_FRAMES_IN, RELIABLE, "frames_in") X(RELIABLE_FRAMES_OUT, RELIABLE, "frames_out") X(RELIABLE_MESSAGES_IN, RELIABLE, "messages_in") \
-    X(RELIABLE_MESSAGES_OUT, RELIABLE, "messages_out") X(DISPATCH_ALONE_AT, DISPATCH, "_alone_at") X(DISPATCH_BLOCKED, DISPATCH, "blocked") \
-    X(DISPATCH_FIRST, DISPATCH, "_first") X(DISPATCH_OBSERVE, DISPATCH, "observe") X(DISPATCH_SCHEDULED, DISPATCH, "_scheduled")
+    X(DATA_OFFSET, DATA, "offset", WHOLE_NUMBER) X(DATA_STABLE, DATA, "stable", WHOLE_NUMBER) \
+    X(DATA_STAMP, DATA, "stamp", WHOLE_NUMBER) X(IN_NEXT, INCOMING, "next", WHOLE_NUMBER) \
+    X(IN_KNOWN, INCOMING, "known", WHOLE_NUMBER) X(IN_STABLE, INCOMING, "stable", WHOLE_NUMBER) \
+    X(IN_END, INCOMING, "end", WHOLE_NUMBER) X(IN_DELIVERED, INCOMING, "delivered", WHOLE_NUMBER) \
+    X(IN_GRANTED, INCOMING, "granted", WHOLE_NUMBER) X(IN_AHEAD, INCOMING, "ahead", DICT) \
+    X(IN_KEPT, INCOMING, "kept", ANY) X(IN_KEPT_BYTES, INCOMING, "kept_bytes", WHOLE_NUMBER) \
+    X(IN_ASKED, INCOMING, "asked", WHOLE_NUMBER) X(OUT_NEXT, OUTGOING, "next", WHOLE_NUMBER) \
+    X(OUT_OFFSET, OUTGOING, "offset", WHOLE_NUMBER) X(OUT_STABLE, OUTGOING, "stable", WHOLE_NUMBER) \
+    X(OUT_TOLD_STABLE, OUTGOING, "told_stable", WHOLE_NUMBER) X(OUT_KEPT, OUTGOING, "kept", ANY) \
+    X(OUT_KEPT_BYTES, OUTGOING, "kept_bytes", WHOLE_NUMBER) X(OUT_ACKED, OUTGOING, "acked", DICT) \
+    X(OUT_LIMITS, OUTGOING, "limits", DICT) X(OUT_STAMP, OUTGOING, "stamp", WHOLE_NUMBER) \
+    X(OUT_SENT_AT, OUTGOING, "sent_at", FLOAT) X(OUT_TOLD, OUTGOING, "told", WHOLE_NUMBER) \
+    X(OPEN_FIRST, OPEN, "first", WHOLE_NUMBER) X(OPEN_BATCHED, OPEN, "batched", WHOLE_NUMBER) \
+    X(OPEN_PENDING, OPEN, "pending", LIST) X(OPEN_ABANDONED, OPEN, "abandoned", LIST) \
+    X(OPEN_ROOM, OPEN, "room", WHOLE_NUMBER) X(OPEN_LONGEST, OPEN, "longest", WHOLE_NUMBER) \
+    X(OPEN_ME, OPEN, "me", WHOLE_NUMBER) X(PEER_HEARD_AT, PEER, "heard_at", FLOAT) \
+    X(PEER_SUSPECTED, PEER, "suspected", FLAG) X(PEER_ASKED_AT, PEER, "asked_at", FLOAT) \
+    X(CHANNEL_BLOCKED, CHANNEL, "blocked", FLAG) X(CHANNEL_CLOSED, CHANNEL, "closed", FLAG) \
+    X(CHANNEL_INBOX, CHANNEL, "inbox", ANY) X(CHANNEL_NUMBER, CHANNEL, "number", WHOLE_NUMBER) \
+    X(CHANNEL_ON_ARRIVAL, CHANNEL, "on_arrival", ANY) X(CHANNEL_OUT, CHANNEL, "out", ANY) \
+    X(CHANNEL_PAUSED, CHANNEL, "paused", TEXT_KIND) X(CHANNEL_RELAY, CHANNEL, "relay", ANY) \
+    X(CHANNEL_SEAL, CHANNEL, "seal", ANY) X(CHANNEL_STATE, CHANNEL, "state", ANY) \
+    X(TRANSPORT_ADDRESSES, TRANSPORT, "_addresses", DICT) \
+    X(TRANSPORT_LONG_BYTES, TRANSPORT, "_long_bytes", WHOLE_NUMBER) X(TRANSPORT_TO_ALL, TRANSPORT, "_to_all", LIST) \
+    X(RELIABLE_ECHO, RELIABLE, "_echo", LIST) X(RELIABLE_FROZEN, RELIABLE, "_frozen", FLAG) \
+    X(RELIABLE_STAMP, RELIABLE, "_stamp", WHOLE_NUMBER) X(RELIABLE_STATUS, RELIABLE, "_status", ANY) \
+    X(RELIABLE_FRAMES_IN, RELIABLE, "frames_in", WHOLE_NUMBER) \
+    X(RELIABLE_FRAMES_OUT, RELIABLE, "frames_out", WHOLE_NUMBER) \
+    X(RELIABLE_MESSAGES_IN, RELIABLE, "messages_in", WHOLE_NUMBER) \
+    X(RELIABLE_MESSAGES_OUT, RELIABLE, "messages_out", WHOLE_NUMBER) \
+    X(DISPATCH_ALONE_AT, DISPATCH, "_alone_at", FLOAT) X(DISPATCH_BLOCKED, DISPATCH, "blocked", FLAG) \
+    X(DISPATCH_FIRST, DISPATCH, "_first", FLAG) X(DISPATCH_OBSERVE, DISPATCH, "observe", ANY) \
+    X(DISPATCH_SCHEDULED, DISPATCH, "_scheduled", FLAG)
 
 /* What is called, or asked by name. */
 #define ALL_WORDS(X) \
@@ -51,10 +65,16 @@ static const char *const part_names[PARTS] = {ALL_PARTS(TEXT)};
 static const char *const word_texts[WORDS] = {ALL_WORDS(TEXT)};
 #undef TEXT
 
-#define PLACE(name, type, text) {type, text},
+enum kind { ANY, DICT, LIST, FLOAT, FLAG, TEXT_KIND, WHOLE_NUMBER, KINDS };
+static PyTypeObject *const kind_types[KINDS] = {
+    [DICT] = &PyDict_Type, [LIST] = &PyList_Type, [FLOAT] = &PyFloat_Type, [FLAG] = &PyBool_Type, [TEXT_KIND] = &PyUnicode_Type};
+static const char *const kind_names[KINDS] = {"there", "a dict", "a list", "a float", "a bool", "a str", "a whole number"};
+
+#define PLACE(name, type, text, kind) {type, text, kind},
 static const struct {
     enum part type;
     const char *name;
+    enum kind kind;
 } slot_names[SLOTS] = {ALL_SLOTS(PLACE)};
 #undef PLACE
 
@@ -64,6 +84,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *parts[PARTS];
     Py_ssize_t slots[SLOTS];
+    int begin[PARTS], end[PARTS]; /* which slots are of this part's type */
     long long me, charge, batch, lone;
     double pause;
     long long received, sent; /* frames that went this way */
@@ -122,6 +143,48 @@ is_a(Straight *self, PyObject *object, enum part type)
 }
 
 static int
+is_kind(PyObject *object, enum kind kind)
+{
+    if (object == NULL) {
+        return 0;
+    }
+    return kind == WHOLE_NUMBER ? PyLong_Check(object) : kind_types[kind] == NULL || Py_IS_TYPE(object, kind_types[kind]);
+}
+
+static int
+is_whole(Straight *self, PyObject *object, enum part type)
+{ /* whether every field is there, and of the type that it is read as. True until anything else runs */
+    for (int slot = self->begin[type]; slot < self->end[type]; slot++) {
+        if (!is_kind(AT(object, slot), slot_names[slot].kind)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *
+held(Straight *self, PyObject *object, enum slot slot)
+{ /* a field: a new reference, or an error */
+    PyObject *found = AT(object, slot);
+    if (!is_kind(found, slot_names[slot].kind)) {
+        PyErr_Format(
+            PyExc_TypeError, "%s.%s is to be %s, not %s", Py_TYPE(object)->tp_name, slot_names[slot].name,
+            kind_names[slot_names[slot].kind], found == NULL ? "deleted" : Py_TYPE(found)->tp_name);
+        return NULL;
+    }
+    return Py_NewRef(found);
+}
+
+static int
+is_over(Straight *self)
+{
+    if (self->parts[0] == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "this straight way was collected");
+    }
+    return self->parts[0] == NULL;
+}
+
+static int
 is_in_any(PyObject *containers, PyObject *group)
 {
     int is_in = 0;
@@ -150,4 +213,13 @@ append_to(PyObject *line, PyObject *element)
 { /* a list or a deque */
     return PyList_CheckExact(line) ? PyList_Append(line, element)
                                    : called(PyObject_CallMethodOneArg(line, text_append, element));
+}
+
+static int
+append_held(Straight *self, PyObject *object, enum slot slot, PyObject *element)
+{ /* to a list or a deque that an object has */
+    PyObject *line = held(self, object, slot);
+    int failed = line == NULL ? -1 : append_to(line, element);
+    Py_XDECREF(line);
+    return failed;
 }

@@ -135,6 +135,9 @@ waiter_run_soon(Waiter *self)
         return 0;
     }
     self->done = 1;
+    if (self->loop == NULL) { /* it was collected */
+        return 0;
+    }
     go_on = PyObject_GetAttr((PyObject *)self, text_go_on);
     if (go_on == NULL) {
         return -1;
@@ -165,7 +168,7 @@ waiter_give_up(Waiter *self, PyObject *why)
         Py_RETURN_FALSE;
     }
     Py_XSETREF(self->given_up, Py_NewRef(why));
-    for (place = 0; place < PyList_GET_SIZE(self->waiters); place++) {
+    for (place = 0; self->waiters != NULL && place < PyList_GET_SIZE(self->waiters); place++) {
         if (PyList_GET_ITEM(self->waiters, place) == (PyObject *)self) {
             if (PyList_SetSlice(self->waiters, place, place + 1, NULL) < 0) {
                 return NULL;
@@ -270,6 +273,16 @@ static PyTypeObject WaiterType = {
     .tp_methods = waiter_methods,
 };
 
+static int
+is_waiter(PyObject *object)
+{ /* the lists can be reached from Python, so anything may be in them */
+    if (Py_IS_TYPE(object, &WaiterType)) {
+        return 1;
+    }
+    PyErr_SetString(PyExc_TypeError, "whoever waits is a Waiter");
+    return 0;
+}
+
 /* Line */
 
 static int
@@ -318,7 +331,7 @@ line_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *named)
 static PyObject *
 line_run(Line *self, PyObject *Py_UNUSED(none))
 { /* whoever goes on may wake others */
-    while (PyList_GET_SIZE(self->waiters) > 0) {
+    while (self->waiters != NULL && PyList_GET_SIZE(self->waiters) > 0) {
         PyObject *waiters = self->waiters, *next = PyList_New(0);
         Py_ssize_t place;
         if (next == NULL) {
@@ -326,7 +339,10 @@ line_run(Line *self, PyObject *Py_UNUSED(none))
         }
         self->waiters = next;
         for (place = 0; place < PyList_GET_SIZE(waiters); place++) {
-            if (waiter_run((Waiter *)PyList_GET_ITEM(waiters, place)) < 0) {
+            PyObject *waiter = Py_NewRef(PyList_GET_ITEM(waiters, place));
+            int failed = !is_waiter(waiter) || waiter_run((Waiter *)waiter) < 0;
+            Py_DECREF(waiter);
+            if (failed) {
                 Py_DECREF(waiters);
                 return NULL;
             }
@@ -481,7 +497,7 @@ arrivals_look(Arrivals *self, PyObject *loop)
 { /* those whose time is over give up */
     Py_ssize_t place;
     double now, due = Py_HUGE_VAL;
-    PyObject *waiters = PyList_GetSlice(self->waiters, 0, PyList_GET_SIZE(self->waiters));
+    PyObject *waiters = self->waiters == NULL ? PyList_New(0) : PyList_GetSlice(self->waiters, 0, PY_SSIZE_T_MAX);
     Py_CLEAR(self->timer);
     self->due = Py_HUGE_VAL;
     if (waiters == NULL || time_of(loop, &now) < 0) {
@@ -490,6 +506,10 @@ arrivals_look(Arrivals *self, PyObject *loop)
     }
     for (place = 0; place < PyList_GET_SIZE(waiters); place++) {
         Waiter *waiter = (Waiter *)PyList_GET_ITEM(waiters, place);
+        if (!is_waiter((PyObject *)waiter)) {
+            Py_DECREF(waiters);
+            return NULL;
+        }
         if (waiter->due <= now + TICK_S) {
             PyObject *given_up = waiter_give_up(waiter, PyExc_TimeoutError);
             if (given_up == NULL) {
@@ -534,7 +554,10 @@ arrivals_wait(Arrivals *self, PyObject *const *given, Py_ssize_t count, PyObject
         }
         due += now;
     }
-    if (!(due < self->due) || arrivals_watch(self, loop, due) == 0) {
+    if (self->waiters == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "these arrivals were collected");
+    }
+    else if (!(due < self->due) || arrivals_watch(self, loop, due) == 0) {
         waiter = waiter_new(loop, self->waiters, due);
     }
     Py_DECREF(loop);
@@ -544,7 +567,7 @@ arrivals_wait(Arrivals *self, PyObject *const *given, Py_ssize_t count, PyObject
 static PyObject *
 arrivals_wake(Arrivals *self, PyObject *Py_UNUSED(none))
 {
-    Py_ssize_t count = PyList_GET_SIZE(self->waiters), place;
+    Py_ssize_t count = self->waiters == NULL || self->line == NULL ? 0 : PyList_GET_SIZE(self->waiters), place;
     PyObject *waiters;
     if (count == 0) {
         Py_RETURN_NONE;
@@ -554,9 +577,10 @@ arrivals_wake(Arrivals *self, PyObject *Py_UNUSED(none))
         Py_XDECREF(waiters);
         return NULL;
     }
-    for (place = 0; place < count; place++) {
+    for (place = 0; place < PyList_GET_SIZE(waiters); place++) {
         PyObject *waiter = PyList_GET_ITEM(waiters, place);
-        if ((self->line->receiving ? PyList_Append(self->line->waiters, waiter) : waiter_run_soon((Waiter *)waiter)) < 0) {
+        if (!is_waiter(waiter)
+            || (self->line->receiving && self->line->waiters != NULL ? PyList_Append(self->line->waiters, waiter) : waiter_run_soon((Waiter *)waiter)) < 0) {
             Py_DECREF(waiters);
             return NULL;
         }

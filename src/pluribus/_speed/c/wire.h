@@ -252,7 +252,7 @@ receive_segment(Wire *self, PyObject *got)
 { /* of the train, in its place; or whatever comes. 1: something came, 0: there is nothing */
     Train *train = &self->train;
     unsigned char said[HEAD_BYTES];
-    struct sockaddr_in from;
+    struct sockaddr_in from = {0};
     size_t room = (size_t)PyBytes_GET_SIZE(train->data) - train->filled;
     char *place = PyBytes_AS_STRING(train->data) + train->filled;
     struct iovec parts[] = {
@@ -295,7 +295,7 @@ receive_segment(Wire *self, PyObject *got)
 static int
 receive_datagram(Wire *self, PyObject *got)
 { /* 1: something came, 0: there is nothing */
-    struct sockaddr_in from;
+    struct sockaddr_in from = {0};
     socklen_t length = sizeof(from);
     ssize_t size;
     int begins;
