@@ -1,5 +1,5 @@
-"""Nothing that Python can put into a field, or do while C runs, ends the process: each in a process of its own, which may
-raise, and must not die by a signal."""
+"""Nothing that Python can put into a field, or do while C runs, ends the process: each in a process of its own, which
+may raise, and must not die by a signal."""
 
 import subprocess
 import sys
@@ -24,8 +24,8 @@ FIELDS = """
 WRONG = [UserDict({1: 1}), 3.5, None, "text", -(1 << 70), [], {1: None}, object()]
 GONE = object()
 from pluribus.runtime.group import straight as S
-KINDS = {"transport": S.Transport, "reliable": S.Reliable, "dispatch": S.Dispatch, "data": S.Data, "incoming": S.Incoming,
-         "outgoing": S.Outgoing, "open": S.OpenStream, "peer": S.Peer, "channel": S.Channel}
+KINDS = {"transport": S.Transport, "reliable": S.Reliable, "dispatch": S.Dispatch, "data": S.Data,
+         "incoming": S.Incoming, "outgoing": S.Outgoing, "open": S.OpenStream, "peer": S.Peer, "channel": S.Channel}
 
 def owners(one, other):
     for bus in (one, other):

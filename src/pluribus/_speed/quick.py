@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from .ends import End, OpenBatch, flatten, publishes, sends
-from .loading import COMPILED, compiled
+from .loading import COMPILED, REASON, compiled
 from .passing import Runner, way
 from .reading import Reading
 
@@ -23,6 +23,15 @@ else:
             publishes, sends = compiled.publishes, compiled.sends
 
 __all__ = [
-    *("COMPILED", "REASON", "End", "OpenBatch", "Reading", "Runner", "Straight"),
-    *("flatten", "publishes", "sends", "way"),
+    "COMPILED",
+    "REASON",
+    "End",
+    "OpenBatch",
+    "Reading",
+    "Runner",
+    "Straight",
+    "flatten",
+    "publishes",
+    "sends",
+    "way",
 ]

@@ -1,8 +1,8 @@
 """A datagram socket, by the two calls that every datagram costs.
 
 ``c/wire.h`` has the same in C, for IPv4. It is used where it was compiled: it needs no buffer of the longest datagram
-for a short one, knows the addresses that it has just seen, and receives the segments of a train where they belong in it. A
-test holds the two to the same answers.
+for a short one, knows the addresses that it has just seen, and receives the segments of a train where they belong in
+it. A test holds the two to the same answers.
 """
 
 from __future__ import annotations

@@ -205,14 +205,13 @@ static int
 is_plain_frame(Reading *self, PyObject *frame, long long *count)
 { /* whether there is nothing to it but bodies of bytes */
     PyObject *headers;
-    long long kind, size;
-    if ((PyObject *)Py_TYPE(frame) != frame_type || !is_whole_frame(frame) || self->taken == NULL || self->people == NULL
-        || !PyDict_CheckExact(self->taken) || !PyDict_CheckExact(self->people)) {
+    long long kind;
+    if ((PyObject *)Py_TYPE(frame) != frame_type || self->taken == NULL || !PyDict_CheckExact(self->taken)) {
         return 0;
     }
     headers = FRAME_AT(frame, FRAME_HEADERS);
-    return self->state == Py_None && is_number(FRAME_AT(frame, FRAME_SIZE), &size) && is_number(FRAME_AT(frame, FRAME_COUNT), count)
-        && is_number(FRAME_AT(frame, FRAME_KIND), &kind) && kind == self->plain && PyList_CheckExact(headers)
+    return self->state == Py_None && is_number(FRAME_AT(frame, FRAME_COUNT), count)
+        && is_number(FRAME_AT(frame, FRAME_KIND), &kind) && kind == self->plain && headers != NULL && PyList_CheckExact(headers)
         && PyList_GET_SIZE(headers) == 0;
 }
 

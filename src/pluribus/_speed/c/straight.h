@@ -80,10 +80,6 @@ find_slots(Straight *self)
         if (find_slot(type, slot_names[place].name, &self->slots[place]) < 0) {
             return -1;
         }
-        if (self->end[slot_names[place].type] == 0) {
-            self->begin[slot_names[place].type] = place;
-        }
-        self->end[slot_names[place].type] = place + 1;
     }
     return 0;
 }
@@ -124,8 +120,6 @@ straight_new(PyTypeObject *type, PyObject *args, PyObject *parts)
         return NULL;
     }
     memset(self->parts, 0, sizeof(self->parts));
-    memset(self->begin, 0, sizeof(self->begin));
-    memset(self->end, 0, sizeof(self->end));
     self->received = self->sent = 0;
     PyObject_GC_Track(self);
     if (find_frame() < 0 || find_parts(self, parts) < 0 || find_slots(self) < 0 || check_slots(self) < 0) {

@@ -14,8 +14,10 @@ goes_down(Straight *self, PyObject *group, PyObject **stream)
     if (is_so < 0) {
         return -1;
     }
-    if (*stream == NULL || !is_a(self, *stream, OUTGOING) || !is_whole(self, *stream, OUTGOING)
-        || !is_whole(self, self->parts[RELIABLE], RELIABLE) || !is_whole(self, self->parts[TRANSPORT], TRANSPORT)) {
+    if (*stream == NULL || !is_a(self, *stream, OUTGOING) || !is_exactly(AT(*stream, OUT_ACKED), &PyDict_Type)
+        || !is_exactly(AT(*stream, OUT_LIMITS), &PyDict_Type) || AT(*stream, OUT_KEPT) == NULL
+        || !is_exactly(AT(self->parts[RELIABLE], RELIABLE_ECHO), &PyList_Type)
+        || !is_exactly(AT(self->parts[TRANSPORT], TRANSPORT_TO_ALL), &PyList_Type)) {
         return 0;
     }
     acked = Py_NewRef(AT(*stream, OUT_ACKED));
@@ -79,7 +81,7 @@ note_in_stream(Straight *self, PyObject *stream, PyObject *frame)
         if (mine > 0 && PyDict_SetItem(acked, self->parts[ME], next) < 0) {
             mine = -1;
         }
-        if (mine >= 0 && !is_whole(self, stream, OUTGOING)) {
+        if (mine >= 0 && AT(stream, OUT_STABLE) == NULL) {
             PyErr_SetString(PyExc_TypeError, "a stream changed while a message was sent");
             mine = -1;
         }
@@ -131,7 +133,7 @@ hand_down(Straight *self, PyObject *datagram)
 { /* to the transport */
     PyObject *transport = self->parts[TRANSPORT];
     long long most;
-    if (!is_whole(self, transport, TRANSPORT) || !is_number(AT(transport, TRANSPORT_LONG_BYTES), &most)) {
+    if (!is_exactly(AT(transport, TRANSPORT_TO_ALL), &PyList_Type) || !is_number(AT(transport, TRANSPORT_LONG_BYTES), &most)) {
         PyErr_SetString(PyExc_TypeError, "a transport has a list of what goes to all, and the longest datagram is a whole number");
         return -1;
     }
@@ -231,7 +233,7 @@ straight_send(Straight *self, PyObject *const *given, Py_ssize_t count)
         return NULL;
     }
     out = Py_NewRef(AT(given[0], CHANNEL_OUT));
-    is_so = is_whole(self, out, OPEN) ? goes_down(self, group, &stream) : 0;
+    is_so = goes_down(self, group, &stream);
     if (is_so > 0) {
         is_so = straight_down(self, out, group, stream, given[1], given[2]);
     }
@@ -270,7 +272,7 @@ begins_turn(Straight *self)
     if (now == NULL) {
         return -1;
     }
-    if (!PyFloat_CheckExact(now) || !is_whole(self, dispatch, DISPATCH)) {
+    if (!PyFloat_CheckExact(now) || !is_exactly(AT(dispatch, DISPATCH_ALONE_AT), &PyFloat_Type)) {
         Py_DECREF(now);
         return 0;
     }
@@ -293,7 +295,8 @@ goes_alone(Straight *self, PyObject *channel, PyObject *out, PyObject *body)
     if (size < 0) {
         return -1;
     }
-    if (!is_whole(self, channel, CHANNEL) || !is_whole(self, out, OPEN) || !is_whole(self, dispatch, DISPATCH)) {
+    if (!is_exactly(AT(out, OPEN_ROOM), &PyLong_Type) || !is_exactly(AT(out, OPEN_PENDING), &PyList_Type)
+        || !is_exactly(AT(out, OPEN_ABANDONED), &PyList_Type) || !is_exactly(AT(channel, CHANNEL_PAUSED), &PyUnicode_Type)) {
         return 0;
     }
     if ((is_so = has_room(self, out, size)) < 0) {

@@ -11,7 +11,7 @@
     X(PEER, "peer") X(CHANNEL, "channel") X(SAMPLES, "samples")
 
 /* What objects of these types, or these layers, have in places of their own, and of which type it is there: what is read as
- * a structure is looked at first. Those of one type stand together. */
+ * a structure is looked at first. */
 #define ALL_SLOTS(X) \
     X(DATA_OFFSET, DATA, "offset", WHOLE_NUMBER) X(DATA_STABLE, DATA, "stable", WHOLE_NUMBER) \
     X(DATA_STAMP, DATA, "stamp", WHOLE_NUMBER) X(IN_NEXT, INCOMING, "next", WHOLE_NUMBER) \
@@ -84,7 +84,6 @@ typedef struct {
     PyObject_HEAD
     PyObject *parts[PARTS];
     Py_ssize_t slots[SLOTS];
-    int begin[PARTS], end[PARTS]; /* which slots are of this part's type */
     long long me, charge, batch, lone;
     double pause;
     long long received, sent; /* frames that went this way */
@@ -152,14 +151,9 @@ is_kind(PyObject *object, enum kind kind)
 }
 
 static int
-is_whole(Straight *self, PyObject *object, enum part type)
-{ /* whether every field is there, and of the type that it is read as. True until anything else runs */
-    for (int slot = self->begin[type]; slot < self->end[type]; slot++) {
-        if (!is_kind(AT(object, slot), slot_names[slot].kind)) {
-            return 0;
-        }
-    }
-    return 1;
+is_exactly(PyObject *object, PyTypeObject *type)
+{ /* whether a field is there, and of the type that it is read as: true until anything else runs */
+    return object != NULL && Py_IS_TYPE(object, type);
 }
 
 static PyObject *

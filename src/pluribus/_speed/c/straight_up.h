@@ -52,10 +52,10 @@ is_next(Straight *self, PyObject *group, PyObject *sender, Usual *usual)
     if (!is_a(self, usual->stream, INCOMING) || !is_a(self, usual->peer, PEER) || looked_up(self->parts[STAMPS], group, &stamp) < 0) {
         return PyErr_Occurred() ? -1 : 0;
     }
-    /* Nothing runs from here to the last line: what is whole stays so. */
-    if (!is_whole(self, usual->stream, INCOMING) || !is_whole(self, usual->peer, PEER) || !is_whole(self, reliable, RELIABLE)
-        || !is_whole(self, self->parts[DISPATCH], DISPATCH) || !is_number(AT(usual->stream, IN_NEXT), &next)
-        || next != usual->first || PyDict_GET_SIZE(AT(usual->stream, IN_AHEAD)) > 0
+    /* Nothing runs from here to the last line: what is seen to be of a type stays so. */
+    if (!is_exactly(AT(usual->stream, IN_AHEAD), &PyDict_Type) || !is_exactly(AT(usual->peer, PEER_ASKED_AT), &PyFloat_Type)
+        || AT(usual->stream, IN_KEPT) == NULL || !is_number(AT(usual->stream, IN_NEXT), &next) || next != usual->first
+        || PyDict_GET_SIZE(AT(usual->stream, IN_AHEAD)) > 0
         || !is_number(AT(usual->stream, IN_GRANTED), &granted) || granted == 0 || AT(usual->peer, PEER_SUSPECTED) != Py_False
         || PyFloat_AS_DOUBLE(AT(usual->peer, PEER_ASKED_AT)) >= 0 || PyDict_GET_SIZE(self->parts[CLOSING]) > 0
         || AT(reliable, RELIABLE_FROZEN) != Py_False || !is_number(AT(usual->data, DATA_STAMP), &stamped)
@@ -85,8 +85,7 @@ is_plain(Straight *self, PyObject *frame, PyObject *group, Usual *usual)
     if (looked_up(self->parts[CHANNELS], group, &channel) < 0) {
         return -1;
     }
-    if (channel == NULL || !is_a(self, channel, CHANNEL) || !is_whole(self, channel, CHANNEL)
-        || AT(channel, CHANNEL_RELAY) != Py_None || AT(channel, CHANNEL_SEAL) != Py_None
+    if (channel == NULL || !is_a(self, channel, CHANNEL) || AT(channel, CHANNEL_RELAY) != Py_None || AT(channel, CHANNEL_SEAL) != Py_None
         || AT(channel, CHANNEL_STATE) != Py_None) {
         Py_XDECREF(channel);
         return 0;
@@ -128,8 +127,7 @@ note_arrival(Straight *self, PyObject *frame, Usual *usual)
     if ((heard = PyObject_CallNoArgs(self->parts[NOW])) == NULL) {
         return -1;
     }
-    if (!is_whole(self, stream, INCOMING) || !is_whole(self, usual->peer, PEER) || !is_number(AT(stream, IN_KNOWN), &known)
-        || !is_number(AT(stream, IN_END), &end) || !is_number(AT(stream, IN_DELIVERED), &delivered)
+    if (!is_number(AT(stream, IN_KNOWN), &known) || !is_number(AT(stream, IN_END), &end) || !is_number(AT(stream, IN_DELIVERED), &delivered)
         || !is_number(AT(stream, IN_STABLE), &stable)) {
         Py_DECREF(heard);
         PyErr_SetString(PyExc_TypeError, "a stream counts in whole numbers");

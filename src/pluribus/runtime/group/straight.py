@@ -8,8 +8,8 @@ This is no protocol of its own. It does to the layers' own state what the layers
 anything is unusual it does nothing, and the frame goes the long way through all of them. It is in C
 (``_speed/c/straight.h``), and where that was not compiled there is only the long way. Who changes a layer must look
 there too: ``tests/_speed/test_straight.py`` plays the same worlds with the straight way and without, and wants
-every datagram of them to be the same. What it is made of it finds by name when a stack is made, and it looks at the types
-of what it reads as a structure: a name or a type that changed is missed at once, and a warning says so.
+every datagram of them to be the same. What it is made of it finds by name when a stack is made, and it looks at the
+types of what it reads as a structure: a name or a type that changed is missed at once, and a warning says so.
 
 Only for stacks of exactly these layers: one that was put between them, or in the place of one, sees every frame.
 """
