@@ -1,5 +1,8 @@
 """What a session is given on each engine, as far as that is known without one."""
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("pyspark.sql")
@@ -46,3 +49,53 @@ def test_checkpoints_may_be_uris(place, found):
 def test_a_relative_checkpoint_is_absolute_for_spark(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert below("state", "q") == str(tmp_path / "state" / "q")
+
+
+DEATHS = """
+import os
+import signal
+import sys
+
+from pluribus.core.errors import JobFailed, Unreachable
+from pluribus.pipeline.jobs import Job
+from pluribus.pipeline.session import session
+
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:NoSuchOption"
+try:
+    with session("local[1]", "refused"):
+        pass
+except Unreachable as error:
+    print(error)
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1"
+
+
+def ticking(spark, options):
+    return {"ticking": spark.readStream.format("rate").load().writeStream.format("noop")}
+
+
+def kill(progress):
+    from pyspark import SparkContext
+
+    os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+
+
+try:
+    with session("local[1]", "killed") as spark:
+        Job(spark, "ticking", sys.argv[1], {}, ticking).run(progress=kill)
+except JobFailed as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_last_words_of_java_are_in_the_error(java, tmp_path):
+    """Of one that does not start, and of one that is killed under a job."""
+    command = [sys.executable, "-c", DEATHS, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    refused, killed = answer.stdout.splitlines()
+    assert refused.startswith("no Spark session at local[1]: ") and "NoSuchOption" in refused
+    assert killed.startswith("Spark's Java has died: ") and killed.endswith(
+        "run it again with the same checkpoint to resume"
+    )

@@ -37,6 +37,13 @@ ONCE = [
     ("relays", 320, "a forced primary left members with what the last one had delivered to others, and not to them"),
     ("topics", 32, "a reader that was slow was looked after again in a moment too short for any clock"),
     ("topics", 3_224, "who shared a subscription was told that it was uncertain, when members were cut off meanwhile"),
+    ("topics", 12_000_142, "who shared and had been cut off was handed an event before it learnt that others had it"),
+    (
+        "topics",
+        12_000_728,
+        "who shared and had been cut off did not know what was finished meanwhile, and did it again",
+    ),
+    ("topics", 12_000_813, "who shared and had been cut off went on with what waited, though another had finished it"),
     ("asks", 9_100_018, "who left a group passed over a view of it, and a sender in that waited for its word for ever"),
     ("states", 777_247, "a group went on with an older state after a primary was forced, and did not say so"),
     ("states", 9_100_338, "who had waited long for a state was followed, and had less than another who was back"),

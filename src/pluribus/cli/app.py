@@ -22,6 +22,7 @@ VERBS = {
     "topics": "List, show, bound and empty topics.",
     "queue": "Send to message queues, receive, browse, and look after them.",
     "transactions": "List transactions that wait for a decision; commit or abort them.",
+    "outbox": "Rows of PostgreSQL and messages, committed together.",
     "slots": "Software buses: slots, ports, routes.",
     "space": "Tuple spaces: write, read, take, watch, count.",
     "console": "Show software buses in a browser.",

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from pluribus.cli.output import JsonFlag, print_json
+from pluribus.core.errors import BadInput
 
 Config = Annotated[Path, typer.Argument(help="The configuration of a backbone, in TOML.")]
 Master = Annotated[str, typer.Option(help="local[N], or the address of a cluster.")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, as spark.executor.instances=4.")]
 Url = Annotated[str, typer.Option(help="client://HOST:PORT/BUS, in the place of the one in the file.")]
 
 
@@ -26,17 +28,29 @@ def backbone(
     ] = False,
     master: Master = "local[*]",
     url: Url = "",
+    conf: Conf = None,
+    status: Annotated[
+        str, typer.Option(help="Serve a page, /metrics for Prometheus and /status.json at HOST:PORT meanwhile.")
+    ] = "",
     json: JsonFlag = False,
 ) -> None:
     """Run a backbone: durable topics to tables and answers. Exits with 1 if its report does not add up."""
+    from contextlib import ExitStack
+
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.running import Backbone
     from pluribus.pipeline.jobs import stopped_by_signals
     from pluribus.pipeline.session import session
+    from pluribus.pipeline.status import Status, serve
 
     configuration = load(config, url)
-    with session(master, f"backbone {configuration.name}") as spark:
-        running = Backbone(spark, configuration)
+    settings = dict(_setting(one) for one in conf or [])
+    watched = Status()
+    with ExitStack() as stack:
+        if status:
+            typer.echo(f"status at {stack.enter_context(serve(watched, status))}", err=True)
+        spark = stack.enter_context(session(master, f"backbone {configuration.name}", **settings))
+        running = Backbone(spark, configuration, status=watched)
         with stopped_by_signals(running):
             found = running.run(seconds=seconds, once=once, progress=_tell)
     if json:
@@ -138,6 +152,13 @@ def compact(
         print_json({"fewer": fewer})
     else:
         typer.echo(f"{fewer:,} files fewer")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise BadInput(f"--conf {text!r} has no value: write it as name=value")
+    return name, value
 
 
 def _sum(found: dict[str, Any]) -> str:

@@ -177,7 +177,7 @@ def replay(
 
 @command.command()
 def status(
-    where: Annotated[str, typer.Argument(help="The --checkpoint of a job, or the URL that its --status serves.")],
+    where: Annotated[str, typer.Argument(help="A job's --checkpoint, a backbone's state, or the URL of --status.")],
     prometheus: Annotated[bool, typer.Option("--prometheus", help="As text for Prometheus.")] = False,
     json: JsonFlag = False,
 ) -> None:

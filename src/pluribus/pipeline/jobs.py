@@ -11,6 +11,7 @@ here asks which it is: progress is read from the queries themselves.
 
 from __future__ import annotations
 
+import logging
 import re
 import runpy
 import signal
@@ -23,17 +24,24 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.errors import BadInput, JobFailed
-from .session import logging_nothing
+from .session import last_words, logging_nothing
 from .status import Status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 LOOK_S = 0.2
 STOP_S = 30.0
 """How long a stop waits for the micro-batch that is under way."""
 
 OURS = "pluribus.core.errors."
+
+NO_WORKER = "Python worker failed to connect back"
+"""Spark waits ten seconds, which nobody can change, until a process that it started for a stream calls it."""
+STARTS_MAX = 4
+"""How often a query is started that ended for want of such a process; each goes on where the one before ended."""
 
 TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
@@ -74,10 +82,21 @@ class Job:
     ) -> dict[str, Any]:
         """Until all queries end, ``seconds`` are over or ``stop`` is called; ``once``: what is there now, and no more.
 
-        Returns what each query did. An error of a query is raised when the others are stopped.
+        Returns what each query did. An error of a query is raised when the others are stopped. ``JobFailed`` with its
+        last words if Java has died.
         """
+        from py4j.protocol import Py4JNetworkError
+
+        try:
+            return self._run(seconds, once, progress)
+        except (Py4JNetworkError, ConnectionError) as error:
+            said = last_words() or str(error)
+            raise JobFailed(f"Spark's Java has died: {said}; run it again with the same checkpoint to resume") from None
+
+    def _run(self, seconds: float | None, once: bool, progress: Progress | None) -> dict[str, Any]:
         from pyspark.errors import PySparkException
 
+        of_this_thread(self._spark)
         try:
             answer = (self._function or self._load())(self._spark, self._options)
         except PySparkException as refused:
@@ -88,8 +107,9 @@ class Job:
         until = None if seconds is None else monotonic() + seconds
         try:
             for name, writer in writers.items():
+                self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
                 self.queries[name] = self._started(name, writer, once)
-            self._watch(until, progress or (lambda _: None))
+            self._watch(until, progress or (lambda _: None), lambda name: self._started(name, writers[name], once))
         finally:
             self._end(progress or (lambda _: None))
         if self._status is not None:
@@ -111,7 +131,6 @@ class Job:
 
     def _started(self, name: str, writer: Any, once: bool) -> Any:
         writer = writer.queryName(name).option("checkpointLocation", below(self._checkpoint, name))
-        self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
         from pyspark.errors import PySparkException
 
         try:
@@ -119,9 +138,17 @@ class Job:
         except PySparkException as error:
             raise JobFailed(f"the query {name!r} cannot be started: {_words(error)}") from None
 
-    def _watch(self, until: float | None, progress: Progress) -> None:
-        while any(query.isActive for query in self.queries.values()) and not self._stopping.is_set():
+    def _watch(self, until: float | None, progress: Progress, start: Callable[[str], Any]) -> None:
+        starts = dict.fromkeys(self.queries, 1)
+        while not self._stopping.is_set():
             self._look(progress)
+            for name, query in self.queries.items():
+                if not query.isActive and NO_WORKER in str(query.exception() or "") and starts[name] < STARTS_MAX:
+                    starts[name] += 1
+                    log.warning("%s of the query %r; it is started again", NO_WORKER, name)
+                    self.queries[name] = start(name)
+            if not any(query.isActive for query in self.queries.values()):
+                return
             if until is not None and monotonic() > until:
                 return
             if any(not query.isActive and query.exception() is not None for query in self.queries.values()):
@@ -177,6 +204,14 @@ class Job:
             if not any(executor.numRunningTasks() for executor in executors):
                 return
             threading.Event().wait(0.02)
+
+
+def of_this_thread(spark: SparkSession) -> None:
+    """Spark finds data sources of Python in the session of the thread that starts a query, which another thread than
+    the one that opened the session does not have."""
+    java: Any = spark
+    if getattr(java, "_jvm", None) is not None:  # none through a Connect server
+        java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
 
 
 def below(place: str, name: str) -> str:

@@ -11,8 +11,9 @@ import shutil
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,8 @@ def open_session(master: str = "local[*]", app: str = "pluribus", **settings: An
         return opened
     except (PySparkException, OSError) as error:
         reason = " ".join(str(error).split())[:300]
+        if said := last_words():
+            reason = f"{reason} Java said: {said}"
         raise Unreachable(f"no Spark session at {master}: {reason}; start the engine there") from None
 
 
@@ -76,8 +79,17 @@ def session(master: str = "local[*]", app: str = "pluribus", **settings: Any) ->
         yield opened
     finally:
         if active is None:
-            with logging_nothing():  # of tasks that were interrupted, and end now
+            with suppress(ConnectionError, *_gone()), logging_nothing():  # of tasks that were interrupted, and end now
                 opened.stop()
+
+
+def _gone() -> tuple[type[Exception], ...]:
+    """What a Java machine that has died raises: the reason was told already."""
+    try:
+        from py4j.protocol import Py4JNetworkError
+    except ImportError:  # through Connect alone
+        return ()
+    return (Py4JNetworkError,)
 
 
 @contextmanager
@@ -125,6 +137,11 @@ def logging_nothing() -> Iterator[None]:
 
 
 _starting = threading.local()
+_said: deque[str] = deque(maxlen=40)
+"""The last lines that Java wrote to its standard error."""
+_listeners: deque[threading.Thread] = deque(maxlen=1)
+LISTEN_S = 1.0
+NOISE = ("WARNING:", "NOTE: Picked up", "Using Spark's default log4j", "Setting default log level", "To adjust logging")
 VERBOSE = "PLURIBUS_SPARK_VERBOSE"
 """Set in the environment, Spark's own words while Java starts are not kept from standard error."""
 
@@ -135,11 +152,32 @@ def _deaf_children() -> Iterator[None]:
     stops the queries needs it until they are stopped. It ends with this process, which closes its standard input
     then."""
     _hook()
+    heard, _starting.errors = os.pipe()
+    listener = threading.Thread(target=_listen, args=(heard,), name="java-errors", daemon=True)
+    listener.start()
+    _listeners.append(listener)
     _starting.java = True
     try:
         yield
     finally:
         _starting.java = False
+        os.close(_starting.errors)
+
+
+def _listen(heard: int) -> None:
+    """Keep the last lines, until Java ends; if none was started, that is at once."""
+    with open(heard, errors="replace") as lines:
+        for line in lines:
+            if line.strip() and not line.startswith("\tat "):
+                _said.append(line.strip())
+
+
+def last_words() -> str:
+    """What Java said last on its standard error, for the error of one that has died; empty if it said nothing."""
+    for listener in _listeners:
+        listener.join(LISTEN_S)  # until it has heard the end
+    told = [line for line in _said if not line.startswith(NOISE) and " WARN " not in line][-8:]
+    return " | ".join(told)[-900:]
 
 
 @cache
@@ -148,13 +186,11 @@ def _hook() -> None:
 
 
 def _be_deaf() -> None:
-    """In a child, before it becomes Java: what is ignored stays ignored, and nobody reads what it says."""
+    """In a child, before it becomes Java: what is ignored stays ignored, and what it says is for ``last_words``."""
     if getattr(_starting, "java", False):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if not os.environ.get(VERBOSE):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 2)
-            os.close(nowhere)
+            os.dup2(_starting.errors, 2)
 
 
 def _active() -> Any:

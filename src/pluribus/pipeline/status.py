@@ -68,6 +68,7 @@ class Status:
         with self._lock:
             query = self._query(name)
             query.told_at = time.time()
+            query.ended, query.failed = False, ""  # started again, if it had ended
             query.lag = _lag(sources, query.lag)
             states = told.get("stateOperators", [])
             query.state_rows = sum(int(state.get("numRowsTotal", 0)) for state in states)

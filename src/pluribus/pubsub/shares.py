@@ -16,6 +16,10 @@ done them before it could say so.
 the one before, and hands out the next when every member has that word. So at any moment at most one event of a
 subscriber is both begun and not known to be finished: the one under way. What waits for it was not begun.
 
+*Being cut off.* Who was not in the primary for a while does not know what was finished there, and others may have what
+it was given. So it comes back as a new subscriber, under a new number (``renew``): what it had not begun is dropped,
+but for events that nobody else could have got, and it inherits nothing from before.
+
 Promise: while nobody leaves, each event is delivered by exactly one subscriber of the set. An event is delivered a
 second time only if its first taker left or was taken for dead, and it is never lost while somebody stays who was in the
 set when it came.
@@ -76,6 +80,19 @@ class Share:
             while pending.popitem(last=False)[0] != upto:
                 pass
 
+    def renew(self, taker: Taker, new: Taker, begun: MessageId | None, heirs: frozenset[Taker]) -> list[Event[Any]]:
+        """The events of a taker of this member that nobody else has or can get, from now on under a new number."""
+        self.mine[new] = self.mine.pop(taker)
+        kept: OrderedDict[MessageId, tuple[Event[Any], tuple[Taker, ...]]] = OrderedDict()
+        for id, (event, before) in self.pending.get(taker, {}).items():
+            if id == begun:
+                kept.clear()  # what came before it was handed out, too
+            elif heirs.isdisjoint(before):
+                kept[id] = (event, (new,))
+        if kept:
+            self.pending[new] = kept
+        return [event for event, _ in kept.values()]
+
     def left(self, taker: Taker, takers: tuple[Taker, ...]) -> None:
         """What it had goes to those who had the same chance to get it, and are still there."""
         for event, before in self.pending.pop(taker, {}).values():
@@ -105,6 +122,8 @@ class Shares:
 
     def restore(self, state: bytes) -> None:
         self.takers = {key: tuple(takers) for key, takers in _decode(state).items()}
+        for share in self._shares.values():  # what others finished meanwhile is not known
+            share.pending = {taker: events for taker, events in share.pending.items() if taker in share.mine}
         self.restored()
 
     # In total order
@@ -147,6 +166,23 @@ class Shares:
             share.mine.pop((self.me, number), None)
             if not share.mine:
                 del self._shares[key]
+
+    def renew(self, key: str, number: int, new: int, begun: MessageId | None, *, was_cut: bool) -> list[Event[Any]]:
+        """A subscriber of this member goes on as another one; ``begun`` is the last event that it was handed. Returns
+        what it keeps. ``was_cut``: others may have got, and finished, what it was given."""
+        taker, share = (self.me, number), self._shares[key]
+        if was_cut:
+            before = {other for _, takers in share.pending.get(taker, {}).values() for other in takers}
+            heirs = frozenset(before - {taker})
+        else:
+            heirs = frozenset(self.takers.get(key, ())) - {taker}
+        kept = share.renew(taker, (self.me, new), begun, heirs)
+        if was_cut:
+            share.pending.pop(taker, None)
+        return kept
+
+    def is_mine(self, key: str, number: int) -> bool:
+        return key in self._shares and (self.me, number) in self._shares[key].mine
 
     def absent(self) -> list[Joined]:
         """Subscriptions of this member that are in no set, though they should be: the member was cut off."""

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput, Refused
 from ..files import files_of, local_path
-from ..jobs import Job
+from ..jobs import Job, of_this_thread
+from ..status import FILE, Status
 from . import answers
 from .configuration import Configuration
 from .intake import Intake
@@ -31,13 +32,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOK_S = 2.0
+NOTE_S = 1.0
+"""The status is written at most this often."""
 Progress = Callable[[dict[str, Any]], None]
 
 
 class Backbone:
     """``stop`` may be called from any thread, also before it runs."""
 
-    def __init__(self, spark: SparkSession, configuration: Configuration, run: str = "") -> None:
+    def __init__(
+        self, spark: SparkSession, configuration: Configuration, run: str = "", status: Status | None = None
+    ) -> None:
+        """``status`` is fed with the progress of all queries, and written beside the report where the state is a local
+        folder: ``pluribus pipeline status STATE`` shows it."""
         if getattr(spark, "_jvm", None) is None:
             raise BadInput(
                 "a backbone needs a driver of its own, and a Connect server has it elsewhere: use --master local[N], "
@@ -49,6 +56,8 @@ class Backbone:
         self._files = files_of(configuration.state, spark)
         self.intake = Intake(spark, configuration, self._files, self.run_name)
         self.tiers = Tiers(spark, configuration)
+        self._status = status or Status()
+        self._noted_at = float("-inf")
         self._stopping = threading.Event()
         self._job: Job | None = None
 
@@ -63,17 +72,26 @@ class Backbone:
         """Until ``stop`` is called or ``seconds`` are over; ``once``: what is there now, stage after stage. Returns
         the report of this run, of all runs (``total``), and what each query did."""
         with held(self.configuration.state):
-            _of_this_thread(self._spark)
+            of_this_thread(self._spark)
             self.intake.report.load()
             self.tiers.clean()
             began = monotonic()
             queries: dict[str, dict[str, Any]] = {}
-            if once:
-                for stage in self._stages():
-                    self._add(queries, self._once(stage, progress))
-                self.tiers.compact()
-            else:
-                self._standing(None if seconds is None else began + seconds, queries, progress)
+
+            def tell(told: dict[str, Any]) -> None:
+                self._note(NOTE_S)
+                if progress is not None:
+                    progress(told)
+
+            try:
+                if once:
+                    for stage in self._stages():
+                        self._add(queries, self._once(stage, tell))
+                    self.tiers.compact()
+                else:
+                    self._standing(None if seconds is None else began + seconds, queries, tell)
+            finally:
+                self._note()
         report = self.intake.report
         found = report.totals(self.run_name)
         return {
@@ -86,8 +104,15 @@ class Backbone:
             "queries": queries,
         }
 
+    def _note(self, every_s: float = 0.0) -> None:
+        """Write the status, where a local folder is there for it."""
+        folder = local_path(self.configuration.state)
+        if folder is not None and monotonic() - self._noted_at >= every_s:
+            self._noted_at = monotonic()
+            self._status.write(folder / FILE)
+
     def _stages(self) -> Iterator[Callable[[], dict[str, Any]]]:
-        """Each reads what those before it have written."""
+        """Each reads what those before it have written. Golds run one after another: they share few cores."""
         yield lambda: {"intake": self.intake.query()}
         for group in answers.groups(self.configuration):
             yield lambda group=group: {group.name: answers.query(self._spark, self.configuration, group)}  # type: ignore[misc]
@@ -102,7 +127,7 @@ class Backbone:
 
     def _a_job(self, queries: Callable[[], dict[str, Any]]) -> Job:
         checkpoint = self._files.under("checkpoint")
-        return Job(self._spark, self.configuration.name, checkpoint, {}, lambda *_: queries())
+        return Job(self._spark, self.configuration.name, checkpoint, {}, lambda *_: queries(), self._status)
 
     def _standing(self, until: float | None, queries: dict[str, Any], progress: Progress | None) -> None:
         compaction = self.tiers.compacting()
@@ -140,13 +165,6 @@ class Backbone:
             mine = queries.setdefault(name, {"batches": 0, "rows": 0, "seconds": 0.0, "late": 0})
             for key in mine:
                 mine[key] = round(mine[key] + metrics.get(key, 0), 3)
-
-
-def _of_this_thread(spark: SparkSession) -> None:
-    """Spark finds data sources of Python in the session of the thread that starts a query, which another thread than
-    the one that opened the session does not have."""
-    java: Any = spark
-    java._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java._jsparkSession)
 
 
 def _looks(paths: list[str]) -> list[tuple[str, int, int]]:

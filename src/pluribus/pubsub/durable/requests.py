@@ -79,6 +79,12 @@ class Groups(msgspec.Struct, array_like=True, frozen=True, tag=12):
     """Consumer groups; the answer is a list of ``GroupKnown``."""
 
 
+class RemoveGroup(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """Forget a consumer group that has no members; the answer is an ``Outcome``."""
+
+    name: Text
+
+
 class Watch(msgspec.Struct, array_like=True, frozen=True, tag=13):
     """Whether another subscriber took over a durable subscription since this epoch; answered when one does, or after
     ``wait_s``."""
@@ -141,7 +147,9 @@ class Subscribed(msgspec.Struct, array_like=True, frozen=True):
     """By topic: the offset up to which events were handled."""
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who | Groups | Watch
+Request = (
+    Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who | Groups | RemoveGroup | Watch
+)
 
 WORDS = Words(
     "durable-topics",
@@ -154,6 +162,7 @@ WORDS = Words(
         At: int,
         Last: int,
         Groups: list[GroupKnown],
+        RemoveGroup: Outcome,
         Watch: bool,
         FetchMany: FetchedMany,
         DoMany: list[Outcome],

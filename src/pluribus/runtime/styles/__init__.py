@@ -18,12 +18,21 @@ from .queues.face import QueuesFace
 from .slots.face import SlotsFace
 from .spaces.face import SpacesFace
 from .style import Style
+from .tables.face import TablesFace
 from .topics.face import TopicsFace
 from .transactions.face import TransactionsFace
 
 
 class Faces(
-    TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, QueuesFace, SlotsFace, SpacesFace, TransactionsFace
+    TopicsFace,
+    KeepersFace,
+    ConversationsFace,
+    ObjectsFace,
+    QueuesFace,
+    SlotsFace,
+    SpacesFace,
+    TransactionsFace,
+    TablesFace,
 ):
     """What the styles add to a bus."""
 

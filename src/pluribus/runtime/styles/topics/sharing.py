@@ -11,12 +11,14 @@ should read there. The word then follows when there is room.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import Closed, MalformedFrame, NotPrimary, Overflow, Uncertain
 from ....core.frame import Message
 from ....core.ids import ALL, MessageId
+from ....group.state.line import Mark
 from ....pubsub.batch import Arrived
 from ....pubsub.event import Event
 from ....pubsub.interest import Interest
@@ -41,10 +43,14 @@ class Sharing:
         self._interests: dict[str, Interest] = {}
         """Of the sets that this member is in, what they are about."""
         self._numbers = 0
+        self._subscriptions: dict[tuple[str, int], Subscription[Any]] = {}
+        """Those of this member, by the set and their number in it."""
         self._said: set[Left] = set()
         """Who is gone, on its way to all."""
         self._unsaid: dict[tuple[str, int], Finished] = {}
         """By subscription, the last word that there was no room for."""
+        self._heard = asyncio.Event()
+        """Something may have changed for who waits in ``_comes_back``."""
         self._carrier: Carrier | None = None
 
     def begin(self, carrier: Carrier) -> None:
@@ -57,26 +63,39 @@ class Sharing:
         """Returns when every member has it in the set."""
         assert self._carrier is not None
         key = share_key(subscription.shared, subscription.interest)
-        self._numbers += 1
-        subscription.share = (key, self._numbers)
         self._interests[key] = subscription.interest
 
         def deliver(events: list[Event[Any]]) -> None:
             subscription.backlog.put_events(events)
             subscription.arrived()
 
-        self.shares.enter(key, self._numbers, deliver)
-        word, everywhere = Joined(key, self._numbers), False
-        while not (everywhere or subscription.closed):
+        self.shares.enter(key, self._numbered(key, subscription), deliver)
+        said = ("", 0)
+        while said != subscription.share and not subscription.closed:
             with suppress(Uncertain):  # members were cut off: it is said again, which does no harm where it was heard
-                await self._carrier.group.send(word, wait="stable")
-                everywhere = True
+                share = subscription.share
+                await self._carrier.group.send(Joined(*share), wait="stable")
+                said = share
+
+    def _numbered(self, key: str, subscription: Subscription[Any]) -> int:
+        self._numbers += 1
+        subscription.share = (key, self._numbers)
+        self._subscriptions[subscription.share] = subscription
+        return self._numbers
+
+    def _renew(self, key: str, number: int, *, was_cut: bool) -> None:
+        """A subscription goes on as another one of its set, with nothing that others may have."""
+        subscription = self._subscriptions.pop((key, number))
+        new = self._numbered(key, subscription)
+        self._heard.set()
+        subscription.begin_anew(self.shares.renew(key, number, new, subscription.handed, was_cut=was_cut))
 
     async def leave(self, subscription: Subscription[Any]) -> None:
         key, number = subscription.share
         if not number:  # it never entered
             return
         self.shares.leave(key, number)
+        self._subscriptions.pop((key, number), None)
         if key not in self.shares.keys:
             self._interests.pop(key, None)
         if self._carrier is not None and not self._carrier.group.closed and self._topics.bus.primary:
@@ -88,9 +107,13 @@ class Sharing:
         assert self._carrier is not None
         key, number = subscription.share
         word = Finished(key, number, (int(upto[0]), upto[1]))
-        while not subscription.closed:
+        while not subscription.closed and subscription.share == (
+            key,
+            number,
+        ):  # else it was cut off, and others have it
             try:
                 await self._carrier.group.send(word, timeout=ROOM_S, wait="stable")
+                await self._comes_back(subscription, word)
                 break
             except (Uncertain, NotPrimary):  # not everybody is known to have it: to say it twice does no harm
                 continue
@@ -100,6 +123,21 @@ class Sharing:
                     break
             except Closed:
                 break
+
+    async def _comes_back(self, subscription: Subscription[Any], word: Finished) -> None:
+        """Until this member has come to its own word in the total order. If it was cut off it comes to the state first,
+        and learns there that what it had is not its own any more."""
+        assert self._carrier is not None
+        channel, share = self._carrier.group._channel, subscription.share
+        while subscription.share == share and subscription.finished_upto != word.upto and not subscription.closed:
+            self._heard.clear()
+            try:
+                async with asyncio.timeout(ROOM_S):
+                    await self._heard.wait()
+            except TimeoutError:
+                is_current = channel.state is None or channel.state.has
+                if is_current and not any(type(frame) is Mark for frame in channel.inbox):
+                    break  # it reads slowly, perhaps because the task that waits here does not read
 
     def _fills_the_window(self) -> bool:
         assert self._carrier is not None
@@ -148,11 +186,20 @@ class Sharing:
     def heard(self, message: Message) -> None:
         word = message.body
         if isinstance(word, Joined | Left | Finished):
+            mine, number = int(message.sender) == self._me, word.number
+            if isinstance(word, Left) and word.member == self._me and self.shares.is_mine(word.key, number):
+                self._renew(word.key, number, was_cut=False)  # it was taken for dead
             self.shares.apply(int(message.sender), word)
             if isinstance(word, Left):
                 self._said.discard(word)
                 if word.member == self._me:
-                    self._join_again()  # it was taken for dead, or has gone by itself
+                    self._join_again()
+            elif isinstance(word, Finished):
+                if mine and (word.key, number) in self._subscriptions:
+                    self._subscriptions[word.key, number].finished_upto = word.upto
+                    self._heard.set()
+            elif mine and not self.shares.is_mine(word.key, number):  # said before it was cut off, or has left
+                self._say(Left(word.key, self._me, number))
             self._tell_gone()
 
     # Who is there
@@ -186,14 +233,20 @@ class Sharing:
         assert self._carrier is not None
         self._topics.cut_off(self._carrier)
         self._said.clear()
+        for key, number in list(self._subscriptions):
+            self._renew(key, number, was_cut=True)
         self._join_again()
+        for key, takers in self.shares.takers.items():
+            for member, number in takers:
+                if member == self._me and not self.shares.is_mine(key, number):
+                    self._say(Left(key, member, number))
         self._tell_gone()
 
     def _join_again(self) -> None:
         for word in self.shares.absent():
             self._say(word)
 
-    def _say(self, word: Joined) -> None:
+    def _say(self, word: Joined | Left) -> None:
         if self._carrier is not None:
             self._topics.neighbours.task(self._carrier.group.send(word))
 

@@ -72,10 +72,16 @@ class Subscription(Generic[B]):
         """Last values that it has, and that may still arrive by themselves."""
         self._under_way: MessageId | None = None
         """Of a shared subscription, the last event that was handed out."""
+        self.handed: MessageId | None = None
+        """The same, whether it is finished or not."""
+        self.finished_upto: tuple[int, int] | None = None
+        """The last event that is known to be finished here, as everywhere."""
         self._finishing: asyncio.Future[None] | None = None
         self.late = 0
         """Events that came after the deadline, and were dropped."""
         self.closed = False
+        self.ready = False
+        """It gets what is published from now on."""
         self._topics = topics
         self._call = call
         self._bodies = bodies
@@ -240,6 +246,15 @@ class Subscription(Generic[B]):
             await asyncio.shield(self._finishing)
             self._finishing = None
 
+    def begin_anew(self, events: list[Event[B]]) -> None:
+        """A shared subscription whose events others may have: these alone are left to be read."""
+        self.backlog.close()
+        self._current = self._run = iter(())
+        self._under_way = None
+        self.backlog.put_events(events)
+        self._relieved()
+        self._arrivals.wake()
+
     def _new(self, events: list[Event[B]]) -> list[Event[B]]:
         """Without those that it was given as last values."""
         again = {event.id for event in events if event.id in self.given and not event.retained}
@@ -305,7 +320,7 @@ class Subscription(Generic[B]):
             while True:
                 for event in self._current:
                     if self.shared:
-                        self._under_way = event.id
+                        self._under_way = self.handed = event.id
                     return event
                 while not self.backlog:
                     if self._over():
@@ -328,7 +343,7 @@ class Subscription(Generic[B]):
             except Overflow:  # it comes again by itself
                 break
         if self.shared:
-            self._under_way = events[-1].id
+            self._under_way = self.handed = events[-1].id
         return events
 
     # Moving
