@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from .._speed.waiting import Line
 from ..core.errors import BadInput, BadStack, Closed, Refused, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
@@ -46,7 +47,6 @@ from .loop.draining import Drain, each_drained
 from .loop.events import Events, Listener, Watchers
 from .loop.lateness import late_after_s, loaded, watch_loop
 from .loop.tracing import FORMAT, Beginning, TraceFile
-from .loop.waiting import Line
 from .styles import ANSWERED, Faces, style_at
 from .styles.style import Asker, S, StylesInUse
 

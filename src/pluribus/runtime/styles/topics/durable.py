@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from ...._speed.packing import of_one_topic
 from ....core.errors import (
     BadInput,
     Closed,
@@ -25,7 +26,6 @@ from ....core.errors import (
     Unreachable,
 )
 from ....core.ids import MessageId
-from ....core.packing import of_one_topic
 from ....pubsub.durable import commands
 from ....pubsub.durable.batch import Batch, pack
 from ....pubsub.durable.commands import REFUSED, Outcome

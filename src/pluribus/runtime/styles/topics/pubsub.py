@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
+from ...._speed.quick import End, publishes
 from ....core.errors import BadInput, Closed
 from ....core.events import Event as BusEvent
 from ....core.frame import Message
 from ....core.ids import MemberId, MessageId, checked_name
 from ....core.limits import BACKLOG_EVENTS
-from ....core.quick import End, publishes
 from ....core.view import View
 from ....filters import Filter
 from ....pubsub.backlog import SAMPLE, WAIT, Backlog
