@@ -1,4 +1,4 @@
-"""Compiles ``pluribus/core/c/quick.c`` when the package is built or installed.
+"""Compiles ``pluribus/_speed/c/quick.c`` when the package is built or installed.
 
 Without a C compiler, or the headers of Python, the package works all the same: all of it is there in Python, too.
 """
@@ -11,8 +11,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-NAME = "pluribus.core._quick"
-SOURCE = "src/pluribus/core/c/quick.c"
+NAME = "pluribus._speed._quick"
+SOURCE = "src/pluribus/_speed/c/quick.c"
 
 
 class Compile(BuildHookInterface):  # type: ignore[type-arg]

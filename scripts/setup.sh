@@ -24,7 +24,7 @@ JAVA_VERSION_MIN=17
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-fingerprint() { cat pyproject.toml constraints.txt scripts/setup.sh hatch_build.py src/pluribus/core/c/* | cksum; }
+fingerprint() { cat pyproject.toml constraints.txt scripts/setup.sh hatch_build.py src/pluribus/_speed/c/* | cksum; }
 
 already_done() {
     [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(fingerprint)" ] && "$VENV/bin/python" -c "import msgspec" 2>/dev/null

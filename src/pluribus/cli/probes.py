@@ -152,12 +152,12 @@ def probe_compiled() -> Finding:
     """The parts in C: sending, reading, publishing."""
     remedy = "None is needed: Python does the same, more slowly. With a C compiler and Python's headers, install again."
     try:
-        from pluribus.core import quick
+        from pluribus._speed import quick
     except ImportError as error:
         return Finding("compiled parts", False, str(error), remedy)
     if quick.COMPILED:
         return Finding("compiled parts", True, "in use")
-    return Finding("compiled parts", False, "not there: Python is used in their place", remedy)
+    return Finding("compiled parts", False, f"{quick.REASON}: Python is used in their place", remedy)
 
 
 def probe_extras() -> Finding:

@@ -98,6 +98,27 @@ def browse(
 
 
 @command.command()
+def sql(
+    statement: Annotated[str, typer.Argument(help="A SELECT over queues and durable topics.")],
+    url: Url = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
+    rows_max: Annotated[int, typer.Option(help="At most so many rows.", min=1)] = 10_000,
+    timeout: Annotated[float, typer.Option(help="Seconds that it may take.", min=0.001)] = 30.0,
+    json: JsonFlag = False,
+) -> None:
+    """Ask a SELECT: queues are tables, and so are durable topics (topics."a/b"). Nothing is taken."""
+    from pluribus.runtime.bus import connect
+    from pluribus.runtime.loop.running import run
+
+    async def asked() -> Any:
+        async with connect(url, name="queue") as bus:
+            return await bus.sql(statement, rows_max=rows_max, timeout=timeout)
+
+    found = run(asked())
+    typer.echo(found.csv() if csv else found.json() if json else found.text(), nl=not csv)
+
+
+@command.command()
 def purge(
     name: Name,
     url: Url = None,

@@ -43,7 +43,12 @@ class BusUrl(msgspec.Struct, frozen=True):
 
 def parse_url(text: str) -> BusUrl:
     """Take a URL apart, or raise ``BadUrl`` with one sentence that says which part is wrong."""
-    scheme, separator, _ = text.partition("://")
+    scheme, separator, rest = text.partition("://")
+    if "@" in rest.partition("/")[0]:
+        raise BadUrl(
+            f"a {scheme}:// URL has no user and no password in it, because URLs are logged: give user= and password=, "
+            "or $PLURIBUS_USER and $PLURIBUS_PASSWORD"
+        )
     if not separator:
         raise BadUrl(f"{text!r} is not a bus URL: {EXAMPLE}")
     if scheme not in SCHEMES:

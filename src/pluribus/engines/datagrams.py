@@ -26,6 +26,7 @@ from functools import cache, partial
 from time import monotonic
 from typing import Any
 
+from .._speed.wires import wire
 from ..core.errors import TooLarge
 from ..core.limits import (
     DATAGRAM_BYTES_MAX,
@@ -40,7 +41,6 @@ from ..core.limits import (
 from ..core.ports import Address, Datagram, EngineStats
 from .courtesy import FLOW_BYTES_MIN, Courtesy
 from .trains import MARKED, Cutter, Joiner
-from .wires import wire
 
 log = logging.getLogger(__name__)
 

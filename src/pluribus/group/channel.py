@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from itertools import count, repeat
 from typing import Any
 
+from .._speed.quick import Reading
 from ..core.errors import Excluded, MalformedFrame
 from ..core.frame import Frame, Message, Parents
 from ..core.ids import ALL, MemberId
-from ..core.quick import Reading
 from ..core.view import View
 from ..stack.events import Consumed, Event
 from ..wire.bodies import BYTES, decode_bodies

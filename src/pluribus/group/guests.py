@@ -9,7 +9,7 @@ import msgspec
 
 from ..core.ids import MessageId
 from ..wire.asking import Words
-from .requests import Kind, Name, Replied, Seconds
+from .requests import Kind, Name, Replied, Seconds, group_need
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -117,8 +117,18 @@ class GroupHeard(msgspec.Struct, array_like=True, frozen=True):
     closed: bool = False
 
 
+IN_THE_GROUP = "it is said in a group that this connection was allowed to join; when it is not any more, it is cut"
+
 WORDS = Words(
     "guests",
     {Enter: Entered, Utter: MessageId, Question: Replied, GuestReply: None, Taken: None, Exit: None},
     pushed=GroupHeard,
+    rights={
+        Enter: lambda asked: [group_need(asked.name, "join")],
+        Utter: IN_THE_GROUP,
+        Question: IN_THE_GROUP,
+        GuestReply: IN_THE_GROUP,
+        Taken: IN_THE_GROUP,
+        Exit: "who leaves does nothing more",
+    },
 )

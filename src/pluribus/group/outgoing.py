@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
+from .._speed.quick import OpenBatch
 from ..core.errors import TooLarge
 from ..core.frame import Frame, Header, Parents, Piece
 from ..core.ids import MessageId
@@ -26,7 +27,6 @@ from ..core.limits import (
     PATH_BYTES_LOOPBACK,
     SEGMENTS_MAX,
 )
-from ..core.quick import OpenBatch
 from ..wire.bodies import BYTES, Kind, join_bodies, runs
 
 PARENT_BYTES = 20  # a message's identity in msgpack

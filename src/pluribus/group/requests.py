@@ -9,11 +9,28 @@ import msgspec
 
 from ..core.ids import MessageId
 from ..core.limits import NAME_CHARS_MAX
-from ..wire.asking import Words
+from ..wire.asking import MEMBERS_ONLY, Need, Words
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Kind = Annotated[int, msgspec.Meta(ge=0)] | Name
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+STYLES_OF_GROUPS = {"slots": "slots", "conversation": "conversation", "objects": "objects"}
+"""Styles that clients use as guests, by the first level of the names of their groups."""
+GROUPS_OF_MEMBERS = ("keepers", "topics", "spaces", "ask", "space", "consumers", "queue", "replica", "cache")
+"""First levels of groups in which members do the work of styles. Who is in one is a member in all but name: clients
+have questions for what is done there."""
+
+
+def group_need(group: str, verb: str) -> Need:
+    """What a client needs to act in a group: ``group:NAME``; ``slots:NAME`` and the like in groups of those styles."""
+    first, _, rest = group.partition("/")
+    if first in GROUPS_OF_MEMBERS or group.startswith("queue."):
+        return MEMBERS_ONLY
+    if first in STYLES_OF_GROUPS:
+        return (STYLES_OF_GROUPS[first], rest or "#", verb)
+    return ("group", group, verb)
 
 
 class SendGroup(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -52,4 +69,11 @@ class Replied(msgspec.Struct, array_like=True, frozen=True):
     left: list[int]
 
 
-WORDS = Words("groups", {SendGroup: MessageId, AskGroup: Replied})
+WORDS = Words(
+    "groups",
+    {SendGroup: MessageId, AskGroup: Replied},
+    rights={
+        SendGroup: lambda asked: [group_need(asked.group, "send")],
+        AskGroup: lambda asked: [group_need(asked.group, "ask")],
+    },
+)

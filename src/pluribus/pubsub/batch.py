@@ -27,6 +27,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from .._speed.quick import OpenBatch
 from ..core.errors import BadBody, MalformedFrame
 from ..core.frame import NO_BODIES, Number, Position
 from ..core.ids import MemberId, MessageId
@@ -42,7 +43,6 @@ from ..core.limits import (
     TOPIC_CHARS_MAX,
     TOPICS_PER_BATCH_MAX,
 )
-from ..core.quick import OpenBatch
 from ..wire.bodies import BYTES, EVENTS, Kind, array_header, decode_bodies, join_bodies, receive_as, runs
 from ..wire.codec import DECODE_ERRORS
 from .event import NO_HEADERS, Event

@@ -11,7 +11,8 @@ import msgspec
 
 from ..core.ids import MessageId
 from ..core.limits import BACKLOG_EVENTS, TOPIC_CHARS_MAX
-from ..wire.asking import WAIT_S_MAX, Words
+from ..wire.asking import ANYWHERE, WAIT_S_MAX, Words
+from .durable.rights import published
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARS_MAX)]
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -79,6 +80,14 @@ class Gather(msgspec.Struct, array_like=True, frozen=True, tag=7):
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
 
 
+class Subscribers(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """Wait until there are so many live subscriptions to a topic; the answer is how many there are."""
+
+    topic: Text
+    count: Number
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
+
+
 class Advertised(msgspec.Struct, array_like=True, frozen=True):
     pattern: str
     type: str
@@ -121,6 +130,16 @@ WORDS = Words(
         Advertise: None,
         Adverts: list[Advertised],
         Gather: dict[int, str],
+        Subscribers: int,
     },
     pushed=Heard,
+    rights={
+        Tell: lambda asked: published(asked.batches),
+        Listen: lambda asked: [("topic", asked.pattern, "subscribe")],
+        Unlisten: "who stops listening hears nothing more",
+        Read: "it only says that there is room in a subscription that was allowed",
+        Advertise: lambda asked: [("topic", asked.pattern, "publish")],
+        Adverts: lambda asked: [("topic", asked.pattern, "any")],
+        Gather: lambda asked: [("topic", ANYWHERE, "any")],
+    },
 )

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import msgspec
 
 from ..core.errors import MalformedFrame
+from ..group.host.rights import MachineRights
+from ..wire.asking import ANY, Need
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Reason = Annotated[str, msgspec.Meta(max_length=1_024)]
@@ -222,7 +224,22 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
     consumer: Number
 
 
-Question = Look | Count | Where | Held
+class Copy(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Columns of messages from a number on, dead letters included, without taking them; see ``columns.py``."""
+
+    start: Number = 0
+    end: Number = 0
+    """Messages from this number on are left out; 0: none is."""
+    now_us: Number = 0
+    """When ages are reckoned; 0: now."""
+    selector: Annotated[bytes, msgspec.Meta(max_length=65_536)] = b""
+    """A filter, packed, that sees the columns and the properties; empty: everything."""
+    columns: Annotated[list[str], msgspec.Meta(max_length=64)] = []
+    properties: bool = False
+    """The names of properties are wanted, or the selector looks at some."""
+
+
+Question = Look | Count | Where | Held | Copy
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -248,6 +265,18 @@ class Looked(msgspec.Struct, frozen=True, array_like=True):
     found: list[Seen]
     then: int
     """Where to go on; 0 at the end."""
+
+
+class Copied(msgspec.Struct, frozen=True, array_like=True):
+    """Some columns of some messages. Ask again from ``then`` on, with the same ``end`` and ``now_us``; 0 at the end."""
+
+    columns: list[list[Any]]
+    """In the order in which they were asked for."""
+    names: list[str]
+    """Of the properties that messages have which were looked at, whether they match or not."""
+    then: int
+    end: int
+    now_us: int
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -292,3 +321,38 @@ def question_of(data: bytes) -> Question:
         return _question.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"a question to a queue that no release asks: {error}") from None
+
+
+# Rights.
+
+
+def _configures(data: bytes, queue: str) -> list[Need]:
+    """The first who opens a queue says how it is; to change that is another matter."""
+    command = command_of(data)
+    return [("queue", queue, "manage" if isinstance(command, Configure) and command.anew else ANY)]
+
+
+RIGHTS = MachineRights(
+    "queue",
+    "queue.",
+    "queue",
+    {
+        Configure: _configures,
+        Attach: "receive",
+        Settle: "receive",
+        Detach: "receive",
+        Offer: None,
+        Purge: "manage",
+        Redrive: "manage",
+        Pause: "manage",
+        Move: None,
+        Stage: "send",
+        Restage: None,
+        Keep: "receive",
+        Resolve: "receive|send",
+    },
+    {Look: "browse", Count: ANY, Where: "browse"},
+    batch="send",
+    awaits="receive",
+    bodies="browse",
+)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from .._speed.waiting import Line
 from ..core.errors import BadInput, BadStack, Closed, Refused, Uncertain, Undelivered
 from ..core.ids import MemberId, checked_name, new_member_id
 from ..core.limits import DRAIN_S
@@ -31,6 +32,7 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from ..wire.asking import style_of
+from .clients.login import login_from
 from .group.founding import MachineLock, founded_by, founders_from
 from .group.group import Group
 from .group.joining import Joining
@@ -45,13 +47,13 @@ from .loop.draining import Drain, each_drained
 from .loop.events import Events, Listener, Watchers
 from .loop.lateness import late_after_s, loaded, watch_loop
 from .loop.tracing import FORMAT, Beginning, TraceFile
-from .loop.waiting import Line
 from .styles import ANSWERED, Faces, style_at
 from .styles.style import Asker, S, StylesInUse
 
 if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
     from .clients.doorman import Doorman
     from .keepers.keeping import Keeping
+    from .styles.access.guard import Guard
 
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
@@ -163,7 +165,16 @@ class Bus(Joining, Faces):
         place = ANSWERED.get(style_of(request))
         if place is None:
             raise Refused(f"nobody here answers {type(request).__name__}: load its style first, with answering()")
+        if asker.client:  # here and nowhere else, so that no style can forget it
+            await self.guard.admit(request, asker.visitor)
         return await self._style(style_at(place)).handle(request, asker)
+
+    @property
+    def guard(self) -> Guard:
+        """Who decides what clients may ask; see ``docs/access.md``."""
+        from .styles.access.access import AccessStyle
+
+        return self._style(AccessStyle).guard
 
     async def serve(self, address: str, secret: Secret | None = None) -> Doorman:
         """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
@@ -369,6 +380,8 @@ class connect:
     use them with ``bus.replica(name, kind, durable=True)``.
     ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
     connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
+    ``user`` and ``password``, or ``token``, say who a client is, where the bus has an access list; by default
+    ``$PLURIBUS_USER``, ``$PLURIBUS_PASSWORD``, ``$PLURIBUS_TOKEN``. They are never logged.
     """
 
     def __init__(
@@ -387,6 +400,9 @@ class connect:
         machines: Mapping[str, Callable[[], StateMachine]] | None = None,
         founders: int | None = None,
         serve: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
     ) -> None:
         self._url = url if url is not None else os.environ.get("PLURIBUS_URL", DEFAULT_URL)
         self._name = name
@@ -400,6 +416,7 @@ class connect:
         self._fresh = fresh
         self._machines = machines
         self._serve = serve
+        self._login = login_from(user, password, token)
         self._bus: Bus | None = None
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -455,7 +472,8 @@ class connect:
         if any(value is not None for value in member.values()):
             given = ", ".join(f"{name}=" for name, value in member.items() if value is not None)
             raise BadInput(f"a client has no {given}: that is for members; connect with another URL")
-        bus = ClientBus(url, checked_name(self._name or f"process-{os.getpid()}", "the client"), self._secret)
+        name = checked_name(self._name or f"process-{os.getpid()}", "the client")
+        bus = ClientBus(url, name, self._secret, self._login)
         await bus.open()
         return bus
 

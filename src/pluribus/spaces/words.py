@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 
 from ..core.errors import MalformedFrame
+from ..group.host.rights import MachineRights
+from ..wire.asking import ANY, ANYWHERE, Need
 from .templates import Template
 from .values import Item
 
@@ -220,11 +222,15 @@ class Happened(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Events of a registration in their order. ``missed``: so many before the first of them were dropped."""
+    """Events of a registration in their order. ``missed``: so many before the first of them were dropped. ``seen``: the
+    last one that was dealt with. ``lease_us``: what its lease has left."""
 
     events: list[Happened]
     missed: int
     hand_back: bytes
+    seen: int = 0
+    epoch: int = 0
+    lease_us: int = FOR_EVER_US
 
 
 class Contents(msgspec.Struct, frozen=True, array_like=True, tag=10):
@@ -262,3 +268,63 @@ def outcome_of(data: bytes) -> Outcome:
         return _outcome.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise MalformedFrame(f"an answer of a space that no release gives: {error}") from None
+
+
+# Rights.
+
+
+def _takes(data: bytes, space: str) -> list[Need]:
+    command = command_of(data)
+    assert isinstance(command, Take)
+    needs: list[Need] = [("space", space, "read" if command.keep else "take")]
+    return [*needs, ("space", space, "write")] if command.write else needs
+
+
+def _finishes(data: bytes, space: str) -> list[Need]:
+    """Whatever the take that waits needed was asked for when it began."""
+    command = command_of(data)
+    assert isinstance(command, Finish)
+    return [("space", space, "write")] if command.write else [("space", space, "take|read")]
+
+
+RIGHTS = MachineRights(
+    "space",
+    "space/",
+    "space",
+    {
+        Write: "write",
+        Take: _takes,
+        Finish: _finishes,
+        Renew: "write",
+        Cancel: "write",
+        Notify: "read",
+        Seen: "read",
+        Forget: "read",
+        Join: ANY,
+        Commit: ANY,
+        Abort: ANY,
+        Prepare: ANY,
+        Release: ANY,
+    },
+    {Find: "read", Count: "read", Events: "read", Exists: "read", Look: ANY},
+    awaits="take|read",
+    bodies="read",
+    identified=True,
+)
+
+
+def _listed(data: bytes, space: str) -> list[Need]:
+    return [("space", ANYWHERE, ANY)]
+
+
+LIST_RIGHTS = MachineRights(
+    "space",
+    "spaces",
+    "space",
+    {**dict.fromkeys(RIGHTS.commands), Write: _listed, Release: _listed},
+    dict.fromkeys(RIGHTS.questions, _listed),
+    makes=_listed,
+    identified=True,
+    single="spaces",
+)
+"""The list of spaces: whoever may use one may write there that it is there."""

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from .._speed.quick import Runner, way
 from ..core.errors import BadStack
 from ..core.frame import Frame, Header
 from ..core.ports import Clock, Ports, Timer
-from ..core.quick import Runner, way
 from ..wire.codec import MAJOR, Codec
 from .events import Event
 from .layer import Layer, Node

@@ -11,6 +11,8 @@ import msgspec
 
 from ..core.errors import MalformedFrame
 from ..core.limits import NAME_CHARS_MAX
+from ..group.host.rights import MachineRights, transacted
+from ..wire.asking import Need
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Id = Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
@@ -115,3 +117,27 @@ def question_of(data: bytes) -> Question:
         return _question.decode(data)
     except msgspec.MsgspecError as error:
         raise MalformedFrame(f"a question about transactions that no release asks: {error}") from None
+
+
+# Rights.
+
+ACT: Need = ("transaction", "all", "act")
+
+
+def _carries(data: bytes, name: str) -> set[Need]:
+    """What is put into a transaction is done by whoever commits it: who puts it there needs the rights as well."""
+    command = command_of(data)
+    if isinstance(command, Put):
+        return {ACT, *transacted(command.parts)}
+    assert isinstance(command, Prepare)
+    return {ACT, *transacted(command.commit), *transacted(command.abort)}
+
+
+RIGHTS = MachineRights(
+    "transaction",
+    "transactions",
+    "transactions",
+    {Join: "act", Put: _carries, Prepare: _carries, Commit: "act", Abort: "act"},
+    {Show: "act", List: "browse"},
+    single="all",
+)

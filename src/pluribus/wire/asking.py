@@ -66,6 +66,18 @@ class Arriving(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 Word = Arriving | Answered | Failed | Pushed
 
+Need = tuple[str, str, str]
+"""A right that a question needs: style, destination, verb, as in ``("queue", "orders", "send")``. ``docs/access.md``
+has them all. Two verbs with ``|`` between them: either is enough."""
+Right = Callable[[Any], Iterable[Need]] | str
+"""What a question needs; or, in words, why it needs nothing."""
+ANY = "any"
+"""The verb of a need that every verb on the destination meets."""
+ANYWHERE = ""
+"""The destination of a need that a right on any destination of the style meets."""
+MEMBERS_ONLY: Need = ("members", "-", "only")
+"""What no access list can allow to a client: only members of the bus say it."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
 _styles: dict[str, Words] = {}
@@ -74,14 +86,22 @@ _of: dict[type, Words] = {}
 
 class Words:
     """One style's vocabulary. ``answers`` has each of its questions, tagged structs, with the type of the answer;
-    ``pushed`` is the type of what it pushes. Making it registers it."""
+    ``pushed`` is the type of what it pushes; ``rights`` says what a client needs for each question. A question without
+    one needs the verb that is called as the question, anywhere in the style. Making it registers it."""
 
-    def __init__(self, style: str, answers: Mapping[type, Any], pushed: Any = None) -> None:
+    def __init__(
+        self,
+        style: str,
+        answers: Mapping[type, Any],
+        pushed: Any = None,
+        rights: Mapping[type, Right] | None = None,
+    ) -> None:
         before = _styles.get(style)
         if before is not None and before.questions != tuple(answers):
             raise errors.BadInput(f"a style {style!r} has registered its words already: give yours another name")
         self.style = style
         self.questions: tuple[type, ...] = tuple(answers)
+        self.rights: Mapping[type, Right] = rights or {}
         self._question: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(reduce(or_, answers))
         self._answers = {kind: msgspec.msgpack.Decoder(answer) for kind, answer in answers.items()}
         self._pushed: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(pushed)
@@ -110,6 +130,20 @@ class Words:
 def style_of(request: Any) -> str:
     """The style that a question belongs to."""
     return _of[type(request)].style
+
+
+def needs_of(request: Any) -> Iterable[Need]:
+    """The rights that a client needs for a question, where there is an access list."""
+    words = _of[type(request)]
+    right = words.rights.get(type(request))
+    if right is None:
+        return ((words.style, ANYWHERE, type(request).__name__.lower()),)
+    return () if isinstance(right, str) else right(request)
+
+
+def words_of(style: str) -> Words:
+    """The vocabulary of a style that has registered it."""
+    return _styles[style]
 
 
 def styles() -> Iterable[str]:

@@ -10,8 +10,10 @@ from typing import Annotated
 
 import msgspec
 
-from ...wire.asking import WAIT_S_MAX, Words
+from ...wire.asking import WAIT_S_MAX, Need, Words
+from ..requests import group_need
 from ..sessions import Entry
+from . import rights
 from .words import Number, Outcome, Text
 
 ORDER_COMMANDS_MAX = 65_536
@@ -39,6 +41,8 @@ class Examine(msgspec.Struct, array_like=True, frozen=True, tag=33):
     name: Text
     question: bytes
     stale: bool = False
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
+    """How long a question whose answer is empty is held: until a command of the machine gives it another answer."""
 
 
 class Resolve(msgspec.Struct, array_like=True, frozen=True, tag=34):
@@ -139,4 +143,23 @@ WORDS = Words(
         Call: Entry,
         Inspect: bytes,
     },
+    rights={
+        Make: rights.made,
+        Order: lambda asked: rights.ordered(asked.name, asked.commands),
+        Examine: rights.examined,
+        Resolve: rights.resolved,
+        Await: rights.awaited,
+        Transact: lambda asked: rights.transacted(asked.parts),
+        InMemory: lambda asked: _in_memory(asked),
+        Open: lambda asked: rights.replicated(asked.name, "any"),
+        Call: lambda asked: rights.replicated(asked.name, "call"),
+        Inspect: lambda asked: rights.replicated(asked.name, "read|call"),
+    },
 )
+
+
+def _in_memory(asked: InMemory) -> list[Need]:
+    """As on the keepers; the group must be the machine's own, or one that the client may join."""
+    needs = list(WORDS.rights[type(asked.request)](asked.request))  # type: ignore[operator]
+    name = None if isinstance(asked.request, Transact) else asked.request.name
+    return needs if asked.group == name else [*needs, group_need(asked.group, "join")]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from ...wire.asking import Words
+from ...wire.asking import MEMBERS_ONLY, Words
 from .voting import Standing
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -69,4 +69,12 @@ AMONG_MEMBERS = (Lead, Adopt)
 WORDS = Words(
     "keepers",
     {Stand: Standing, Roll: list[Standing], Voting: None, Force: Forced, Lead: None, Adopt: None},
+    rights={
+        Stand: lambda asked: [("keepers", "log", "browse")],
+        Roll: lambda asked: [("keepers", "log", "browse")],
+        Voting: lambda asked: [("keepers", "log", "manage")],
+        Force: lambda asked: [("keepers", "log", "manage")],
+        Lead: lambda asked: [MEMBERS_ONLY],
+        Adopt: lambda asked: [MEMBERS_ONLY],
+    },
 )

@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 
 from ...core.errors import MalformedFrame
+from ...group.host.rights import MachineRights
+from ...wire.asking import Need
 from ..durable.commands import Text, Whole
 
 DONE, AGAIN, REFUSED, ENDED = 0, 1, 2, 3
@@ -77,9 +79,11 @@ class Ahead(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Redrive(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The oldest dead letters are handed out again, behind everything else."""
+    """Dead letters are handed out again, behind everything else: these, or as many of the oldest."""
 
     count: Whole
+    events: Annotated[list[tuple[Text, Whole]], msgspec.Meta(max_length=65_536)] = []
+    """Topic and offset."""
 
 
 Command = Join | Leave | Settle | Ahead | Redrive
@@ -128,3 +132,22 @@ def command_of(data: bytes) -> Command:
         return _command.decode(data)
     except msgspec.MsgspecError as error:
         raise MalformedFrame(f"a command that no release gives: {error}") from None
+
+
+# Rights.
+
+
+def _joins(data: bytes, group: str) -> list[Need]:
+    command = command_of(data)
+    assert isinstance(command, Join)
+    return [("consumers", group, "use"), *(("topic", pattern, "subscribe") for pattern in command.patterns)]
+
+
+RIGHTS = MachineRights(
+    "consumers",
+    "consumers/",
+    "consumer-group",
+    {Join: _joins, Leave: "use", Settle: "use", Ahead: None, Redrive: "manage"},
+    {},
+    awaits="use",
+)

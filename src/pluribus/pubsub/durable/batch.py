@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from ..._speed.packing import Outline, pack_plain
 from ...core.errors import BadInput, MalformedFrame, TooLarge
 from ...core.ids import MessageId
 from ...core.limits import DURABLE_BATCH_BYTES_MAX, NAME_CHARS_MAX
-from ...core.packing import Outline, pack_plain
 from ...wire.bodies import BYTES, DATA, Kind, array_header, decode_bodies
 
 if TYPE_CHECKING:  # loaded by those who look at columns

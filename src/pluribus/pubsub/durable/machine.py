@@ -27,9 +27,9 @@ from zlib import crc32
 
 import msgspec
 
+from ..._speed.packing import outline_plain
 from ...core.errors import MalformedFrame
 from ...core.limits import DURABLE_TOPICS_MAX
-from ...core.packing import outline_plain
 from ...group.host.machine import Effects, Ground, Machine, Refusal
 from ...group.host.words import ONCE
 from . import commands

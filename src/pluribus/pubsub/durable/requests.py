@@ -10,6 +10,7 @@ from ...wire.asking import WAIT_S_MAX, Words
 from ..consumer_groups.words import Dead
 from .commands import Outcome, Query, Text, Whole
 from .many import AtMany, DoMany, FetchedMany, FetchMany
+from .rights import done, published
 
 FETCH_BYTES = 1 << 20
 
@@ -79,6 +80,12 @@ class Groups(msgspec.Struct, array_like=True, frozen=True, tag=12):
     """Consumer groups; the answer is a list of ``GroupKnown``."""
 
 
+class RemoveGroup(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """Forget a consumer group that has no members; the answer is an ``Outcome``."""
+
+    name: Text
+
+
 class Watch(msgspec.Struct, array_like=True, frozen=True, tag=13):
     """Whether another subscriber took over a durable subscription since this epoch; answered when one does, or after
     ``wait_s``."""
@@ -141,7 +148,9 @@ class Subscribed(msgspec.Struct, array_like=True, frozen=True):
     """By topic: the offset up to which events were handled."""
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who | Groups | Watch
+Request = (
+    Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who | Groups | RemoveGroup | Watch
+)
 
 WORDS = Words(
     "durable-topics",
@@ -154,10 +163,26 @@ WORDS = Words(
         At: int,
         Last: int,
         Groups: list[GroupKnown],
+        RemoveGroup: Outcome,
         Watch: bool,
         FetchMany: FetchedMany,
         DoMany: list[Outcome],
         AtMany: list[int],
         Who: list[Subscribed],
+    },
+    rights={
+        Put: lambda asked: published(asked.batches),
+        Do: lambda asked: done(asked.command),
+        Fetch: lambda asked: [("topic", asked.topic, "subscribe")],
+        Follow: lambda asked: [("topic", pattern, "subscribe") for pattern in asked.patterns],
+        Find: lambda asked: [("topic", asked.pattern, "any")],
+        At: lambda asked: [("topic", asked.topic, "subscribe")],
+        Last: lambda asked: [("writer", asked.writer, "use")],
+        Groups: lambda asked: [("topic", "#", "browse")],
+        Watch: lambda asked: [("subscription", asked.name, "use")],
+        FetchMany: lambda asked: {("topic", topic, "subscribe") for topic, _, _ in asked.ranges},
+        DoMany: lambda asked: {need for command in asked.commands for need in done(command)},
+        AtMany: lambda asked: {("topic", topic, "subscribe") for topic in asked.topics},
+        Who: lambda asked: [("topic", asked.pattern, "browse")],
     },
 )

@@ -30,6 +30,7 @@ from ..loop.draining import each_drained
 from ..styles import Faces, style_at
 from ..styles.style import S, StylesInUse
 from .group import ClientGroup, ClientGroups
+from .login import Credentials
 from .socket_line import SocketLine
 
 if TYPE_CHECKING:
@@ -52,12 +53,12 @@ class ClientBus(Faces):
     orders = ("fifo", "none", "causal", "total", "semantic")
     """Which of them there are is the member's to say, when a group is joined."""
 
-    def __init__(self, url: BusUrl, name: str, secret: Secret | None) -> None:
+    def __init__(self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None) -> None:
         self.url = url
         self.name = name
         self._chance = random.SystemRandom()
         self.me = MemberId(self.new_number())
-        self.line = SocketLine(url, name, secret)
+        self.line = SocketLine(url, name, secret, login)
         self._wall: Callable[[], float] = time
         self._styles = StylesInUse()
         self._replicas: dict[str, DurableReplica[Any]] = {}

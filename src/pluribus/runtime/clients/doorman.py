@@ -28,6 +28,7 @@ from ...core.url import BusUrl, parse_url
 from ...engines.tls import tls_option
 from ...wire import asking, door
 from ...wire.asking import Arriving
+from ..styles.access.guard import Visitor
 from ..styles.style import Style
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Doorman:
     async def start(self) -> None:
         options = dict(self._url.options)
         tls = tls_option(options, self._url)
+        self._access(options.pop("access", "auto"))
         if options:
             raise BadInput(f"serve= has options that nobody knows: {', '.join(sorted(options))}")
         host, port = self.address
@@ -92,12 +94,19 @@ class Doorman:
             raise AddressTaken(f"clients cannot be served at {host}:{port} ({error}): choose another port") from None
         self.address = self._server.sockets[0].getsockname()[:2]
 
+    def _access(self, wanted: str) -> None:
+        if wanted not in ("auto", "required"):
+            raise BadInput(f"serve=…?access={wanted}: use access=required, or leave it out")
+        if wanted == "required":
+            self._bus.guard.required = True
+
     async def _knocked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = Connection(self._bus, reader, writer)
         if len(self._clients) >= CLIENTS_MAX:
             writer.close()
             return
         self._clients.add(client)
+        self._bus.guard.come(client.visitor)
         self.served += 1
         try:
             await client.greet(self._secret)
@@ -108,6 +117,7 @@ class Doorman:
             log.warning("a client at %s was sent away: %s", writer.get_extra_info("peername"), error)
         finally:
             self._clients.discard(client)
+            self._bus.guard.gone(client.visitor)
             await client.close()
 
     def stats(self) -> dict[str, Any]:
@@ -138,6 +148,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self.held: dict[Any, Callable[[], Awaitable[None]]] = {}
         self._room = asyncio.Semaphore(CLIENT_REQUESTS_MAX)
+        self.visitor = Visitor(_address(writer), _certified(writer), self.cut)
 
     async def greet(self, secret: Secret | None) -> None:
         bus = self._bus
@@ -211,6 +222,25 @@ class Connection:
         for task in self._tasks:
             task.cancel()
         self._writer.close()
+
+    def cut(self) -> None:
+        """At once: neither what is under way is answered, nor what was not sent yet. ``close`` follows."""
+        asyncio.get_running_loop().call_soon(self._writer.transport.abort)
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    peer = writer.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+
+
+def _certified(writer: asyncio.StreamWriter) -> str:
+    """The common name in the client's certificate, which TLS has verified; empty without TLS."""
+    shown = writer.get_extra_info("peercert") or {}
+    names = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
+    return names[0] if len(names) == 1 else ""
 
 
 def _with_bus(serve: str, bus: str) -> str:

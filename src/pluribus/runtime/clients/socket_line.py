@@ -19,8 +19,11 @@ from ...core.url import BusUrl
 from ...engines.tls import tls_option
 from ...wire import asking, door
 from ...wire.asking import Answered, Failed, Pushed
+from .login import LOGIN, Credentials, check_private, logged_in, login_of
 
 CONNECT_S = 5.0
+LOGIN_S = 60.0
+"""For who logs in: a wrong password before this one makes the member slow to answer."""
 CLOSE_S = 2.0
 """For what a member does not read."""
 ANSWER_S = 30.0
@@ -31,10 +34,11 @@ class SocketLine:
     """``heard`` gets what is pushed, by style; ``broken`` are called when a connection that worked does not any
     more."""
 
-    def __init__(self, url: BusUrl, name: str, secret: Secret | None) -> None:
+    def __init__(self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None) -> None:
         self._url = url
         self._name = name
         self._secret = secret
+        self._login = login
         options = dict(url.options)
         self._tls = tls_option(options, url)
         if options:
@@ -101,7 +105,7 @@ class SocketLine:
             host = self._hosts[0]
             self._hosts = [*self._hosts[1:], host]
             try:
-                async with asyncio.timeout(CONNECT_S):
+                async with asyncio.timeout(CONNECT_S if self._login is None else LOGIN_S):
                     await self._greet(host)
             except Refused as error:
                 refused = error
@@ -123,6 +127,10 @@ class SocketLine:
             side = door.ClientSide(self._url.bus, self._name, self._secret, os.urandom(door.NONCE_BYTES))
             writer.write(door.frame(side.hello))
             writer.write(door.frame(side.welcomed(await _frame(reader, greeting=True))))
+            if self._login is not None:
+                check_private(host[0], sealed=tls is not None or self._secret is not None)
+                writer.write(door.frame(side.seal.seal(asking.asked(LOGIN, login_of(self._login)))))
+                logged_in(asking.decode(side.seal.open(await _frame(reader))))
         except BaseException:
             writer.close()
             raise

@@ -15,6 +15,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
+from ..._speed.quick import End, flatten, sends
+from ..._speed.waiting import Arrivals, Line
 from ...core.errors import (
     BadInput,
     Closed,
@@ -28,7 +30,6 @@ from ...core.errors import (
 from ...core.frame import Message
 from ...core.ids import ALL, MemberId, MessageId
 from ...core.limits import TURN_S_MAX
-from ...core.quick import End, flatten, sends
 from ...core.view import View
 from ...group.asking import Answers, Replies
 from ...group.channel import Channel
@@ -38,7 +39,6 @@ from ...group.pieces import Large
 from ...wire.bodies import BYTES, Kind, check_size, encode_body, encode_quickly
 from ..loop.futures import in_a_thread
 from ..loop.opening import Opening
-from ..loop.waiting import Arrivals, Line
 from .asking import ANSWER_S, Asker
 from .calls import Service
 from .objects import Objects

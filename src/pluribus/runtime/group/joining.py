@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from ..._speed.waiting import Line
 from ...core.errors import BadInput, GroupMismatch, Unreachable
 from ...core.ids import MemberId, MessageId, checked_name, number_of
 from ...core.limits import CACHE_ENTRIES_MAX
@@ -23,7 +24,6 @@ from ...group.stalled import WAIT, checked_wish
 from ...group.state import State
 from ...stack.events import Members
 from ...wire.bodies import encode_body
-from ..loop.waiting import Line
 from ..styles.style import S
 from .asking import ANSWER_S
 from .group import Group

@@ -6,18 +6,23 @@ all after a pause, when nothing of them is in the processor's caches.
 
 This is no protocol of its own. It does to the layers' own state what the layers would do, in their order; where
 anything is unusual it does nothing, and the frame goes the long way through all of them. It is in C
-(``core/c/straight.h``), and where that was not compiled there is only the long way. Who changes a layer must look there
-too: ``tests/sim/test_straight.py`` plays the same worlds with the straight way and without, and wants every datagram of
-them to be the same. What it is made of it finds by name when a stack is made, so a name that changed is missed at once.
+(``_speed/c/straight.h``), and where that was not compiled there is only the long way. Who changes a layer must look
+there too: ``tests/_speed/test_straight.py`` plays the same worlds with the straight way and without, and wants
+every datagram of them to be the same. What it is made of it finds by name when a stack is made, and it looks at the
+types of what it reads as a structure: a name or a type that changed is missed at once, and a warning says so.
 
 Only for stacks of exactly these layers: one that was put between them, or in the place of one, sees every frame.
 """
 
 from __future__ import annotations
 
-from ...core.limits import BATCH_BYTES_MAX
-from ...core.quick import Straight
-from ...group.channel import Channel
+import logging
+from functools import cache
+
+from ..._speed.quick import Straight
+from ...core.ids import MemberId
+from ...core.limits import BATCH_BYTES_MAX, PATH_BYTES_LOOPBACK
+from ...group.channel import Channel, Numbers
 from ...group.dispatch import LONE_BYTES_MAX, LONE_S, Dispatch
 from ...group.outgoing import Outgoing as OpenStream
 from ...layers.causal import Causal
@@ -39,10 +44,19 @@ from ...wire.bodies import BYTES
 from ...wire.codec import VERSION
 from ...wire.questions import MARKED
 
+log = logging.getLogger("pluribus")
+
 USUAL = (
     *(Transport, Fragment, Introductions, Inquiry, Detector, Reliable),
     *(Membership, Causal, Semantic, Total, Dispatch),
 )
+
+
+@cache
+def samples() -> tuple[object, ...]:
+    """An object of each type that C reads as a structure: it looks at them when the way is made."""
+    channel = Channel("", 1, MemberId(1), PATH_BYTES_LOOPBACK, lambda frame: None, lambda event: None, Numbers())
+    return Data(0, 0, 0), Incoming(0), Outgoing(0), Peer("", ("", 0), 0.0), channel, channel.out
 
 
 def go_straight(stack: Stack) -> None:
@@ -55,41 +69,46 @@ def go_straight(stack: Stack) -> None:
     assert isinstance(reliable, Reliable)
     assert isinstance(dispatch, Dispatch)
     codec = stack.node.codec
-    way = Straight(
-        transport=transport,
-        reliable=reliable,
-        dispatch=dispatch,
-        engine=stack.ports.engine,
-        run=stack.run,
-        decode=codec.unpack,
-        pack=codec.pack,
-        prefix=codec.prefix,
-        now=stack.ports.clock.now,
-        peers=detector._peers,
-        streams_in=reliable._in,
-        streams_out=reliable._out,
-        stamps=reliable._stamps,
-        closing=reliable._closing,
-        channels=dispatch.channels,
-        marked=MARKED,
-        pass_up=reliable.pass_up,
-        watched=reliable._watched,
-        others_up=(semantic.concerns(), total.concerns()),
-        others_down=(reliable._watched, causal.marks(), semantic.marks(), total.marks()),
-        me=stack.node.me,
-        bus=codec.tag,
-        version=VERSION,
-        charge=FRAME_CHARGE_BYTES,
-        batch=BATCH_BYTES_MAX,
-        lone=LONE_BYTES_MAX,
-        pause=LONE_S,
-        plain=BYTES,
-        data=Data,
-        incoming=Incoming,
-        outgoing=Outgoing,
-        open=OpenStream,
-        peer=Peer,
-        channel=Channel,
-    )
+    try:
+        way = Straight(
+            samples=samples(),
+            transport=transport,
+            reliable=reliable,
+            dispatch=dispatch,
+            engine=stack.ports.engine,
+            run=stack.run,
+            decode=codec.unpack,
+            pack=codec.pack,
+            prefix=codec.prefix,
+            now=stack.ports.clock.now,
+            peers=detector._peers,
+            streams_in=reliable._in,
+            streams_out=reliable._out,
+            stamps=reliable._stamps,
+            closing=reliable._closing,
+            channels=dispatch.channels,
+            marked=MARKED,
+            pass_up=reliable.pass_up,
+            watched=reliable._watched,
+            others_up=(semantic.concerns(), total.concerns()),
+            others_down=(reliable._watched, causal.marks(), semantic.marks(), total.marks()),
+            me=stack.node.me,
+            bus=codec.tag,
+            version=VERSION,
+            charge=FRAME_CHARGE_BYTES,
+            batch=BATCH_BYTES_MAX,
+            lone=LONE_BYTES_MAX,
+            pause=LONE_S,
+            plain=BYTES,
+            data=Data,
+            incoming=Incoming,
+            outgoing=Outgoing,
+            open=OpenStream,
+            peer=Peer,
+            channel=Channel,
+        )
+    except (AttributeError, TypeError) as error:
+        log.warning("frames do not go straight, only the long way, more slowly: %s", error)
+        return
     transport.receive = way.receive  # type: ignore[method-assign]
     dispatch.send_alone = way.send_alone  # type: ignore[method-assign]

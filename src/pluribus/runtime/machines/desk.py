@@ -21,6 +21,8 @@ from ...group.log import Done
 from .reading import read_bodies
 
 WAITERS_MAX = 65_536
+LOOKING = -1
+"""In the place of a consumer: questions that wait for any command of the machine."""
 ALIVE_S = 0.25
 """How often the leader hears which owners wait here."""
 
@@ -132,6 +134,17 @@ class MachineDesk:
         hosted = await self._hosted(asked.name)
         if not asked.question:
             return b""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + asked.wait_s
+        while True:
+            answer = self._queried(hosted, asked)
+            if answer or loop.time() >= until:
+                return answer
+            await self._something((hosted.number, LOOKING), None, until)
+            self._check_open()
+            hosted = await self._hosted(asked.name)
+
+    def _queried(self, hosted: Hosted, asked: Examine) -> bytes:
         try:
             return hosted.machine.query(asked.question)
         except PluribusError:
@@ -218,8 +231,9 @@ class MachineDesk:
             at += len(handles)
         return Told(answer) if answer else None
 
-    async def _something(self, consumer: tuple[int, int], owner: Owner, until: float) -> None:
-        """Returns when the consumer was given something, or is another one's, or the time is over."""
+    async def _something(self, consumer: tuple[int, int], owner: Owner | None, until: float) -> None:
+        """Returns when the consumer was given something, or is another one's, or the time is over. With an owner, its
+        lease does not end meanwhile."""
         if self._count >= WAITERS_MAX:
             raise Overflow(f"{WAITERS_MAX:,} consumers wait here: ask another keeper")
         loop = asyncio.get_running_loop()
@@ -227,7 +241,8 @@ class MachineDesk:
         waiters = self._waiters.setdefault(consumer, [])
         waiters.append(waiter)
         self._count += 1
-        self._here[owner] = self._here.get(owner, 0) + 1
+        if owner is not None:
+            self._here[owner] = self._here.get(owner, 0) + 1
         if self._timer is None and self._alive is not None:
             self._tell_alive()
         timer = loop.call_at(until, _end, waiter)
@@ -240,9 +255,10 @@ class MachineDesk:
                 waiters.remove(waiter)
             if not waiters and self._waiters.get(consumer) is waiters:
                 del self._waiters[consumer]
-            self._here[owner] -= 1
-            if not self._here[owner]:
-                del self._here[owner]
+            if owner is not None:
+                self._here[owner] -= 1
+                if not self._here[owner]:
+                    del self._here[owner]
 
     def _tell_alive(self) -> None:
         self._timer = None
@@ -256,6 +272,8 @@ class MachineDesk:
         """Commands were applied, or the state was replaced: whoever was given something hears of it."""
         host = self.host
         for number in host.recent:
+            if (number, LOOKING) in self._waiters:
+                self._wake((number, LOOKING))
             hosted = host.machines.get(number)
             demands = None if hosted is None else hosted.machine.demands
             if demands is not None and demands.news:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ...group.host import Machine
+from ...group.host import Machine, rights
 from ..loop.lateness import loaded
 
 STYLE_MACHINES: dict[str, str | type[Machine]] = {
+    "access": "pluribus.access.machine:AccessList",
     "queue": "pluribus.queues.machine:Queue",
     "space": "pluribus.spaces.machine:SpaceMachine",
     "transactions": "pluribus.transactions.machine:Transactions",
@@ -37,3 +38,13 @@ async def style_machines_loaded() -> None:
     for place in STYLE_MACHINES.values():
         if isinstance(place, str):
             await loaded(place.partition(":")[0])
+
+
+def _rights_loaded() -> None:
+    """Styles say which right each of their commands needs beside the words themselves."""
+    for module in ("access", "queues", "spaces", "transactions", "pubsub.consumer_groups"):
+        import_module(f"pluribus.{module}.words")
+    import_module("pluribus.pubsub.durable.rights")
+
+
+rights.loading.append(_rights_loaded)

@@ -12,23 +12,35 @@ from importlib import import_module
 from ...wire import asking
 from ...wire.asking import Words
 from ..keepers.face import KeepersFace
+from .access.face import AccessFace
 from .conversations.face import ConversationsFace
 from .objects.face import ObjectsFace
 from .queues.face import QueuesFace
 from .slots.face import SlotsFace
 from .spaces.face import SpacesFace
 from .style import Style
+from .tables.face import TablesFace
 from .topics.face import TopicsFace
 from .transactions.face import TransactionsFace
 
 
 class Faces(
-    TopicsFace, KeepersFace, ConversationsFace, ObjectsFace, QueuesFace, SlotsFace, SpacesFace, TransactionsFace
+    TopicsFace,
+    KeepersFace,
+    AccessFace,
+    ConversationsFace,
+    ObjectsFace,
+    QueuesFace,
+    SlotsFace,
+    SpacesFace,
+    TransactionsFace,
+    TablesFace,
 ):
     """What the styles add to a bus."""
 
 
 ANSWERED: dict[str, str | type[Style]] = {
+    "access": "pluribus.runtime.styles.access.access:AccessStyle",
     "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",

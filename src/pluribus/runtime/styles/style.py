@@ -23,6 +23,8 @@ class Asker(Protocol):
 
     client: bool
     """Whether it is no member of the bus."""
+    visitor: Any
+    """Of a client: who it is, for the guard of the door (``runtime/styles/access/guard.py``)."""
     held: dict[Any, Callable[[], Awaitable[None]]]
     """What styles hold for it, with the way to let go of each. All of it is let go of when the asker is gone."""
 

@@ -102,6 +102,11 @@ class Bus(TopicsSync):
             face = self._groups[name] = Group(real, self._thread)
         return face
 
+    @property
+    def access(self) -> Face:
+        """The access list of the bus. See ``pluribus.Bus.access``."""
+        return Face(self._thread.ask(lambda: self._real.access), self._thread)
+
     def style(self, kind: type[Style]) -> Face:
         """What a style has open on this bus. See ``pluribus.Bus.style``."""
         return Face(self._thread.ask(self._real.style, kind), self._thread)

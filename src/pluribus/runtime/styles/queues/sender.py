@@ -247,7 +247,14 @@ class Sender:
             self._pump()
 
     async def _order(self, taken: list[_Batch]) -> None:
-        outcomes = await self._line.order([one.packed for one in taken], None)
+        try:
+            outcomes = await self._line.order([one.packed for one in taken], None)
+        except Refused as error:  # an access list does not allow it: that will not be otherwise in a moment
+            for one in taken:
+                self._sent.remove(one)
+                self._end(one, error)
+            self._begin_anew()
+            return
         refused = False
         for one, outcome in zip(taken, outcomes, strict=True):
             if outcome.status in (DONE, AGAIN):

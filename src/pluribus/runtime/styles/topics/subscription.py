@@ -14,18 +14,18 @@ from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ...._speed.quick import flatten
+from ...._speed.waiting import Arrivals
 from ....core.errors import BadInput, Closed, Gap, Overflow
 from ....core.events import Missed
 from ....core.ids import MessageId
 from ....core.limits import STALL_S, TURN_S_MAX
-from ....core.quick import flatten
 from ....pubsub.backlog import WAIT, Backlog
 from ....pubsub.event import Event
 from ....pubsub.interest import Interest
 from ....pubsub.places import Near
 from ...loop.callbacks import Call, call_with_events
 from ...loop.futures import looked_at
-from ...loop.waiting import Arrivals
 
 if TYPE_CHECKING:
     from .carrier import Carrier
@@ -80,6 +80,8 @@ class Subscription(Generic[B]):
         self.late = 0
         """Events that came after the deadline, and were dropped."""
         self.closed = False
+        self.ready = False
+        """It gets what is published from now on."""
         self._topics = topics
         self._call = call
         self._bodies = bodies

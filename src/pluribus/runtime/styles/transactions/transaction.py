@@ -166,12 +166,14 @@ class Transaction:
         self._published.append((topic, kind, encoded, dict(headers or {})))
 
     async def enter(self, space: Space) -> int:
-        """Let the transaction act in a space: use the number that is returned as ``transaction=`` of its calls."""
+        """Let the transaction act in a space. Its calls do that by themselves if they are given ``transaction=tx``; the
+        number that this returns can be given instead."""
         self._check_acting()
         way = space._way
         if not isinstance(way, ReplicatedWay) or not way.line.durable:
             raise BadInput(
-                f"the space {space.name!r} cannot be in a transaction with others: open it as "
+                "only a durable space of kind 'replicated' joins a transaction, and "
+                f"{space.name!r} is of kind {space.kind!r}, in memory: open it as "
                 "bus.space(name, kind='replicated', durable=True)"
             )
         if way.line.name not in self._spaces:

@@ -1,0 +1,21 @@
+"""What access lists add to a bus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..style import Styled
+
+if TYPE_CHECKING:  # loaded when first used, so that ``import pluribus`` stays quick
+    from .access import Access
+
+
+class AccessFace:
+    """Who may do what from outside of the bus."""
+
+    @property
+    def access(self: Styled) -> Access:
+        """The access list of the bus: users, rules, tokens. ``docs/access.md``."""
+        from .access import Access
+
+        return Access(self)
