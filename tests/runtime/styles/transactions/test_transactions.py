@@ -275,7 +275,7 @@ def test_a_long_body_is_sent_with_the_commit_and_cannot_be_prepared(tmp_path):
         async with opened("client", tmp_path) as bus:
             queue = await bus.queue("long")
             long = bytes(range(256)) * (12 << 10)  # 3 MiB, more than a transaction carries in itself
-            with pytest.raises(RuntimeError):
+            with pytest.raises(RuntimeError):  # noqa: PT012
                 async with bus.transaction() as tx:
                     await tx.send(queue, long)
                     raise RuntimeError
