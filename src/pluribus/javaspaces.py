@@ -7,7 +7,13 @@
     entry = await space.read(Alarm("Fire!"), None, FOREVER)
 
 Times are milliseconds, as there; ``FOREVER`` waits or stays for ever. An entry is an object of a registered class; a
-template is one in which fields are None. ``txn`` is the number of a transaction that acts in the space, or None.
+template is one in which fields are None. ``txn`` is a transaction of the bus (``bus.transaction()``), over durable
+spaces, queues and topics, or None; several processes act in one by ``bus.transaction(join=tx.id)``::
+
+    space = await JavaSpace.find(bus, "Accounts", durable=True)
+    async with bus.transaction() as txn:
+        entry = await space.take(Account("Ann"), txn, FOREVER)
+        await space.write(Account("Ann", entry.balance - 5), txn, FOREVER)
 """
 
 from __future__ import annotations
@@ -19,11 +25,14 @@ from typing import Any
 import msgspec
 
 from .core.errors import BadInput, LeaseEnded
-from .runtime.styles.spaces.space import Lease, Registration, Space, SpaceEvent
+from .runtime.styles.spaces.space import Acts, Lease, Registration, Space, SpaceEvent
 
 FOREVER = (1 << 63) - 1
 """``Lease.FOREVER``."""
 NO_WAIT = 0
+
+Txn = Acts | int | None
+"""A transaction of the bus, the number that it is known by in the space, or none."""
 
 RemoteEventListener = Callable[["RemoteEvent"], Any]
 """Is called with every event; a coroutine function is awaited."""
@@ -73,39 +82,45 @@ class JavaSpace:
         """The space of that name on a bus: the book's ``SpaceAccessor.findSpace``."""
         return cls(await bus.space(name, durable=durable))
 
-    async def write(self, entry: Any, txn: int | None, lease: int) -> Lease:
+    async def write(self, entry: Any, txn: Txn, lease: int) -> Lease:
         """Place an entry into the space. The lease may be shorter than asked for."""
-        return await self.space.write(_entry(entry), _seconds(lease), transaction=txn or 0)
+        return await self.space.write(_entry(entry), _seconds(lease), transaction=_number(txn))
 
-    async def read(self, tmpl: Any, txn: int | None, timeout: int) -> Any | None:
+    async def read(self, tmpl: Any, txn: Txn, timeout: int) -> Any | None:
         """A copy of an entry that matches; waits at most ``timeout``, then None."""
         try:
-            return await self.space.read(_entry(tmpl), timeout=_seconds(timeout), transaction=txn or 0)
+            return await self.space.read(_entry(tmpl), timeout=_seconds(timeout), transaction=_number(txn))
         except TimeoutError:
             return None
 
-    async def read_if_exists(self, tmpl: Any, txn: int | None, timeout: int) -> Any | None:
+    async def read_if_exists(self, tmpl: Any, txn: Txn, timeout: int) -> Any | None:
         """A copy of an entry that matches, or None. Waits, at most ``timeout``, only while a transaction hides it."""
-        return await self.space.read_if_exists(_entry(tmpl), timeout=_seconds(timeout), transaction=txn or 0)
+        return await self.space.read_if_exists(_entry(tmpl), timeout=_seconds(timeout), transaction=_number(txn))
 
-    async def take(self, tmpl: Any, txn: int | None, timeout: int) -> Any | None:
+    async def take(self, tmpl: Any, txn: Txn, timeout: int) -> Any | None:
         """An entry that matches, removed; waits at most ``timeout``, then None."""
         try:
-            return await self.space.take(_entry(tmpl), timeout=_seconds(timeout), transaction=txn or 0)
+            return await self.space.take(_entry(tmpl), timeout=_seconds(timeout), transaction=_number(txn))
         except TimeoutError:
             return None
 
-    async def take_if_exists(self, tmpl: Any, txn: int | None, timeout: int) -> Any | None:
-        return await self.space.take_if_exists(_entry(tmpl), timeout=_seconds(timeout), transaction=txn or 0)
+    async def take_if_exists(self, tmpl: Any, txn: Txn, timeout: int) -> Any | None:
+        return await self.space.take_if_exists(_entry(tmpl), timeout=_seconds(timeout), transaction=_number(txn))
 
     async def notify(
-        self, tmpl: Any, txn: int | None, listen: RemoteEventListener, lease: int, hand_back: Any = None
+        self, tmpl: Any, txn: Txn, listen: RemoteEventListener, lease: int, hand_back: Any = None
     ) -> EventRegistration:
         """Call ``listen`` for every entry that is written from now on and matches."""
         registration = await self.space.notify(
-            _entry(tmpl), lease=_seconds(lease), hand_back=hand_back, transaction=txn or 0
+            _entry(tmpl), lease=_seconds(lease), hand_back=hand_back, transaction=_number(txn)
         )
         return EventRegistration(registration, asyncio.create_task(_listen(registration, listen)))
+
+    async def resume(self, registration: int, listen: RemoteEventListener) -> EventRegistration:
+        """Go on with a registration by its ``id`` after a break, here or in another process. What it kept meanwhile
+        comes first; ``missed`` of an event says how many before it were dropped."""
+        found = await self.space.resume(registration)
+        return EventRegistration(found, asyncio.create_task(_listen(found, listen)))
 
 
 async def _listen(registration: Registration, listen: RemoteEventListener) -> None:
@@ -124,6 +139,10 @@ def _entry(entry: Any) -> Any:
     if isinstance(entry, tuple | list):
         raise BadInput("a JavaSpace holds entries: write an object of a registered class, or use bus.space for tuples")
     return entry
+
+
+def _number(txn: Txn) -> Acts | int:
+    return 0 if txn is None else txn
 
 
 def _seconds(milliseconds: int) -> float | None:

@@ -27,6 +27,12 @@ async def every_verb(tmp_path):
         assert sent == {"queue": "orders", "sent": 2}
         first, second = await told("browse", "orders", "--where", "region = 'eu'")
         assert (first["body"], second["body"], first["state"]) == ({"n": 1}, "text", "ready")
+        (rows,) = await told("sql", "SELECT region, count(*) AS n FROM orders GROUP BY region")
+        assert rows == [{"region": "eu", "n": 2}]
+        assert (
+            await command("queue", "sql", "SELECT priority FROM orders LIMIT 1", "--url", url, "--csv")
+            == "priority\n7\n"
+        )
         (received,) = await told("receive", "orders", "--timeout", "60")
         assert received["body"] == {"n": 1} and received["priority"] == 7
         (paused,) = await told("pause", "orders")

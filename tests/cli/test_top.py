@@ -79,8 +79,13 @@ async def main() -> None:
     async with pluribus.connect(sys.argv[1], name="kay", store=sys.argv[2]) as kay:
         await kay.publish("a/b", b"kept", durable=True)
         await kay._style(Machines).open("work", Jobs, tuple, durable=False)
-        print("ready", flush=True)
-        await asyncio.sleep(600)
+        orders = await kay.queue("orders")
+        await orders.send_many([1, 2, 3])
+        held = await orders.receive(timeout=60)
+        async with kay.subscribe("a/#", durable="desk", shared=True, start="earliest", commit="manual") as events:
+            await events.receive(60)
+            print("ready", flush=True)
+            await asyncio.sleep(600)
 
 pluribus.run(main())
 """
@@ -99,10 +104,15 @@ def test_keepers_and_machines_are_shown(tmp_path, capsys, monkeypatch):
             assert kay["keeper"]["dead_bytes"] >= 0 and kay["keeper"]["snapshot_s"] == -1
             told = {(one["machine"], one["where"]): one for one in kay["machines"]}
             assert told["topics", "machines"]["version"] == 1 and told["topics", "machines"]["turn_bytes"] > 0
+            orders, desk = told["queue.orders", "machines"], told["consumers/desk", "machines"]
+            assert (orders["depth"], orders["held"], orders["dead"], orders["sent"]) == (3, 1, 0, 3)
+            assert orders["sent_s"] == orders["settled_s"] == 0
+            assert (desk["behind"], desk["held"], desk["consumers"]) == (1, 1, 1)
             assert (told["work", "memory"]["kind"], told["work", "memory"]["group"]) == ("jobs", "work")
             assert run(["top", url, "--every", "0.2", "--times", "1"]) == 0
             printed = capsys.readouterr().out
             assert "leader" in printed and "written in its turns" in printed and "memory" in printed
+            assert "settled/s" in printed and "consumer group" in printed and "desk" in printed
         finally:
             process.kill()
 

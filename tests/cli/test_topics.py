@@ -307,3 +307,8 @@ def test_consumer_groups_are_listed(way, capsys):
             assert app.run(["topics", "groups", "--url", url]) == 0
             shown = capsys.readouterr().out
             assert shown == "workers  jobs  1 members, 1 held, 1 behind, 1 dead letters\n"
+            assert app.run(["topics", "groups", "--url", url, "--remove", "workers"]) != 0
+            assert "close them first" in capsys.readouterr().err
+        assert app.run(["topics", "groups", "--url", url, "--remove", "workers"]) == 0
+        assert "workers was removed" in capsys.readouterr().out
+        assert bus.durable.groups() == []

@@ -65,7 +65,7 @@ def faults_of(story, seeds):
     return played
 
 
-FOUND = {
+STORIES = {
     Liberal: faults_of(test_views.test_contention, range(20)),
     Hasty: faults_of(test_views.test_faults, range(24)),
     Eternal: test_machine.test_leases_end,

@@ -7,7 +7,7 @@ from tests.mutants.hunt import released
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", mutants.FOUND, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", mutants.STORIES, ids=lambda mutant: mutant.__name__)
 def test_the_mutant_is_found(mutant):
     with released(mutant), pytest.raises((AssertionError, KeyError, StopIteration)):
-        mutants.FOUND[mutant]()
+        mutants.STORIES[mutant]()

@@ -23,6 +23,7 @@ class Story:
         self.crashed = set()
         self.lost = False
         self.counts = []
+        self.relets = []
 
     def make(self, me, worker, holds, random):
         member = PartitionedMember(me, worker, random, self.copies, self.key)
@@ -39,8 +40,12 @@ class Story:
                 self.kept.add(result.name)
             elif kind == "tally":
                 self.counts.append((result.count, [written_of(item) for item in result.items]))
+            elif kind == "relet":
+                self.relets.append(result.done)
             elif result.item is not None:
-                if kind == "take":
+                if kind == "replace":
+                    self.kept.add((member.worker, result.request))
+                if kind in ("take", "replace"):
                     self.taken.setdefault(result.name, []).append((member.me, member.worker))
                 else:
                     self.reads.append((result.name, written_of(result.item)))
@@ -61,6 +66,18 @@ class Story:
         self.asked[me, member.worker, request] = kind
         self.results(member)
         return request
+
+    def replace(self, me, template, value, probe=False):
+        member = self.net.members[me]
+        self.written[member.worker, member._next] = value
+        request = member.replace(template_of(template), probe, item_of(value), 0, self.net.now)
+        self.asked[me, member.worker, request] = "replace"
+        self.results(member)
+
+    def relet(self, me, name, lease_us, ends=False):
+        member = self.net.members[me]
+        request = member.relet(name, item_of(self.written[name]), lease_us, ends, self.net.now)
+        self.asked[me, member.worker, request] = "relet"
 
     def crash(self, me):
         self.crashed.add((me, self.net.members[me].worker))
@@ -176,6 +193,53 @@ def test_a_cancelled_take_gets_nothing_afterwards():
     assert not story.taken and len(story.left()) == 1 and not story.asked
 
 
+def test_leases_are_renewed_and_cancelled_wherever_the_range_is():
+    story = Story(8, 0.1, copies=2)
+    for me in (1, 2, 3):
+        story.net.enter(me)
+    story.net.run(3)
+    for number in range(6):
+        member = story.net.members[1]
+        request = member.write(item_of((f"name {number}", number)), 5_000_000, story.net.now)
+        story.asked[1, member.worker, request] = "write"
+        story.written[member.worker, request] = (f"name {number}", number)
+    story.net.run(2)
+    names = list(story.written)
+    for name in names[:3]:
+        story.relet(1, name, 60_000_000)
+    story.relet(1, names[3], 0, True)
+    story.net.run(1)
+    assert story.relets == [True] * 4 and len(story.left()) == 5
+    story.net.enter(4)
+    story.net.run(10)
+    assert set(story.left()) == set(names[:3])
+    story.relet(1, names[3], 60_000_000)
+    story.relet(1, names[5], 0, True)
+    story.net.run(2)
+    assert story.relets[4:] == [False, False]
+
+
+def test_a_take_and_its_write_are_one_wherever_they_belong():
+    for seed in range(6):
+        story = Story(seed, 0.1, copies=2)
+        for me in (1, 2, 3):
+            story.net.enter(me)
+        story.net.run(3)
+        story.write(1, ("name 0", 0))
+        story.net.run(1)
+        for number in range(20):
+            story.replace(1 + number % 2, (f"name {number}", int), (f"name {number + 1}", number + 1))
+            if number == 10:
+                story.crash(3)
+                story.net.enter(4)
+            story.net.run(0.05 * story.net.random.random() if number in (9, 10, 11) else 2)
+        story.net.run(10)
+        live = list(story.left().values())
+        assert len(live) == 1, live
+        assert not any(one.server.states[at].owed for one in story.net.members.values() for at in one.server.owned())
+        story.check()
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_faults(seed):
     story = Story(seed, 0.15 if seed % 2 else 0.0, copies=1 + seed % 3)
@@ -193,6 +257,9 @@ def test_faults(seed):
             story.write(me, (random.choice("abcdef"), random.randrange(3)))
         elif dice < 0.75:
             template = random.choice([("a", int), ("b", ANY), (str, int), (str, 1)])
+            if random.random() < 0.2:
+                story.replace(me, template, (random.choice("abcdef"), random.randrange(3)), random.random() < 0.3)
+                continue
             request = story.ask(me, "take", template, random.random() < 0.3)
             if random.random() < 0.2:
                 net.at(random.random(), lambda me=me, request=request, m=net.members[me]: m.cancel(request, net.now))

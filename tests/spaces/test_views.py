@@ -26,6 +26,8 @@ class Story:
         self.reads = []
         self.asked = {}
         self.void = set()
+        self.replaced = {}
+        self.unsure = set()
         self.lost = False
         self.crashed = set()
 
@@ -33,6 +35,11 @@ class Story:
         results, member.results = member.results, []
         for result in results:
             kind = self.asked.pop((member.me, member.worker, result.request))
+            if isinstance(kind, tuple) and result.item is not None:
+                new = (member.worker, result.written)
+                self.written[new] = (kind[1], (member.me, member.worker))
+                self.replaced[result.name, (member.me, member.worker)] = new
+                kind = "take"
             if result.item is not None:
                 if kind == "take":
                     self.taken.setdefault(result.name, []).append((member.me, member.worker))
@@ -42,6 +49,7 @@ class Story:
             value = written_of(item)
             name = next(name for name, (one, _) in self.written.items() if one == value)
             self.void.add((name, (member.me, member.worker)))
+            self.unsure.add(self.replaced.get((name, (member.me, member.worker))))
         member.void = []
         self.lost = self.lost or member.lost > 0
         if self.net.random.random() < 0.02:
@@ -56,6 +64,12 @@ class Story:
         member = self.net.members[me]
         request = getattr(member, kind)(template_of(template), probe, self.net.now)
         self.asked[me, member.worker, request] = kind
+        self.results(member)
+
+    def replace(self, me, template, value, probe):
+        member = self.net.members[me]
+        request = member.replace(template_of(template), probe, item_of(value), 0, self.net.now)
+        self.asked[me, member.worker, request] = ("replace", value)
         self.results(member)
 
     def crash(self, me):
@@ -75,7 +89,7 @@ class Story:
         left = set(next(iter(names)))
         for name, (_, writer) in self.written.items():
             takers = [one for one in self.taken.get(name, ()) if (name, one) not in self.void]
-            if writer not in self.crashed and not takers and not self.lost:
+            if writer not in self.crashed and not takers and not self.lost and name not in self.unsure:
                 assert name in left, f"{name} is lost"
             if any(one not in self.crashed for one in takers):
                 assert name not in left, f"{name} was taken and is there"
@@ -144,7 +158,11 @@ def test_faults(seed):
             story.write(me, (random.choice("ab"), fresh))
         elif dice < 0.75:
             template = random.choice([("a", int), ("b", ANY), (str, int), (str, ANY)])
-            story.ask(me, "take", template, probe=random.random() < 0.3)
+            if random.random() < 0.25:
+                fresh += 1
+                story.replace(me, template, (random.choice("ab"), fresh), random.random() < 0.3)
+            else:
+                story.ask(me, "take", template, probe=random.random() < 0.3)
         elif dice < 0.9:
             story.ask(me, "read", random.choice([("a", int), (str, 102)]), probe=random.random() < 0.5)
         elif dice < 0.94 and len(net.members) > 2 and len([1 for m in net.members.values() if m.holds]) > 2:

@@ -23,6 +23,7 @@ VERBS = {
     "queue": "Send to message queues, receive, browse, and look after them.",
     "transactions": "List transactions that wait for a decision; commit or abort them.",
     "access": "Access lists: who may do what from outside of the bus.",
+    "outbox": "Rows of PostgreSQL and messages, committed together.",
     "slots": "Software buses: slots, ports, routes.",
     "space": "Tuple spaces: write, read, take, watch, count.",
     "console": "Show software buses in a browser.",

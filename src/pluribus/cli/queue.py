@@ -98,6 +98,27 @@ def browse(
 
 
 @command.command()
+def sql(
+    statement: Annotated[str, typer.Argument(help="A SELECT over queues and durable topics.")],
+    url: Url = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
+    rows_max: Annotated[int, typer.Option(help="At most so many rows.", min=1)] = 10_000,
+    timeout: Annotated[float, typer.Option(help="Seconds that it may take.", min=0.001)] = 30.0,
+    json: JsonFlag = False,
+) -> None:
+    """Ask a SELECT: queues are tables, and so are durable topics (topics."a/b"). Nothing is taken."""
+    from pluribus.runtime.bus import connect
+    from pluribus.runtime.loop.running import run
+
+    async def asked() -> Any:
+        async with connect(url, name="queue") as bus:
+            return await bus.sql(statement, rows_max=rows_max, timeout=timeout)
+
+    found = run(asked())
+    typer.echo(found.csv() if csv else found.json() if json else found.text(), nl=not csv)
+
+
+@command.command()
 def purge(
     name: Name,
     url: Url = None,
@@ -134,6 +155,29 @@ def pause(
     """Hand nothing out until `pause --off`; messages are taken all the same."""
     _with_queue(url, name, lambda queue: queue.resume() if off else queue.pause())
     _told(json, f"{name} {'goes on' if off else 'is paused'}", queue=name, paused=not off)
+
+
+@command.command()
+def release(
+    name: Name,
+    reader: Annotated[str, typer.Argument(help="The option `reader` of the Spark query whose job is gone.")],
+    url: Url = None,
+    json: JsonFlag = False,
+) -> None:
+    """Give back the micro-batches that a Spark query has taken and will never settle."""
+    from pluribus.pipeline.queue_source import open_batches, transaction_id
+    from pluribus.runtime.bus import connect
+    from pluribus.runtime.loop.running import run
+
+    async def released() -> list[int]:
+        async with connect(url, name="queue") as bus:
+            numbers = await open_batches(bus, name, reader)
+            for number in numbers:
+                await bus.resolve_transaction(transaction_id(name, reader, number), commit=False)
+            return numbers
+
+    numbers = run(released())
+    _told(json, f"{len(numbers)} micro-batches given back", queue=name, reader=reader, released=len(numbers))
 
 
 @command.command()

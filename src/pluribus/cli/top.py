@@ -1,5 +1,6 @@
 """``pluribus top``: every member of a bus with its rates, credit, views, flushes, suspicions and drops; keepers with
-their logs; machines with their versions and what was asked of them.
+their logs; machines with their versions and what was asked of them; queues with their depth and rates; consumer groups
+with how far they are behind.
 
 It asks members from outside (``runtime.survey``) and joins nothing, so looking changes nothing.
 """
@@ -78,7 +79,13 @@ def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
 
     tables = [
         table
-        for table in (_table(url, found, live.console.width), _keepers(found), _machines(found))
+        for table in (
+            _table(url, found, live.console.width),
+            _keepers(found),
+            _machines(found),
+            _queues(found),
+            _groups(found),
+        )
         if table is not None
     ]
     live.update(Group(*tables), refresh=True)
@@ -94,7 +101,7 @@ def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:
             **summary(answer, rates := answer.rates(earlier.get(answer.member, answer))),
             "keeper": answer.layers.get("keeper"),
             "machines": [
-                {**machine, "where": where}
+                {**machine, "where": where, **_grown(machine, where, answer, earlier.get(answer.member))}
                 for where in ("machines", "memory")
                 for machine in answer.layers.get(where, {}).values()
             ],
@@ -103,6 +110,16 @@ def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:
         }
         for answer in now
     ]
+
+
+def _grown(machine: dict[str, Any], where: str, now: Answer, before: Answer | None) -> dict[str, float]:
+    """Messages that a queue was sent, and that were settled, a second."""
+    earlier = {} if before is None else before.layers.get(where, {})
+    known = next((one for one in earlier.values() if one["machine"] == machine["machine"]), None)
+    if before is None or known is None or "depth" not in machine or now.at <= before.at:
+        return {}
+    seconds = now.at - before.at
+    return {f"{name}_s": round((machine[name] - known[name]) / seconds, 3) for name in ("sent", "settled")}
 
 
 def summary(answer: Answer, rates: dict[str, dict[str, float]]) -> dict[str, Any]:
@@ -212,20 +229,49 @@ def _machines(rows: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
     table = Table("machine", "kind", "version", "where", "commands", "written in its turns", show_edge=False)
-    seen: set[tuple[str, str]] = set()
-    leading = sorted(rows, key=lambda row: (row["keeper"] or {}).get("role") != "leader")
-    for row in leading:
+    for machine in _each(rows):
+        durable = machine["where"] == "machines"
+        table.add_row(
+            escape(machine["machine"]),
+            escape(machine["kind"]),
+            str(machine["version"]),
+            "keepers" if durable else "memory",
+            f"{machine['commands']:,}",
+            f"{machine['turn_bytes']:,} B" if durable else "–",
+        )
+    return table if table.row_count else None
+
+
+def _each(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: (row["keeper"] or {}).get("role") != "leader"):
         for machine in row["machines"]:
-            key = (machine["where"], machine["machine"])
-            if key not in seen:
-                seen.add(key)
-                durable = machine["where"] == "machines"
-                table.add_row(
-                    escape(machine["machine"]),
-                    escape(machine["kind"]),
-                    str(machine["version"]),
-                    "keepers" if durable else "memory",
-                    f"{machine['commands']:,}",
-                    f"{machine['turn_bytes']:,} B" if durable else "–",
-                )
+            found.setdefault((machine["where"], machine["machine"]), machine)
+    return list(found.values())
+
+
+def _queues(rows: list[dict[str, Any]]) -> Any:
+    """Queues with their depth and rates; None if there are none."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("queue", "depth", "held", "dead", "consumers", "sent/s", "settled/s", show_edge=False)
+    for machine in _each(rows):
+        if "depth" in machine:
+            counts = [f"{machine[name]:,}" for name in ("depth", "held", "dead", "consumers")]
+            rates = [f"{machine[name]:,.0f}" if name in machine else "–" for name in ("sent_s", "settled_s")]
+            table.add_row(escape(machine["machine"].removeprefix("queue.")), *counts, *rates)
+    return table if table.row_count else None
+
+
+def _groups(rows: list[dict[str, Any]]) -> Any:
+    """Consumer groups, and how many events each has not settled; None if there are none."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("consumer group", "behind", "held", "dead", "members", show_edge=False)
+    for machine in _each(rows):
+        if "behind" in machine:
+            counts = [f"{machine[name]:,}" for name in ("behind", "held", "dead", "consumers")]
+            table.add_row(escape(machine["machine"].removeprefix("consumers/")), *counts)
     return table if table.row_count else None

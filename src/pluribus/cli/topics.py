@@ -110,8 +110,21 @@ def delete(
 
 
 @command.command()
-def groups(url: Url = None, json: JsonFlag = False) -> None:
+def groups(
+    url: Url = None,
+    json: JsonFlag = False,
+    remove: Annotated[
+        str | None, typer.Option(help="Forget this group: how far it came, and its dead letters. Events stay.")
+    ] = None,
+) -> None:
     """List consumer groups: what each reads, its members, events that are not settled, dead letters."""
+    if remove is not None:
+        _asked(url, lambda bus: bus.durable.remove_group(remove))
+        if json:
+            print_json({"removed": remove})
+        else:
+            typer.echo(f"the consumer group {remove} was removed; its events stay in their topics")
+        return
     found = _asked(url, lambda bus: bus.durable.groups())
     if json:
         print_json({"groups": [_told(one) for one in found]})

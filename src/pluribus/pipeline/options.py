@@ -23,13 +23,14 @@ from ..filters import parse
 from ..pubsub.topics import levels_of, matches
 from ..runtime.clients.log_client import LogClient
 from .columns import POISON, RESERVED, checked_schema, envelope_fields, import_type, named_fields, spark_fields
+from .queue_source import message_fields
 from .tables import Shape
 from .trace_source import trace_fields
 
 OPTIONS = (
     *("url", "trace", "topic", "topics", "regex", "type", "fields", "columns", "where", "start", "stop", "rows"),
     *("rows_min", "wait", "bytes", "parts", "parts_min", "part_rows", "gaps", "poison", "writer", "batch", "foreign"),
-    *("lease", "archive"),
+    *("lease", "archive", "queue", "reader", "dead"),
 )
 OF_SPARK = (
     *("path", "checkpointlocation", "queryname", "provider", "owner", "location", "comment", "collation", "external"),
@@ -87,6 +88,9 @@ class Settings:
         """One for each log that is read or written."""
         self.topic = self.given.get("topic", "")
         self.trace = self.given.get("trace", "")
+        self.queue = self.given.get("queue", "")
+        if self.queue and (self.trace or {"topic", "topics", "regex"} & set(self.given)):
+            raise BadInput("option queue stands alone: read topics and traces as tables of their own")
         self.where = self.given.get("where", "")
         self.archive = self.given.get("archive", "")
         self.gaps = self._choice("gaps", ("fail", "skip"))
@@ -176,7 +180,7 @@ class Settings:
     def schema(self) -> StructType:
         """Of a table of the catalog every column carries the options, because Spark 4.3 keeps the columns of such a
         table and not its options."""
-        found = self._chosen(trace_fields() if self.trace else self._of_events())
+        found = self._chosen(self._of_messages() if self.queue else trace_fields() if self.trace else self._of_events())
         if self._of_table:
             told = {METADATA: json.dumps(self.given)}
             found = StructType([StructField(one.name, one.dataType, one.nullable, told) for one in found.fields])
@@ -186,6 +190,14 @@ class Settings:
         """With the options that the columns of a table carry; those of the query go before them."""
         told = next((one.metadata[METADATA] for one in schema.fields if METADATA in (one.metadata or {})), None)
         return self if told is None else Settings({**json.loads(told), **self.given})
+
+    def _of_messages(self) -> StructType:
+        fields, envelope = self.body_fields(), message_fields()
+        taken = [name for name in fields.names if name in envelope.names]
+        if taken:
+            raise BadInput(f"the field {taken[0]!r} is a name of the envelope: read the body as bytes and rename it")
+        whole = StructType([*envelope.fields, *fields.fields])
+        return whole if fields.fields else whole.add("body", BinaryType())
 
     def _of_events(self) -> StructType:
         fields = self.body_fields()

@@ -60,8 +60,9 @@ from ..pubsub.durable.requests import Known
 from ..runtime.clients.log_client import LogClient
 from .archived import Archived, reaching_back
 from .offsets import EVENTS, TOPICS, UNKNOWN, Offsets, Places, name_of, parted, place, resumed
-from .options import EARLIEST, LATEST, Settings
+from .options import EARLIEST, LATEST, Settings, needed
 from .pushdown import Bounds, condition
+from .queue_source import QueueReader, QueueStreamReader
 from .sink import BatchWriter, StreamWriter
 from .trace_source import TraceReader
 from .trace_stream import TraceStreamReader
@@ -109,6 +110,9 @@ class PluribusSource(DataSource):
         settings = self._settings.of(schema)
         if settings.trace:
             return TraceReader(settings.trace, schema.names)
+        if settings.queue:
+            url, dead = needed(" ".join(settings.urls), "url"), settings.given.get("dead", "false") == "true"
+            return QueueReader(url, settings.queue, settings.where, schema, dead)
         return (PushingReader if _asked_for_conditions() else TopicReader)(settings, schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -118,6 +122,9 @@ class PluribusSource(DataSource):
                 raise BadInput("option bytes is for topics: limit the micro-batches of a trace with rows")
             start = settings.given.get("start", "earliest")
             return TraceStreamReader(settings.trace, schema.names, start, settings.number("rows"))
+        if settings.queue:
+            url, reader = needed(" ".join(settings.urls), "url"), settings.given.get("reader", "")
+            return QueueStreamReader(url, settings.queue, settings.where, schema, reader, settings.number("rows"))
         return TopicStreamReader(settings, schema, self.cores)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

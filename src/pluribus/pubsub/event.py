@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ..core.errors import BadInput
 from ..core.ids import MessageId
 
 NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
@@ -19,6 +20,15 @@ B = TypeVar("B")
 def with_key(headers: Mapping[str, Any] | None, key: str | None) -> Mapping[str, Any] | None:
     """The headers of an event that has a key."""
     return headers if key is None else {**(headers or {}), KEY: key}
+
+
+def keys_of(key: str | Sequence[str | None] | None, count: int) -> Sequence[str | None] | None:
+    """The key of each of so many events: one for all, or one each; None if there are none."""
+    if key is None or isinstance(key, str):
+        return None if key is None else [key] * count
+    if len(key) != count:
+        raise BadInput(f"{len(key):,} keys for {count:,} events: give one key for all, or one for each event")
+    return key
 
 
 class Event(msgspec.Struct, Generic[B], gc=False):

@@ -80,6 +80,14 @@ class Gather(msgspec.Struct, array_like=True, frozen=True, tag=7):
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
 
 
+class Subscribers(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """Wait until there are so many live subscriptions to a topic; the answer is how many there are."""
+
+    topic: Text
+    count: Number
+    wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
+
+
 class Advertised(msgspec.Struct, array_like=True, frozen=True):
     pattern: str
     type: str
@@ -122,6 +130,7 @@ WORDS = Words(
         Advertise: None,
         Adverts: list[Advertised],
         Gather: dict[int, str],
+        Subscribers: int,
     },
     pushed=Heard,
     rights={
@@ -132,5 +141,6 @@ WORDS = Words(
         Advertise: lambda asked: [("topic", asked.pattern, "publish")],
         Adverts: lambda asked: [("topic", asked.pattern, "any")],
         Gather: lambda asked: [("topic", ANYWHERE, "any")],
+        Subscribers: lambda asked: [("topic", asked.topic, "any")],
     },
 )

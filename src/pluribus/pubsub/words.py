@@ -73,6 +73,20 @@ class Advertised(msgspec.Struct, array_like=True, frozen=True):
     over: bool = False
 
 
+class CountSubscribers(msgspec.Struct, array_like=True, frozen=True):
+    """A question: how many live subscriptions to a topic are at your member? Tell also if that changes soon."""
+
+    topic: Pattern
+
+
+class SubscribersCounted(msgspec.Struct, array_like=True, frozen=True):
+    """The answer, and what is told when the count changes; a higher version is later."""
+
+    topic: Pattern
+    count: Number
+    version: Number
+
+
 class Joined(msgspec.Struct, array_like=True, frozen=True):
     """In total order: a subscription has become one of a set that shares events."""
 
@@ -96,6 +110,19 @@ class Finished(msgspec.Struct, array_like=True, frozen=True):
     upto: tuple[int, int]
 
 
-WORDS = (Introduce, Introduction, Tell, Told, Wanted, Unwanted, Advertised, Joined, Left, Finished)
+WORDS = (
+    Introduce,
+    Introduction,
+    Tell,
+    Told,
+    Wanted,
+    Unwanted,
+    Advertised,
+    Joined,
+    Left,
+    Finished,
+    CountSubscribers,
+    SubscribersCounted,
+)
 for word in WORDS:
     register(word, f"pluribus.topics.{word.__name__}")

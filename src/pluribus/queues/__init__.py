@@ -10,6 +10,7 @@
     keys.py       messages of one key, in order
     window.py     identities that were sent lately, so that none is taken twice
     selectors.py  consumers that want some messages only
+    columns.py    columns of messages, copied for queries
     finder.py     searches for them in a long queue, outside of ``apply``
 
 Source: message queues, section 6.4 of the chapter on indirect communication.

@@ -41,6 +41,7 @@ from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refu
 from ..group.host.words import ONCE
 from . import words
 from .batch import checked, head_of, is_batch
+from .columns import copied
 from .finder import Finder
 from .forwarding import moves, pieces_of, slice_piece
 from .keeping import NOBODY, keep, resolve
@@ -581,6 +582,17 @@ class Queue(Machine):
 
     # Questions.
 
+    def gauges(self) -> dict[str, int]:
+        messages = self.messages
+        return {
+            "depth": messages.count,
+            "held": messages.held,
+            "dead": len(messages.dead),
+            "consumers": len(self.demands.consumers),
+            "sent": messages.totals.sent,
+            "settled": messages.totals.settled,
+        }
+
     def query(self, question: bytes) -> bytes:
         return _encode(self.ask(question))
 
@@ -621,6 +633,11 @@ class Queue(Machine):
             return looked(self, asked)
         if isinstance(asked, words.Where):
             return where(self, asked.things)
+        if isinstance(asked, words.Held):
+            consumer = self.demands.consumers.get(asked.consumer)
+            return [] if consumer is None else sorted(consumer.held)
+        if isinstance(asked, words.Copy):
+            return copied(self, asked)
         return stats_of(self)
 
     def part_names(self) -> list[str]:

@@ -218,7 +218,28 @@ class Where(msgspec.Struct, frozen=True, array_like=True, tag=3):
     things: Annotated[list[Number], msgspec.Meta(max_length=65_536)]
 
 
-Question = Look | Count | Where
+class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The numbers of messages in the hands of a consumer, or kept for a prepared transaction."""
+
+    consumer: Number
+
+
+class Copy(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Columns of messages from a number on, dead letters included, without taking them; see ``columns.py``."""
+
+    start: Number = 0
+    end: Number = 0
+    """Messages from this number on are left out; 0: none is."""
+    now_us: Number = 0
+    """When ages are reckoned; 0: now."""
+    selector: Annotated[bytes, msgspec.Meta(max_length=65_536)] = b""
+    """A filter, packed, that sees the columns and the properties; empty: everything."""
+    columns: Annotated[list[str], msgspec.Meta(max_length=64)] = []
+    properties: bool = False
+    """The names of properties are wanted, or the selector looks at some."""
+
+
+Question = Look | Count | Where | Held | Copy
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True):
@@ -244,6 +265,18 @@ class Looked(msgspec.Struct, frozen=True, array_like=True):
     found: list[Seen]
     then: int
     """Where to go on; 0 at the end."""
+
+
+class Copied(msgspec.Struct, frozen=True, array_like=True):
+    """Some columns of some messages. Ask again from ``then`` on, with the same ``end`` and ``now_us``; 0 at the end."""
+
+    columns: list[list[Any]]
+    """In the order in which they were asked for."""
+    names: list[str]
+    """Of the properties that messages have which were looked at, whether they match or not."""
+    then: int
+    end: int
+    now_us: int
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -318,7 +351,7 @@ RIGHTS = MachineRights(
         Keep: "receive",
         Resolve: "receive|send",
     },
-    {Look: "browse", Count: ANY, Where: "browse"},
+    {Look: "browse", Count: ANY, Where: "browse", Held: "browse|receive", Copy: "browse"},
     batch="send",
     awaits="receive",
     bodies="browse",

@@ -653,7 +653,7 @@ class SpaceMachine(Machine):
                 _check(template)
                 return Done(self._count(template))
             case words.Events(registration, after):
-                return self.registrations.events(registration, after)
+                return self.registrations.events(registration, after, self.ground.now_us)
             case words.Exists(template):
                 _check(template)
                 return Nothing(self._is_hidden(template, 0))

@@ -43,6 +43,8 @@ class Registration(msgspec.Struct, array_like=True):
     events: dict[int, Happened] = {}
     """By thing, in their order."""
     size_bytes: int = 0
+    seen: int = 0
+    """The last event that was dealt with."""
 
 
 class Registrations:
@@ -122,6 +124,7 @@ class Registrations:
     def seen(self, found: Registration, sequence: int) -> None:
         """Events up to this one were dealt with."""
         self.touch(found.number)
+        found.seen = max(found.seen, min(sequence, found.sequence))
         for thing in [thing for thing, event in found.events.items() if event.sequence <= sequence]:
             self._drop(found, thing)
 
@@ -129,13 +132,15 @@ class Registrations:
         """What a listener is told of an event."""
         return encode(self.known[self._listeners[thing]].events[thing])
 
-    def events(self, number: int, after: int) -> Told | Ended:
+    def events(self, number: int, after: int, now_us: int) -> Told | Ended:
         found = self.known.get(number)
-        if found is None:
+        if found is None or 0 < found.until_us <= now_us:
             return Ended("registration")
         events = [event for event in found.events.values() if event.sequence > after]
         first = events[0].sequence if events else found.sequence + 1
-        return Told(events, max(first - after - 1, 0), found.hand_back)
+        left_us = found.until_us - now_us if found.until_us > 0 else -found.until_us
+        missed = max(first - max(after, found.seen) - 1, 0)
+        return Told(events, missed, found.hand_back, found.seen, found.epoch, left_us)
 
     def of_transaction(self, transaction: int) -> Sequence[int]:
         return sorted(number for number, found in self.known.items() if found.transaction == transaction)

@@ -104,6 +104,12 @@ def template_of(given: Any, where: str = "", *, all_allowed: bool = False) -> Te
     return Template(ARITY_ANY, fields, of, names, condition_of(where))
 
 
+def exactly(item: Item) -> Template:
+    """The template that matches an item and those equal to it."""
+    fields = tuple(Wanted((), field) for field in item.fields)
+    return Template(ARITY_ANY, fields, item.of, item.names) if item.of else Template(len(fields), fields)
+
+
 def wanted_of(given: Any) -> Wanted:
     """One field of a template."""
     if given is ANY or given is Ellipsis or given is object or given is Any:

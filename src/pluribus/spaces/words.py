@@ -222,11 +222,15 @@ class Happened(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Told(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Events of a registration in their order. ``missed``: so many before the first of them were dropped."""
+    """Events of a registration in their order. ``missed``: so many before the first of them were dropped. ``seen``: the
+    last one that was dealt with. ``lease_us``: what its lease has left."""
 
     events: list[Happened]
     missed: int
     hand_back: bytes
+    seen: int = 0
+    epoch: int = 0
+    lease_us: int = FOR_EVER_US
 
 
 class Contents(msgspec.Struct, frozen=True, array_like=True, tag=10):

@@ -116,6 +116,10 @@ class Machine:
         """Answer a question, without changing anything."""
         raise BadInput(f"the style {self.kind!r} answers no questions: use its commands")
 
+    def gauges(self) -> dict[str, int]:
+        """How much is in it, for people who look after it."""
+        return {}
+
     # Handing things out.
 
     demands: Demands | None = None

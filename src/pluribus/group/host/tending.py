@@ -233,6 +233,7 @@ def machines_of(host: Host, turns: Mapping[int, int]) -> list[dict[str, object]]
             "version": hosted.version,
             "commands": hosted.commands,
             "turn_bytes": turns.get(hosted.number, 0),
+            **hosted.machine.gauges(),
         }
         for hosted in host.machines.values()
     ]

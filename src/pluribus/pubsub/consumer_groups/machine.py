@@ -255,7 +255,10 @@ class ConsumerGroup(Machine):
 
     def _redrive(self, command: words.Redrive) -> Outcome:
         count = min(command.count, max(OPEN_MAX - self._open, 0))
-        again, self.dead = self.dead[:count], self.dead[count:]
+        wanted = set(command.events)
+        again = [one for one in self.dead if not wanted or (one.topic, one.offset) in wanted][:count]
+        taken = {(one.topic, one.offset) for one in again}
+        self.dead = [one for one in self.dead if (one.topic, one.offset) not in taken]
         for one in again:
             self._add(one.topic, self.places[one.topic], one.offset, one.size, one.key)
         return Outcome(DONE, len(again))
@@ -311,6 +314,11 @@ class ConsumerGroup(Machine):
         if len(self._ready) >= READY_LOW or not self.demands.waiting_count():
             return 0
         return max(OPEN_MAX - self._open, 0)
+
+    def gauges(self) -> dict[str, int]:
+        consumers = self.demands.consumers.values()
+        held = sum(len(one.held) for one in consumers)
+        return {"consumers": len(consumers), "held": held, "dead": len(self.dead)}
 
     def query(self, question: bytes) -> bytes:
         return _encode(self.standing())

@@ -79,9 +79,11 @@ class Ahead(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Redrive(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The oldest dead letters are handed out again, behind everything else."""
+    """Dead letters are handed out again, behind everything else: these, or as many of the oldest."""
 
     count: Whole
+    events: Annotated[list[tuple[Text, Whole]], msgspec.Meta(max_length=65_536)] = []
+    """Topic and offset."""
 
 
 Command = Join | Leave | Settle | Ahead | Redrive

@@ -80,6 +80,12 @@ class Groups(msgspec.Struct, array_like=True, frozen=True, tag=12):
     """Consumer groups; the answer is a list of ``GroupKnown``."""
 
 
+class RemoveGroup(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """Forget a consumer group that has no members; the answer is an ``Outcome``."""
+
+    name: Text
+
+
 class Watch(msgspec.Struct, array_like=True, frozen=True, tag=13):
     """Whether another subscriber took over a durable subscription since this epoch; answered when one does, or after
     ``wait_s``."""
@@ -142,7 +148,9 @@ class Subscribed(msgspec.Struct, array_like=True, frozen=True):
     """By topic: the offset up to which events were handled."""
 
 
-Request = Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who | Groups | Watch
+Request = (
+    Put | Do | Fetch | Follow | Find | At | Last | FetchMany | DoMany | AtMany | Who | Groups | RemoveGroup | Watch
+)
 
 WORDS = Words(
     "durable-topics",
@@ -155,6 +163,7 @@ WORDS = Words(
         At: int,
         Last: int,
         Groups: list[GroupKnown],
+        RemoveGroup: Outcome,
         Watch: bool,
         FetchMany: FetchedMany,
         DoMany: list[Outcome],
@@ -170,6 +179,7 @@ WORDS = Words(
         At: lambda asked: [("topic", asked.topic, "subscribe")],
         Last: lambda asked: [("writer", asked.writer, "use")],
         Groups: lambda asked: [("topic", "#", "browse")],
+        RemoveGroup: lambda asked: [("consumers", asked.name, "manage")],
         Watch: lambda asked: [("subscription", asked.name, "use")],
         FetchMany: lambda asked: {("topic", topic, "subscribe") for topic, _, _ in asked.ranges},
         DoMany: lambda asked: {need for command in asked.commands for need in done(command)},

@@ -108,6 +108,10 @@ class Desk:
             "live_bytes": host.space.live,
             "dead_bytes": host.space.total - host.space.live,
         }
+        lags = self.groups.lags()
+        for one in told["machines"]:
+            if one["machine"] in lags:
+                one["behind"] = lags[one["machine"]]
         for part in self._parts:
             told |= part.stats()
         return told

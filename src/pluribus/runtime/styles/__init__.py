@@ -19,6 +19,7 @@ from .queues.face import QueuesFace
 from .slots.face import SlotsFace
 from .spaces.face import SpacesFace
 from .style import Style
+from .tables.face import TablesFace
 from .topics.face import TopicsFace
 from .transactions.face import TransactionsFace
 
@@ -33,6 +34,7 @@ class Faces(
     SlotsFace,
     SpacesFace,
     TransactionsFace,
+    TablesFace,
 ):
     """What the styles add to a bus."""
 

@@ -30,7 +30,8 @@ class Face:
         crossing = self._thread.call if inspect.iscoroutinefunction(method) else self._thread.ask
 
         def crossed(*args: Any, **kwargs: Any) -> Any:
-            return crossing(method, *args, **kwargs)
+            given = {name: real_of(value) for name, value in kwargs.items()}
+            return crossing(method, *map(real_of, args), **given)
 
         return crossed
 
@@ -54,6 +55,11 @@ class Face:
 
     def __repr__(self) -> str:
         return f"<synchronous {self._real!r}>"
+
+
+def real_of(value: Any) -> Any:
+    """The object that a synchronous face stands for; anything else as it is."""
+    return value._real if isinstance(value, Face) else value
 
 
 def one_by_one(thread: Background, asynchronous: AsyncIterator[T]) -> Iterator[T]:

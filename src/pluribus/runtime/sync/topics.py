@@ -65,10 +65,11 @@ class TopicsSync(Face):
         durable: bool = False,
         timeout: float | None = None,
         live: bool = True,
+        key: str | Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body, in one crossing. See ``pluribus.Bus.publish_many``."""
         options: dict[str, Any] = {"headers": headers, "retain": retain, "durable": durable, "live": live}
-        return self._thread.call(self._real.publish_many, list(events), timeout=timeout, **options)
+        return self._thread.call(self._real.publish_many, list(events), timeout=timeout, key=key, **options)
 
     def publish_soon(
         self,

@@ -20,6 +20,8 @@ from .linearizability import Operation, explain
 _decode = msgspec.msgpack.decode
 CELL = "c"
 """Names of tuples that nobody waits for begin with it."""
+LEASE_OVER_S = 30.0
+"""So long after it was written, nobody finds a tuple that was written with a short lease."""
 
 
 class Call(msgspec.Struct):
@@ -34,6 +36,10 @@ class Call(msgspec.Struct):
     answered: bool = False
     result: Any = None
     void: bool = False
+
+    @property
+    def writes(self) -> bool:
+        return self.what.startswith("write")
 
     @property
     def takes(self) -> bool:
@@ -83,9 +89,9 @@ def not_invented(history: History) -> int:
     """Whatever was read or taken had been written by a call that began before."""
     checks = 0
     for kind, calls in calls_of(history).items():
-        written = {tuple(call.given): call.began for call in calls if call.what == "write"}
+        written = {tuple(call.given): call.began for call in calls if call.writes}
         for call in calls:
-            if call.what != "write" and call.result is not None:
+            if not call.writes and call.result is not None:
                 checks += 1
                 if written.get(tuple(call.result), inf) > call.ended:
                     raise Violation(f"{kind}: {call.result} was found at {call.ended:.3f}, and nobody had written it")
@@ -119,6 +125,19 @@ def not_lost(history: History) -> int:
             raise Violation(
                 f"{kind}: {len(missing)} tuples were kept and are gone, and {len(unknown)} takes are unknown: {shown}"
             )
+    return checks
+
+
+def leases_end(history: History) -> int:
+    """Nothing is found long after its lease."""
+    checks = 0
+    for kind, calls in calls_of(history).items():
+        leased = {tuple(call.given): call for call in calls if call.what == "write_leased"}
+        checks += len(leased)
+        for call in calls:
+            write = None if call.result is None else leased.get(tuple(call.result))
+            if write is not None and call.began > write.began + LEASE_OVER_S:
+                raise Violation(f"{kind}: {call.result} was found at {call.ended:.3f}, long after its lease")
     return checks
 
 

@@ -17,8 +17,8 @@ from ...group.keepers import Settings
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.styles.spaces.space import Space
 from ...runtime.styles.spaces.spaces import KINDS
-from ..checkers.spaces import crashed, linearizable, not_invented, not_lost, own_writes_seen, taken_once
-from ..machinery.chaos import EVERY_FAULT, STRIKES, flip, restore_primary, torment
+from ..checkers.spaces import crashed, leases_end, linearizable, not_invented, not_lost, own_writes_seen, taken_once
+from ..machinery.chaos import EVERY_FAULT, STRIKES, Restarted, flip, restore_primary, torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
 from . import Scenario
@@ -30,9 +30,19 @@ NAMES = ("a", "b")
 CELLS = ("c0", "c1")
 OPERATIONS_MAX = 40
 """Of one worker and kind."""
-FAULTS = tuple(fault for fault in EVERY_FAULT if fault is not flip)
-"""All but damage to disks, which may hit two keepers of three: the scenarios of keepers look after that."""
+LEASED = "l"
+"""Tuples of this name are written with a lease."""
+LEASE_S = 2.0
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=20_000, slack_rows=6)
+
+
+async def flip_first(world: World, restarted: Restarted) -> None:
+    """A bit of the first keeper's disk. Of a row that is damaged on two keepers of three no majority is left; the
+    scenarios of keepers look after that."""
+    world.flip_bit(0)
+
+
+FAULTS = tuple(flip_first if fault is flip else fault for fault in EVERY_FAULT)
 
 _encode = msgspec.msgpack.encode
 
@@ -120,7 +130,9 @@ class Player:
             await self.call(space, kind, "take_now", (random.choice(NAMES + CELLS),))
         elif dice < 0.9:
             await self.call(space, kind, "read_now", (random.choice(NAMES + CELLS),))
-        elif dice < 0.95:
+        elif dice < 0.93:
+            await self.call(space, kind, "write_leased", (LEASED, self.play.next_value()))
+        elif dice < 0.96:
             await self.call(space, kind, "read", (random.choice(NAMES),), 1.0)
         else:
             await space.flush()
@@ -137,6 +149,8 @@ class Player:
         try:
             if what == "write":
                 await space.write(given)
+            elif what == "write_leased":
+                await space.write(given, lease=LEASE_S)
             elif what == "own":
                 result = await space.read_if_exists(given)
             elif what == "take_now":
@@ -157,7 +171,7 @@ class Player:
     async def drain(self, kind: str) -> None:
         """Take what is left."""
         space = self.spaces[kind]
-        for name in NAMES + CELLS:
+        for name in (*NAMES, *CELLS, LEASED):
             while await self.call(space, kind, "take_now", (name,)) is not None:
                 pass
 
@@ -219,6 +233,7 @@ SPACES = Scenario(
         "not_lost": not_lost,
         "own_writes_seen": own_writes_seen,
         "linearizable": linearizable,
+        "leases_end": leases_end,
     },
     STRIKES,
     members_min=3,

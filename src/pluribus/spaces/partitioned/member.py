@@ -72,6 +72,11 @@ class Request(msgspec.Struct):
     offers: deque[tuple[int, int, Name]] = msgspec.field(default_factory=deque)
     """By whom, in which range, what."""
     cancelled: bool = False
+    written: Item | None = None
+    """What a take writes in place of the tuple."""
+    relets: Name = (0, 0)
+    """The tuple whose lease is renewed, or ends."""
+    ends: bool = False
     first: int = 0
     """Of a write: the epoch in which it was said first."""
     most: int = 0
@@ -89,6 +94,8 @@ class Result(msgspec.Struct, frozen=True):
     count: int = 0
     items: list[Item] = []
     unknown: bool = False
+    done: bool = False
+    """A lease was renewed, or has ended."""
 
 
 class PartitionedMember:
@@ -129,12 +136,31 @@ class PartitionedMember:
     def take(self, template: Template, probe: bool, now: float) -> int:
         return self._seek(template, True, probe, now)
 
-    def _seek(self, template: Template, takes: bool, probe: bool, now: float) -> int:
+    def replace(self, template: Template, probe: bool, item: Item, lease_us: int, now: float) -> int:
+        """Take a match, and write ``item`` in its place: both, or neither."""
+        return self._seek(template, True, probe, now, item, lease_us)
+
+    def relet(self, name: Name, item: Item, lease_us: int, ends: bool, now: float) -> int:
+        """The lease of a tuple of this worker begins anew, or ends."""
+        request = Request(0, lease_us=lease_us, ranges=[range_of(item, self.key)], relets=name, ends=ends)
+        return self._begin(request, now)
+
+    def _seek(
+        self,
+        template: Template,
+        takes: bool,
+        probe: bool,
+        now: float,
+        written: Item | None = None,
+        lease_us: int = 0,
+    ) -> int:
         ranges = list(ranges_of(template, self.key))
         if len(ranges) > 1:  # everybody begins elsewhere
             at = self.random.randrange(len(ranges))
             ranges = ranges[at:] + ranges[:at]
-        return self._begin(Request(0, template, takes, probe, ranges=ranges, left=list(ranges)), now)
+        request = Request(0, template, takes, probe, lease_us=lease_us, ranges=ranges, left=list(ranges))
+        request.written = written
+        return self._begin(request, now)
 
     def tally(self, template: Template, most: int, now: float) -> int:
         """Count matches at all servers, and get the first ``most`` of each."""
@@ -196,6 +222,12 @@ class PartitionedMember:
                 request.first,
             )
             self._ask(request, self._owner(at), put, [at], now)
+        elif request.relets != (0, 0):
+            at = request.ranges[0]
+            relet = words.Relet(
+                *(epoch, self.worker, request.number, self._floor, at, request.relets, request.lease_us, request.ends)
+            )
+            self._ask(request, self._owner(at), relet, [at], now)
         elif request.most or (request.template is not None and not request.ranges):
             self._count(request, now)
         elif request.recalls:
@@ -220,6 +252,7 @@ class PartitionedMember:
             server, at, name = request.offers.popleft()
             request.attempt += 1
             claim = words.Claim(self.epoch.number, self.worker, request.number, request.attempt, self._floor, at, name)
+            claim = msgspec.structs.replace(claim, carried=self._carried(request))
             self._ask(request, server, claim, [at], now)
 
     def _seeking(self, request: Request, about: list[int], recall: bool) -> words.Seek:
@@ -236,7 +269,15 @@ class PartitionedMember:
             request.takes,
             request.probe or request.cancelled,
             recall,
+            self._carried(request),
         )
+
+    def _carried(self, request: Request) -> words.Carried | None:
+        if request.written is None:
+            return None
+        assert self.epoch is not None
+        request.first = request.first or self.epoch.number
+        return words.Carried(request.written, request.lease_us, range_of(request.written, self.key), request.first)
 
     def _ask(self, request: Request, to: int, word: Word, about: list[int], now: float) -> None:
         request.word, request.to, request.asked = word, to, about
@@ -306,6 +347,12 @@ class PartitionedMember:
         if request is not None and request.item is not None:
             request.word = None
             self._finish(request, Result(number, (self.worker, number), request.item, unknown=unknown))
+
+    def _let(self, number: int, done: bool) -> None:
+        request = self._requests.get(number)
+        if request is not None and request.relets != (0, 0):
+            request.word = None
+            self._finish(request, Result(number, done=done))
 
     def _tallied(self, sender: int, word: words.Tallied) -> None:
         request = self._requests.get(word.number)
@@ -397,6 +444,12 @@ class PartitionedMember:
                 self._offered(sender, word, now)
             case words.Kept(_, number, unknown):
                 self._kept(number, unknown)
+            case words.Let(_, number, done):
+                self._let(number, done)
+            case words.Relet():
+                server.relet(sender, word, now)
+            case words.Paid():
+                server.paid(word, now)
             case words.Withdrawn(_, number):
                 waiting = self._withdrawing.get(number)
                 if waiting is not None:

@@ -14,9 +14,10 @@ from heapq import heappop, heappush
 from ..index import Index, Wishes
 from ..templates import ARITY_ANY, Template
 from ..values import BASE, Field, Item
-from .words import Change, Interest, Name, State
+from .words import Change, Interest, Name, Owed, State
 
 RANGES = 64
+ENDS_SLACK = 64
 RESULTS_MAX = 100_000
 """Results of requests that one range remembers; a worker says with each request which of them it needs no more."""
 
@@ -86,6 +87,8 @@ class RangeState:
         self.aside: dict[Name, tuple[int, int]] = {}
         self.done: dict[int, dict[int, tuple[Name, Item | None]]] = {}
         self.floors: dict[int, int] = {}
+        self.owed: dict[tuple[int, int], Owed] = {}
+        """By request: what replaces the tuple that it took here, and is not kept elsewhere yet."""
         self.free = Index()
         self.kept = Index()
         """Those that are set aside: they can be read."""
@@ -123,6 +126,17 @@ class RangeState:
             results = self.done.get(worker, {})
             for number in [number for number in results if number < floor]:
                 del results[number]
+        if change.relet is not None and change.relet[0] in self.tuples:
+            self._let(*change.relet, now)
+        if change.owe is not None:
+            self.owed[change.owe.worker, change.owe.number] = change.owe
+        if change.paid is not None:
+            self.owed.pop(change.paid, None)
+
+    def _let(self, name: Name, lease_us: int, now: float) -> None:
+        until = now + lease_us / 1e6 if lease_us else 0.0
+        self.tuples[name] = (self.tuples[name][0], until)
+        self._ends(until, name)
 
     def _add(self, name: Name, item: Item, lease_us: int, now: float) -> None:
         until = now + lease_us / 1e6 if lease_us else 0.0
@@ -131,8 +145,15 @@ class RangeState:
         self._numbers[name] = self._next
         self._names[self._next] = name
         self.free.add(self._next, item)
-        if until:
-            heappush(self.ends, (until, name))
+        self._ends(until, name)
+
+    def _ends(self, until: float, name: Name) -> None:
+        """Remember when a lease ends; what is out of date is thrown away when it is most of what is remembered."""
+        if not until:
+            return
+        heappush(self.ends, (until, name))
+        if len(self.ends) > 2 * len(self.tuples) + ENDS_SLACK:
+            self.ends = sorted((end, one) for one, (_, end) in self.tuples.items() if end)
 
     def _remove(self, name: Name) -> None:
         del self.tuples[name]
@@ -149,6 +170,7 @@ class RangeState:
         at = self._numbers[name]
         del self.aside[name]
         self.free.add(at, self.kept.remove(at))
+        self._ends(self.tuples[name][1], name)  # it may have ended meanwhile
 
     def _wait(self, interest: Interest) -> None:
         holder = (interest.worker, interest.number)
@@ -199,7 +221,8 @@ class RangeState:
             tuples.append((name, item, max(int((until - now) * 1e6), 1) if until else 0))
         done = [(worker, one, *found) for worker, results in self.done.items() for one, found in results.items()]
         aside = [(name, *holder) for name, holder in self.aside.items()]
-        return State(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born)
+        owed = list(self.owed.values())
+        return State(epoch, number, self.steps, tuples, self.interests(), aside, done, self.floors, self.born, owed)
 
     def interests(self) -> list[Interest]:
         """Those who wait, in their order."""
@@ -217,6 +240,7 @@ class RangeState:
         for worker, number, name, found in state.done:
             made.done.setdefault(worker, {})[number] = (name, found)
         made.floors = dict(state.floors)
+        made.owed = {(one.worker, one.number): one for one in state.owed}
         made.steps = state.steps
         return made
 

@@ -36,6 +36,8 @@ class Server:
         self.epoch: Epoch | None = None
         self.placed: list[list[int]] = [[] for _ in range(RANGES)]
         """By range: the owner, then who keeps copies."""
+        self._answers: dict[tuple[int, int], Say] = {}
+        """By request: what is said to its worker when what it carried is kept."""
         self.served = 0
         """Requests, for those who count."""
         self._pending: dict[int, list[tuple[int, list[Change], list[Say]]]] = {}
@@ -70,6 +72,7 @@ class Server:
     def enter(self, epoch: Epoch, now: float) -> None:
         self.epoch = epoch
         self.placed = placement(epoch.holders, self.copies)
+        self._answers.clear()
         self._pending.clear()
         self._acks.clear()
         self._holdings.clear()
@@ -184,6 +187,8 @@ class Server:
             if again:
                 for name, (worker, request) in state.aside.items():
                     self._offer(number, name, state.tuples[name][0], worker, request)
+                for owed in list(state.owed.values()):
+                    self._when_copied(number, self._paying(number, owed))
         if again:
             for number, pending in self._pending.items():
                 self._copy(number, pending)
@@ -199,8 +204,10 @@ class Server:
 
     @property
     def next_end(self) -> float:
-        ends = [state.ends[0][0] for state in self.states.values() if state.ends]
-        return min(ends, default=float("inf")) if self.opened else float("inf")
+        if not self.opened:
+            return float("inf")
+        owned = [self.states[number] for number in self.owned()]  # of a copy the owner says what has ended
+        return min((state.ends[0][0] for state in owned if state.ends), default=float("inf"))
 
     # Steps.
 
@@ -262,18 +269,20 @@ class Server:
             return
         assert self.epoch is not None
         self.served += 1
+        name = (word.worker, word.number)
         kept = words.Kept(self.epoch.number, word.number)
 
+        paid = words.Paid(self.epoch.number, word.owed_by, *name) if word.owed_by >= 0 else None
+
         def say() -> None:
-            self._send(sender, kept)
+            self._send(sender, kept if paid is None else paid)
 
         if state.over(word.worker, word.number) or state.result(word.worker, word.number) is not None:
             self._when_copied(word.range, say)
             return
         if word.first < state.born:
-            self._send(sender, words.Kept(self.epoch.number, word.number, True))
+            self._send(sender, words.Kept(self.epoch.number, word.number, True) if paid is None else paid)
             return
-        name = (word.worker, word.number)
         changes = [
             Change(
                 add=(name, word.item, word.lease_us),
@@ -330,7 +339,11 @@ class Server:
         for number, state in states.items():
             assert state is not None
             before = state.result(*holder)
-            if before is not None or state.over(*holder):
+            if holder in state.owed:
+                self._answers[holder] = answer(*before) if before is not None else answer()
+                return
+            # A range may also have kept what a replacing take has written: that is no result of its taking.
+            if (before is not None and before[1] is not None) or state.over(*holder):
                 self._when_copied(number, answer(*before) if before is not None else answer())
                 return
         if word.recall:
@@ -354,12 +367,72 @@ class Server:
         if isinstance(word, words.Seek) and not word.takes:
             self._when_copied(number, say)
             return
-        self._commit(number, self._taking(state, name, word), [say], now)
+        self._take(number, state, name, word, say, now)
 
-    def _taking(self, state: RangeState, name: Name, word: words.Seek | words.Claim) -> list[Change]:
+    def _take(
+        self, number: int, state: RangeState, name: Name, word: words.Seek | words.Claim, say: Say, now: float
+    ) -> None:
+        """Remove a tuple for a request, and write what it carries: in the same step if that belongs into this range,
+        else by its owner, who is asked until it has it; the request is answered then."""
         holder = (word.worker, word.number)
         done = (*holder, name, state.tuples[name][0])
-        return [Change(remove=name, leave=holder, done=done, floor=(word.worker, word.floor))]
+        changes = [Change(remove=name, leave=holder, done=done, floor=(word.worker, word.floor))]
+        carried = word.carried
+        if carried is None:
+            self._commit(number, changes, [say], now)
+        elif carried.range == number:
+            changes.append(Change(add=(holder, carried.item, carried.lease_us)))
+            offers = self._offers(number, state, [(holder, carried.item)], changes, holder)
+            self._commit(number, changes, [say, *offers], now)
+        else:
+            owed = words.Owed(*holder, carried)
+            self._answers[holder] = say
+            self._commit(number, [*changes, Change(owe=owed)], [self._paying(number, owed)], now)
+
+    def _paying(self, number: int, owed: words.Owed) -> Say:
+        return lambda: self._pay(number, owed)
+
+    def _pay(self, number: int, owed: words.Owed) -> None:
+        assert self.epoch is not None
+        one = owed.carried
+        at = self.placed[one.range]
+        if at:
+            put = words.Put(
+                *(self.epoch.number, owed.worker, owed.number, 0, one.range, one.item, one.lease_us, one.first),
+                owed_by=number,
+            )
+            self._send(at[0], put)
+
+    def paid(self, word: words.Paid, now: float) -> None:
+        state = self._owned_state(word.range)
+        holder = (word.worker, word.number)
+        if state is not None and holder in state.owed:
+            answer = self._answers.pop(holder, None)
+            self._commit(word.range, [Change(paid=holder)], [] if answer is None else [answer], now)
+
+    def relet(self, sender: int, word: words.Relet, now: float) -> None:
+        state = self._owned_state(word.range)
+        if state is None:
+            return
+        assert self.epoch is not None
+        self.served += 1
+        epoch = self.epoch.number
+        before = state.result(word.worker, word.number)
+        if before is not None:
+            done = before[0] == word.name
+            self._when_copied(word.range, lambda: self._send(sender, words.Let(epoch, word.number, done)))
+            return
+        until = state.tuples[word.name][1] if word.name in state.tuples else -1.0
+        done = word.name not in state.aside and (until == 0 or until > now)
+        changes = [
+            Change(
+                done=(word.worker, word.number, word.name if done else (0, 0), None),
+                floor=(word.worker, word.floor),
+                remove=word.name if done and word.ends else None,
+                relet=(word.name, word.lease_us) if done and not word.ends else None,
+            )
+        ]
+        self._commit(word.range, changes, [lambda: self._send(sender, words.Let(epoch, word.number, done))], now)
 
     def _await(self, states: dict[int, RangeState | None], word: words.Seek, say: Say, now: float) -> None:
         """Leave an interest at each of the ranges; answer when all copies have all of them."""
@@ -389,11 +462,13 @@ class Server:
             return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item))
 
         before = state.result(*holder)
-        if before is not None:
+        if holder in state.owed:
+            self._answers[holder] = answer(*before) if before is not None else answer()
+        elif before is not None and before[1] is not None:
             self._when_copied(word.range, answer(*before))
         elif state.aside.get(word.name) == holder:
             say = answer(word.name, state.tuples[word.name][0])
-            self._commit(word.range, self._taking(state, word.name, word), [say], now)
+            self._take(word.range, state, word.name, word, say, now)
         else:
             answer()()
 

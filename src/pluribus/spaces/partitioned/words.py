@@ -20,6 +20,24 @@ Name = tuple[Number, Number]
 Ranges = Annotated[list[Range], msgspec.Meta(max_length=1_024)]
 
 
+class Carried(msgspec.Struct, frozen=True, array_like=True):
+    """What a take writes in place of the tuple that it gets, in the range of the new one. ``first``: the epoch in which
+    it was said first."""
+
+    item: Item
+    lease_us: Number
+    range: Range
+    first: Number
+
+
+class Owed(msgspec.Struct, frozen=True, array_like=True):
+    """A tuple that a take has to be replaced by, and that is not in its own range yet."""
+
+    worker: Number
+    number: Number
+    carried: Carried
+
+
 class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
     epoch: Number
     worker: Number
@@ -30,6 +48,8 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
     lease_us: Number
     first: Number
     """The epoch in which it was said first."""
+    owed_by: int = -1
+    """The range in which a take was made that this tuple replaces: its owner says this word."""
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -55,6 +75,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=3):
     takes: bool
     probe: bool = False
     recall: bool = False
+    carried: Carried | None = None
 
 
 class Sought(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -87,6 +108,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, tag=6):
     floor: Number
     range: Range
     name: Name
+    carried: Carried | None = None
 
 
 class Withdraw(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -121,6 +143,10 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     set_aside: tuple[Name, Number, Number] | None = None
     done: tuple[Number, Number, Name, Item | None] | None = None
     floor: tuple[Number, Number] | None = None
+    relet: tuple[Name, Number] | None = None
+    """The lease of a tuple begins anew."""
+    owe: Owed | None = None
+    paid: tuple[Number, Number] | None = None
 
 
 class Copy(msgspec.Struct, frozen=True, array_like=True, tag=9):
@@ -165,6 +191,7 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=13):
     floors: dict[Number, Number]
     born: Number
     """The epoch in which the range began, empty."""
+    owed: list[Owed] = []
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag=14):
@@ -211,6 +238,36 @@ class Heard(msgspec.Struct, frozen=True, array_like=True, tag=19):
     epoch: Number
 
 
+class Relet(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """The lease of a tuple begins anew with this length, or ends now."""
+
+    epoch: Number
+    worker: Number
+    number: Number
+    floor: Number
+    range: Range
+    name: Name
+    lease_us: Number
+    ends: bool = False
+
+
+class Let(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """The answer to ``Relet``; not ``done``: the tuple is gone, or somebody is about to take it."""
+
+    epoch: Number
+    number: Number
+    done: bool
+
+
+class Paid(msgspec.Struct, frozen=True, array_like=True, tag=22):
+    """The answer to a ``Put`` of a tuple that was owed by a range."""
+
+    epoch: Number
+    range: Range
+    worker: Number
+    number: Number
+
+
 Word = (
     Put
     | Kept
@@ -231,6 +288,9 @@ Word = (
     | Tallied
     | Lost
     | Heard
+    | Relet
+    | Let
+    | Paid
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -43,7 +43,7 @@ from ...core.errors import Overflow
 from ...core.ports import Random
 from ..index import Wishes
 from ..roster import Epoch
-from ..templates import Template
+from ..templates import Template, exactly
 from ..values import Item
 from . import words
 from .merging import Merge
@@ -73,6 +73,11 @@ class Request(msgspec.Struct):
     retry_at: float = 0.0
     locking: bool = False
     locked: dict[int, dict[Name, Item]] = {}
+    written: Item | None = None
+    """What a take writes in place of the tuple."""
+    lease_us: int = 0
+    only: Name = (0, 0)
+    """The tuple whose lease is renewed, or ends: it is taken, and written again or not."""
     denied: set[int] = set()
     answered: set[int] = set()
 
@@ -83,6 +88,8 @@ class Result(msgspec.Struct, frozen=True):
     request: int
     name: Name = (0, 0)
     item: Item | None = None
+    written: int = 0
+    """The operation that has written what replaces it."""
 
 
 class ViewsMember:
@@ -150,6 +157,18 @@ class ViewsMember:
     def take(self, template: Template, probe: bool, now: float) -> int:
         return self._begin(Request(0, template, True, probe, self._next_op - 1, locked={}), now)
 
+    def replace(self, template: Template, probe: bool, item: Item, lease_us: int, now: float) -> int:
+        """Take a match, and write ``item`` in its place: one operation at every replica."""
+        request = Request(0, template, True, probe, self._next_op - 1, locked={}, written=item, lease_us=lease_us)
+        return self._begin(request, now)
+
+    def relet(self, name: Name, item: Item, lease_us: int, ends: bool, now: float) -> int:
+        """The lease of a tuple begins anew, or ends: under the lock, so that nobody takes it meanwhile."""
+        template = exactly(item)
+        request = Request(0, template, True, True, self._next_op - 1, locked={}, lease_us=lease_us, only=name)
+        request.written = None if ends else item
+        return self._begin(request, now)
+
     def _begin(self, request: Request, now: float) -> int:
         if len(self._requests) >= REQUESTS_MAX:
             raise Overflow(f"{REQUESTS_MAX:,} reads and takes are under way: await some of them")
@@ -206,7 +225,14 @@ class ViewsMember:
     def _ask_locks(self, request: Request, most: bool, now: float) -> None:
         assert self.epoch is not None
         asked = words.Lock(
-            self.epoch.number, self.worker, request.number, request.template, request.after, request.attempt, most
+            self.epoch.number,
+            self.worker,
+            request.number,
+            request.template,
+            request.after,
+            request.attempt,
+            most,
+            request.only,
         )
         for member in self.epoch.holders:
             if member not in request.locked and self._requests.get(request.number) is request and request.locking:
@@ -265,9 +291,11 @@ class ViewsMember:
             item = next(iter(request.locked.values()))[name]
             request.locking = False
             del self._requests[request.number]
-            self.results.append(Result(request.number, name, item))
-            self._removing[name] = item
-            self._op(Op(self._next_op, name=name, request=request.number), now)
+            written = 0 if request.written is None else self._next_op
+            self.results.append(Result(request.number, name, item, written))
+            if request.only == (0, 0):
+                self._removing[name] = item
+            self._op(Op(self._next_op, request.written, request.lease_us, name, request.number), now)
         elif request.probe:
             del self._requests[request.number]
             self._unlock(request, False)
@@ -307,7 +335,7 @@ class ViewsMember:
         for op, _ in self._ops.values():
             if op.item is not None and removing:
                 break
-            removing = removing or op.item is None
+            removing = removing or op.name != (0, 0)
             found.append(op)
             if len(found) >= OPS_SENT:
                 break
@@ -355,8 +383,8 @@ class ViewsMember:
                 self._listen(False, (worker, request), word.template)
                 self._asks[worker, request] = (sender, word)
                 self._try_ask((worker, request), now)
-            case words.Lock(_, worker, request, template, after, attempt, most):
-                self._try_lock(sender, (worker, request), template, after, attempt, most, now)
+            case words.Lock():
+                self._try_lock(sender, word, now)
             case words.Unlock(_, worker, request, attempt, waits):
                 replica.unlock((worker, request), attempt)
                 if waits and (worker, request) in self._templates:
@@ -370,11 +398,11 @@ class ViewsMember:
             case _:
                 pass
 
-    def _try_lock(
-        self, sender: int, holder: Holder, template: Template, after: int, attempt: int, most: bool, now: float
-    ) -> None:
+    def _try_lock(self, sender: int, word: words.Lock, now: float) -> None:
         replica = self.replica
         assert replica is not None and self.epoch is not None
+        holder, template, attempt = (word.worker, word.request), word.template, word.attempt
+        after, most = word.after, word.most
         if replica.marks.get(holder[0], 0) < after:
             return  # it will ask again, when what its worker did before is executed
         self._templates[holder] = template
@@ -383,7 +411,7 @@ class ViewsMember:
         granted = replica.lock(holder, template, attempt, most, now)
         epoch = self.epoch.number
         if granted:
-            self._to(sender, words.Locked(epoch, holder[1], attempt, replica.matches(template, now)))
+            self._to(sender, words.Locked(epoch, holder[1], attempt, replica.matches(template, word.only, now)))
         elif granted is not None:
             self._to(sender, words.Denied(epoch, holder[1], attempt))
 
@@ -461,7 +489,12 @@ class ViewsMember:
     def _report(self, now: float) -> None:
         assert self.epoch is not None
         replica = self.replica
-        removing = [(op.number, op.name, decided) for op, decided in self._ops.values() if op.item is None]
+        removing = [(op.number, op.name, decided) for op, decided in self._ops.values() if op.name != (0, 0)]
+        replacing = {
+            op.number: (op.item, op.lease_us)
+            for op, _ in self._ops.values()
+            if op.name != (0, 0) and op.item is not None
+        }
         has = replica is not None and replica.epoch >= 0
         report = words.Report(
             self.epoch.number,
@@ -473,6 +506,7 @@ class ViewsMember:
             removing,
             next(iter(self._ops), self._next_op),
             self._next_op,
+            replacing,
         )
         self._repeat_at = now + REPEAT_S
         self._to(self.epoch.members[0], report)
@@ -507,6 +541,9 @@ class ViewsMember:
                 self.replica.install(word.epoch, word.drop, word.add, word.marks, word.ahead, now)
             self.installed = True
             self.void += [self._removing.pop(name) for name in word.void if name in self._removing]
+            for number, (op, decided) in self._ops.items():
+                if op.name in word.void:  # what was to replace the tuple is not written, either
+                    self._ops[number] = (Op(number, None, 0, op.name, op.request), decided)
             if word.lost:
                 self.lost += 1
                 self._ops.clear()

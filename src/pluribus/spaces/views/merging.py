@@ -64,7 +64,7 @@ class Merge:
     def _removed(self, name: Name, sources: list[Report], held: list[set[Name]]) -> bool:
         worker, number = name
         return any(
-            name not in names and report.marks.get(worker, 0) >= number
+            name not in names and (report.marks.get(worker, 0) >= number or number in report.ahead.get(worker, ()))
             for report, names in zip(sources, held, strict=True)
         )
 
@@ -84,6 +84,10 @@ class Merge:
             if name in self._names:
                 self._names.discard(name)
                 self._ahead.setdefault(worker, set()).add(number)
+                written = self._reports[member].replacing.get(number)
+                if written is not None:
+                    self._names.add((worker, number))
+                    self._items[worker, number] = ((worker, number), *written)
             else:
                 self._void.setdefault(member, []).append(name)
 

@@ -25,6 +25,7 @@ MATCHES_MAX = 256
 
 Holder = tuple[int, int]
 """A worker and its request."""
+NONE: Name = (0, 0)
 ALL_SETS = b""
 OVER = 1 << 62
 """Later than every attempt."""
@@ -83,12 +84,14 @@ class TupleReplica:
         if op.number != mark + 1:
             return op.number <= mark
         self.marks[worker] = op.number
-        self.ahead.get(worker, set()).discard(op.number)
-        if op.item is not None:
-            self.add((worker, op.number), op.item, now + op.lease_us / 1e6 if op.lease_us else 0.0)
-        else:
+        ahead = self.ahead.get(worker, set())
+        done = op.number in ahead
+        ahead.discard(op.number)
+        if op.name != NONE:
             self.remove(op.name)
             self.unlock((worker, op.request), OVER)
+        if op.item is not None and not done:
+            self.add((worker, op.number), op.item, now + op.lease_us / 1e6 if op.lease_us else 0.0)
         return True
 
     def find(self, template: Template) -> tuple[Name, Item] | None:
@@ -98,7 +101,9 @@ class TupleReplica:
         name = self._names[number]
         return name, self.tuples[name][0]
 
-    def matches(self, template: Template, now: float) -> list[tuple[Name, Item, int]]:
+    def matches(self, template: Template, only: Name, now: float) -> list[tuple[Name, Item, int]]:
+        if only != NONE:
+            return [self.travelling(only, now)] if only in self.tuples else []
         names = sorted(self._names[number] for number in self._index.matches(template))[:MATCHES_MAX]
         return [self.travelling(name, now) for name in names]
 
@@ -185,4 +190,5 @@ class TupleReplica:
         self._index.validate()
         assert set(self._numbers) == set(self.tuples) == set(self._names.values())
         assert not (ALL_SETS in self.locks and len(self.locks) > 1), "a lock on all sets is not alone"
-        assert all(number <= self.marks.get(worker, 0) for worker, number in self.tuples)
+        for worker, number in self.tuples:
+            assert number <= self.marks.get(worker, 0) or number in self.ahead.get(worker, ())

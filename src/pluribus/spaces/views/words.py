@@ -17,7 +17,8 @@ Many = Annotated[list[tuple[Name, Item, Number]], msgspec.Meta(max_length=1_000_
 
 
 class Op(msgspec.Struct, frozen=True, array_like=True):
-    """One operation of a worker: it writes ``item`` as (worker, number), or removes ``name``, taken by ``request``."""
+    """One operation of a worker: it removes ``name``, taken by ``request``, and writes ``item`` as (worker, number); or
+    does one of both."""
 
     number: Number
     item: Item | None = None
@@ -71,6 +72,8 @@ class Lock(msgspec.Struct, frozen=True, array_like=True, tag=5):
     after: Number
     attempt: Number
     most: bool = False
+    only: Name = (0, 0)
+    """If given, this tuple is wanted and no other."""
 
 
 class Locked(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -137,6 +140,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """Its first operation that is not finished."""
     next: Number
     """Its next operation."""
+    replacing: dict[Number, tuple[Item, Number]] = {}
+    """By operation of ``removing``: what it writes in place of the tuple, and for how long."""
 
 
 class Want(msgspec.Struct, frozen=True, array_like=True, tag=13):

@@ -96,6 +96,35 @@ async def test_leases_and_events():
             await anext(events)
 
 
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_leases_and_replacing(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+            mine, yours = await one.space("leases", kind=kind), await other.space("leases", kind=kind)
+            long = await mine.write(("a", 1), lease=1e9)
+            assert long.granted_s == 365 * 24 * 3_600  # shorter than asked for
+            assert await long.renew(3_600) == 3_600
+            short = await mine.write(("b", 1), lease=3_600)
+            assert await short.renew(0.1) == 0.1
+            await mine.flush()
+            left = [1, 1] if kind == "views" else [0, 1]
+            await eventually(lambda: sorted(one.stats()["tuples"] for one in (mine, yours)) == left)
+            with pytest.raises(LeaseEnded, match="has ended"):
+                await short.renew(10)
+            assert await yours.replace(("a", int), ("c", 2), timeout=60) == ("a", 1)
+            assert await mine.take(("c", int), timeout=60) == ("c", 2)
+            with pytest.raises(LeaseEnded, match="has ended"):
+                await long.cancel()
+            again = await yours.write(("d", 1))
+            await again.cancel()
+            await yours.flush()
+            assert await mine.read_if_exists(("d", int)) is None
+
+    story()
+
+
 @on_a_loop
 async def test_a_cancelled_take_leaves_the_tuple():
     async with pluribus.connect(new_bus()) as bus:

@@ -207,3 +207,41 @@ async def test_who_waits_for_events_is_told_at_once_that_it_was_taken_over():
             with pytest.raises(Refused, match="took over"):
                 async with asyncio.timeout(PATIENCE_S):
                     await waiting
+
+
+@on_a_loop
+async def test_a_group_is_removed_when_it_has_no_members_and_begins_anew():
+    async with pluribus.connect(new_bus(), store=":memory:") as bus:
+        await bus.publish_many([("jobs", n) for n in range(3)], durable=True)
+        options = {"durable": "w", "shared": True, "start": "earliest"}
+        async with bus.subscribe("jobs", **options) as events:
+            assert (await events.receive(PATIENCE_S)).body == 0
+            with pytest.raises(Refused, match="1 members read in the group 'w': close them first"):
+                await bus.durable.remove_group("w")
+        await bus.durable.remove_group("w")
+        assert await bus.durable.groups() == []
+        with pytest.raises(BadInput, match="there is no consumer group 'w': there are none"):
+            await bus.durable.remove_group("w")
+        async with bus.subscribe("jobs", **options) as events:
+            assert [(await events.receive(PATIENCE_S)).body for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("way", ["member", "client"])
+@on_a_loop
+async def test_many_events_are_published_with_a_key_each(way):
+    async with pluribus.connect(new_bus(), store=":memory:", serve="127.0.0.1:0") as bus:
+        url = f"client://127.0.0.1:{bus.doors[0].address[1]}/{bus.url.bus}"
+        async with pluribus.connect(url) as client, bus.subscribe("jobs") as live:
+            publisher = bus if way == "member" else client
+            events, keys = [("jobs", n) for n in range(4)], ["a", None, "b", "a"]
+            await publisher.publish_many(events, durable=True, key=keys)
+            await publisher.publish_many(events, key="all", headers={"x": 1})
+            kept = (await bus.log("jobs").read()).events()
+            assert [event.headers.get("key") for event in kept] == keys
+            heard = [await live.receive(PATIENCE_S) for _ in range(8)]
+            assert [event.headers.get("key") for event in heard] == [*keys, *["all"] * 4]
+            assert heard[4].headers["x"] == 1
+            with pytest.raises(BadInput, match="1 keys for 4 events"):
+                await publisher.publish_many(events, durable=True, key=["a"])
+            with pytest.raises(BadInput, match="numbers begin with 1"):
+                await publisher.publish("jobs", 1, durable=True, id=(7, 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -20,6 +20,7 @@ from ....wire.bodies import BYTES, encode_body
 from ...machines.line import MachineLine
 from ...machines.machines import Machines
 from ..style import Style
+from ..tables.face import ROWS_MAX, TIMEOUT_S
 from .consumer import Consumer
 from .message import QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
@@ -27,6 +28,7 @@ from .receiving import Handler, Messages, Receiving, Singles, call_with
 from .sender import Outgoing, Sender
 
 if TYPE_CHECKING:
+    from ....tables.result import SqlTable
     from ...bus import Bus
 
 CREDIT = 32
@@ -64,6 +66,11 @@ class Queues(Style):
         if given is not None:
             await found.configured(words.Configure(given), timeout)
         return found
+
+    def opened(self, name: str, durable: bool) -> MachineLine[Outcome] | None:
+        """The line to a queue that is open here."""
+        found = self._queues.get((name, durable))
+        return None if found is None or found.closed else found._line
 
     async def drain(self, timeout: float) -> None:
         for queue in self._queues.values():
@@ -194,8 +201,14 @@ class MessageQueue:
     ) -> Outgoing:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        await self.stage(message)
+        return message
+
+    async def stage(self, message: Outgoing) -> None:
+        """A long body goes ahead of its message, in pieces, which the message then names."""
+        encoded = message.body
         if len(encoded) <= LONG_BYTES:
-            return message
+            return
         if len(encoded) > BODY_BYTES_MAX:
             raise TooLarge(
                 f"a body of {len(encoded):,} bytes: a message has at most {BODY_BYTES_MAX:,}; send it in parts"
@@ -206,7 +219,6 @@ class MessageQueue:
             stage = words.Stage(upload, number, encoded[at : at + PIECE_BYTES])
             await self._do(words.encode(stage))
         message.body, message.upload = b"", (upload, len(pieces))
-        return message
 
     # Receiving.
 
@@ -325,6 +337,36 @@ class MessageQueue:
             if not start:
                 return
 
+    async def held_by(self, transaction: int) -> list[int]:
+        """Numbers of the messages that are kept for a prepared transaction."""
+        asked = words.encode(words.Held(transaction))
+        return msgspec.msgpack.decode(await self._line.inspect(asked, timeout=None), type=list[int])
+
+    async def kept(self, numbers: Sequence[int]) -> list[QueueMessage[Any]]:
+        """Messages by their numbers, without taking them; those that are there."""
+        found: list[QueueMessage[Any]] = []
+        for at in range(0, len(numbers), PAGE):
+            question = words.Where(list(numbers[at : at + PAGE]))
+            stood = msgspec.msgpack.decode(
+                await self._line.inspect(words.encode(question), timeout=None),
+                type=list[tuple[int, int, int, int, list[tuple[int, int]]]],
+            )
+            for thing, row, place, piece, pieces in stood:
+                handles = [(row, place, piece), *((row, place, 0) for row, place in pieces)]
+                packed, *rest = await self._line.bodies(handles, None)
+                if packed is not None and None not in rest:
+                    long = b"".join(one for one in rest if one is not None) if pieces else None
+                    found.append(QueueMessage(None, thing, 1, packed, long))
+        return found
+
+    async def sql(self, statement: str, *, rows_max: int = ROWS_MAX, timeout: float = TIMEOUT_S) -> SqlTable:
+        """The rows of a SELECT in which this queue's name is a table. See ``bus.sql``."""
+        from ..tables.tables import Tables
+
+        self._check_open()
+        tables: Tables = self._bus._style(Tables)
+        return await tables.select(statement, {self.name: self}, rows_max, timeout, True)
+
     async def stats(self) -> QueueStats:
         """How the queue is now; rates are those since this was asked before."""
         now = _stats(await self._line.inspect(words.encode(words.Count()), timeout=None))
@@ -342,15 +384,21 @@ class MessageQueue:
         return await self._in_steps(lambda start: words.Purge(max(end, 1), dead, start), progress)
 
     async def redrive(self, limit: int | None = None, *, progress: Progress | None = None) -> int:
-        """Dead letters become messages again, untried, the oldest first; how many there were."""
-        total = 0
-        while limit is None or total < limit:
-            most = PAGE if limit is None else min(limit - total, PAGE)
-            count = (await self._do(words.encode(words.Redrive(most)))).number
-            total += count
+        """Dead letters become messages again, untried, the oldest first; how many there were. They are named, so a
+        command that is asked twice brings none twice; what dies meanwhile is for the next call."""
+        total, start, named = 0, 0, 0
+        while limit is None or named < limit:
+            most = PAGE if limit is None else min(limit - named, PAGE)
+            question = words.Look(start, most, selector_of(None), dead=True)
+            looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
+            if looked.found:
+                things = [one.thing for one in looked.found]
+                named += len(things)
+                total += (await self._do(words.encode(words.Redrive(0, things)))).number
             if progress is not None:
                 progress(total)
-            if not count:
+            start = looked.then
+            if not start:
                 break
         return total
 

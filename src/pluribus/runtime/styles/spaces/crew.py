@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ....core.errors import BadInput, Closed, Overflow, PluribusError, Uncertain, Undelivered
+from ....spaces.machine import granted
 from ....spaces.partitioned import words as partitioned_words
 from ....spaces.partitioned.member import PartitionedMember
 from ....spaces.roster import Enter, Epoch, Open, Roster, Strike, encode
@@ -22,7 +23,7 @@ from ....spaces.templates import Template
 from ....spaces.values import Item, written_of
 from ....spaces.views import words as views_words
 from ....spaces.views.member import ViewsMember
-from .space import Registration, Written, microseconds, only_replicated
+from .space import Registration, Written, ended, microseconds, only_replicated, seconds
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -237,10 +238,11 @@ class Crew:
         lease_s: float | None,
     ) -> list[Item]:
         self._check(transaction)
-        if write:
-            raise only_replicated(self.kind, "take and write in one step")
         probe = if_exists or timeout == 0
-        number = self.member.take(template, probe, self._now)
+        if write:
+            number = self.member.replace(template, probe, write[0], granted(microseconds(lease_s)), self._now)
+        else:
+            number = self.member.take(template, probe, self._now)
         result = await self._result(number, None if probe else timeout, True)
         found = [] if result is None or result.item is None else [result.item]
         while found and len(found) < most:
@@ -264,15 +266,18 @@ class Crew:
     async def count(self, template: Template) -> int:
         raise NotImplementedError
 
-    async def renew(self, number: int, lease_s: float | None) -> float | None:
-        raise only_replicated(self.kind, "leases are renewed")
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+        raise NotImplementedError
 
-    async def cancel(self, number: int) -> None:
-        raise only_replicated(self.kind, "leases are cancelled")
+    async def cancel(self, number: int, item: Item) -> None:
+        raise NotImplementedError
 
     async def notify(
         self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int
     ) -> Registration:
+        raise only_replicated(self.kind, "notify works")
+
+    async def resume(self, number: int) -> Registration:
         raise only_replicated(self.kind, "notify works")
 
     def _check(self, transaction: int) -> None:
@@ -379,9 +384,26 @@ class ViewsWay(Crew):
 
     async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
         self._check(transaction)
-        names = [self.member.write(item, microseconds(lease_s), self._now) for item in items]
+        lease_us = granted(microseconds(lease_s))
+        names = [self.member.write(item, lease_us, self._now) for item in items]
         self._settle()
-        return Written([number for _, number in names], lease_s)
+        return Written([number for _, number in names], seconds(lease_us))
+
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+        lease_us = granted(microseconds(lease_s))
+        return Written([await self._relet(number, item, lease_us, False)], seconds(lease_us))
+
+    async def cancel(self, number: int, item: Item) -> None:
+        await self._relet(number, item, 0, True)
+
+    async def _relet(self, number: int, item: Item, lease_us: int, ends: bool) -> int:
+        """Under the lock of a take: the tuple is removed, and written again with the new lease."""
+        self._check(0)
+        asked = self.member.relet((self.member.worker, number), item, lease_us, ends, self._now)
+        result = await self._result(asked, None, False)
+        if result.item is None:
+            raise ended(self.name, f"lease {number}")
+        return int(result.written)
 
     async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
         return [], self._replica().every(template)
@@ -417,13 +439,28 @@ class PartitionedWay(Crew):
 
     async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
         self._check(transaction)
-        asked = [self.member.write(item, microseconds(lease_s), self._now) for item in items]
+        lease_us = granted(microseconds(lease_s))
+        asked = [self.member.write(item, lease_us, self._now) for item in items]
         results = await asyncio.gather(*[self._result(number, None, False) for number in asked])
         if any(result.unknown for result in results):
             raise Uncertain(
                 f"a server of {self.name!r} was lost while it was written to: look whether the tuple is there"
             )
-        return Written([result.name[1] for result in results], lease_s)
+        return Written([result.name[1] for result in results], seconds(lease_us))
+
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+        lease_us = granted(microseconds(lease_s))
+        await self._relet(number, item, lease_us, False)
+        return Written([number], seconds(lease_us))
+
+    async def cancel(self, number: int, item: Item) -> None:
+        await self._relet(number, item, 0, True)
+
+    async def _relet(self, number: int, item: Item, lease_us: int, ends: bool) -> None:
+        self._check(0)
+        asked = self.member.relet((self.member.worker, number), item, lease_us, ends, self._now)
+        if not (await self._result(asked, None, False)).done:
+            raise ended(self.name, f"lease {number}")
 
     async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
         result = await self._result(self.member.tally(template, ALL_MAX, self._now), None, False)

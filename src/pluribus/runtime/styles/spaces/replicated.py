@@ -251,13 +251,13 @@ class ReplicatedWay:
 
     # Leases, events, transactions.
 
-    async def renew(self, number: int, lease_s: float | None) -> float | None:
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
         outcome = await self.call(words.Renew(number, microseconds(lease_s)))
         if not isinstance(outcome, Leased):
             raise ended(self.name, f"lease {number}")
-        return seconds(outcome.lease_us)
+        return Written([number], seconds(outcome.lease_us))
 
-    async def cancel(self, number: int) -> None:
+    async def cancel(self, number: int, item: Item) -> None:
         if isinstance(await self.call(words.Cancel(number)), Ended):
             raise ended(self.name, f"lease {number}")
 
@@ -266,6 +266,13 @@ class ReplicatedWay:
         outcome = await self.call(words.Notify(number, template, microseconds(lease_s), hand_back, transaction))
         assert isinstance(outcome, Leased)
         return Registered(self, number, outcome.epoch, seconds(outcome.lease_us), hand_back)
+
+    async def resume(self, number: int) -> Registered:
+        outcome = await self.ask(words.Events(number, (1 << 63) - 1))
+        if not isinstance(outcome, words.Told):
+            raise ended(self.name, f"registration {number}")
+        lease_s = seconds(outcome.lease_us)
+        return Registered(self, number, outcome.epoch, lease_s, outcome.hand_back, outcome.seen)
 
     async def join(self, transaction: int, lease_s: float) -> float | None:
         """Let a transaction act in this space, or go on acting."""
@@ -299,16 +306,18 @@ class ReplicatedWay:
 
 
 class Registered:
-    """A registration at a replicated space. Iterate it; ``number`` finds it again from another process."""
+    """A registration at a replicated space. Iterate it; ``space.resume(number)`` finds it again, also elsewhere."""
 
-    def __init__(self, way: ReplicatedWay, number: int, epoch: int, granted_s: float | None, hand_back: bytes) -> None:
+    def __init__(
+        self, way: ReplicatedWay, number: int, epoch: int, granted_s: float | None, hand_back: bytes, seen: int = 0
+    ) -> None:
         self._way = way
         self.number = number
         self.granted_s = granted_s
         self._epoch = epoch
         self._hand_back = unpacked(hand_back)
         self._after = 0
-        self._seen = 0
+        self._seen = seen
 
     async def __aiter__(self) -> AsyncIterator[SpaceEvent]:
         """Events in their order. An event was dealt with when the next one is asked for. ``LeaseEnded`` when the

@@ -52,13 +52,16 @@ class Way(Protocol):
 
     async def count(self, template: Template) -> int: ...
 
-    async def renew(self, number: int, lease_s: float | None) -> float | None: ...
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+        """``item`` is the tuple; the answer has its number from now on."""
 
-    async def cancel(self, number: int) -> None: ...
+    async def cancel(self, number: int, item: Item) -> None: ...
 
     async def notify(
         self, template: Template, lease_s: float | None, hand_back: bytes, transaction: int
     ) -> Registration: ...
+
+    async def resume(self, number: int) -> Registration: ...
 
     async def flush(self) -> None: ...
 
@@ -71,23 +74,31 @@ class Way(Protocol):
     def validate(self) -> None: ...
 
 
+class Acts(Protocol):
+    """A transaction, as ``bus.transaction()`` gives it."""
+
+    async def enter(self, space: Any, /) -> int: ...
+
+
 class Lease:
     """What ``write`` returns: how long the tuple stays, and the way to change that."""
 
-    def __init__(self, way: Way, number: int, granted_s: float | None) -> None:
+    def __init__(self, way: Way, number: int, granted_s: float | None, item: Item) -> None:
         self._way = way
+        self._item = item
         self.number = number
         self.granted_s = granted_s
         """Seconds that were granted, perhaps fewer than were asked for; None: for ever."""
 
     async def renew(self, lease: float | None) -> float | None:
         """Let the lease begin anew, with this length; returns what was granted. ``LeaseEnded`` if it is over."""
-        self.granted_s = await self._way.renew(self.number, checked_lease(lease))
+        found = await self._way.renew(self.number, checked_lease(lease), self._item)
+        self.number, self.granted_s = found.numbers[0], found.granted_s
         return self.granted_s
 
     async def cancel(self) -> None:
         """End it now: the tuple is gone. ``LeaseEnded`` if it is gone already."""
-        await self._way.cancel(self.number)
+        await self._way.cancel(self.number, self._item)
 
     def __repr__(self) -> str:
         return f"<lease {self.number}, {'for ever' if self.granted_s is None else f'{self.granted_s:g} s'}>"
@@ -121,8 +132,9 @@ class Space:
     ``...`` matches anything; or both are objects of registered classes.
 
     ``where`` adds a condition over the fields, which are called ``f0``, ``f1``, … in tuples and by their names in
-    entries. ``timeout`` is in seconds: None waits for ever; after it ``TimeoutError``. ``transaction`` is the number of
-    one that this space was joined to (``join``)."""
+    entries. ``timeout`` is in seconds: None waits for ever; after it ``TimeoutError``. ``transaction`` is one that
+    ``bus.transaction()`` gave, or the number that its ``enter`` returned: what it takes is hidden from others, what it
+    writes only it sees, and what it reads others cannot take, until it ends."""
 
     def __init__(self, name: str, way: Way) -> None:
         self.name = name
@@ -135,23 +147,26 @@ class Space:
 
     # Writing.
 
-    async def write(self, value: Any, lease: float | None = FOREVER, *, transaction: int = 0) -> Lease:
+    async def write(self, value: Any, lease: float | None = FOREVER, *, transaction: int | Acts = 0) -> Lease:
         """Put a tuple or an entry into the space, for ever or for so many seconds. ``BadBody`` for a value that cannot
         travel."""
         self._check_open()
-        found = await self._way.write([item_of(value)], checked_lease(lease), transaction)
-        return Lease(self._way, found.numbers[0], found.granted_s)
+        item = item_of(value)
+        found = await self._way.write([item], checked_lease(lease), await self._number(transaction))
+        return Lease(self._way, found.numbers[0], found.granted_s, item)
 
     async def write_many(
-        self, values: Iterable[Any], lease: float | None = FOREVER, *, transaction: int = 0
+        self, values: Iterable[Any], lease: float | None = FOREVER, *, transaction: int | Acts = 0
     ) -> list[Lease]:
         """Write these, in one command for each ten thousand."""
         self._check_open()
         items = [item_of(value) for value in values]
         leases: list[Lease] = []
         for at in range(0, len(items), MANY_MAX):
-            found = await self._way.write(items[at : at + MANY_MAX], checked_lease(lease), transaction)
-            leases += [Lease(self._way, number, found.granted_s) for number in found.numbers]
+            some = items[at : at + MANY_MAX]
+            found = await self._way.write(some, checked_lease(lease), await self._number(transaction))
+            pairs = zip(found.numbers, some, strict=True)
+            leases += [Lease(self._way, number, found.granted_s, item) for number, item in pairs]
         return leases
 
     # Reading and taking.
@@ -163,18 +178,20 @@ class Space:
         *,
         timeout: float | None = None,
         stale: bool = False,
-        transaction: int = 0,
+        transaction: int | Acts = 0,
     ) -> Any:
         """A match, which stays in the space; waits for one. ``stale=True`` answers from this member's own copy, which
         may be a little behind."""
         self._check_open()
         wanted = template_of(template, where)
-        item = await self._way.read(wanted, timeout, False, transaction, stale)
+        item = await self._way.read(wanted, timeout, False, await self._number(transaction), stale)
         if item is None:
             raise self._late("read", template, timeout)
         return written_of(item)
 
-    async def take(self, template: Any, where: str = "", *, timeout: float | None = None, transaction: int = 0) -> Any:
+    async def take(
+        self, template: Any, where: str = "", *, timeout: float | None = None, transaction: int | Acts = 0
+    ) -> Any:
         """A match, which is removed; waits for one. Those who wait are served in their order."""
         return (await self.take_many(template, 1, where, timeout=timeout, transaction=transaction))[0]
 
@@ -185,14 +202,14 @@ class Space:
         where: str = "",
         *,
         timeout: float | None = None,
-        transaction: int = 0,
+        transaction: int | Acts = 0,
     ) -> list[Any]:
         """As many matches as are there, up to ``most``; waits for the first."""
         self._check_open()
         if not 1 <= most <= MANY_MAX:
             raise BadInput(f"{most} tuples at once cannot be taken: from 1 to {MANY_MAX:,}")
         wanted = template_of(template, where)
-        items = await self._way.take(wanted, most, timeout, False, transaction, [], None)
+        items = await self._way.take(wanted, most, timeout, False, await self._number(transaction), [], None)
         if not items:
             raise self._late("take", template, timeout)
         return [written_of(item) for item in items]
@@ -204,20 +221,22 @@ class Space:
         *,
         timeout: float | None = 0,
         stale: bool = False,
-        transaction: int = 0,
+        transaction: int | Acts = 0,
     ) -> Any | None:
         """A match, or None if there is none. If a transaction hides the only ones, waits for its end, for ``timeout``
         seconds at most."""
         self._check_open()
-        item = await self._way.read(template_of(template, where), timeout, True, transaction, stale)
+        item = await self._way.read(template_of(template, where), timeout, True, await self._number(transaction), stale)
         return None if item is None else written_of(item)
 
     async def take_if_exists(
-        self, template: Any, where: str = "", *, timeout: float | None = 0, transaction: int = 0
+        self, template: Any, where: str = "", *, timeout: float | None = 0, transaction: int | Acts = 0
     ) -> Any | None:
         """As ``read_if_exists``, and the match is removed."""
         self._check_open()
-        items = await self._way.take(template_of(template, where), 1, timeout, True, transaction, [], None)
+        items = await self._way.take(
+            template_of(template, where), 1, timeout, True, await self._number(transaction), [], None
+        )
         return written_of(items[0]) if items else None
 
     async def replace(
@@ -228,14 +247,16 @@ class Space:
         *,
         lease: float | None = FOREVER,
         timeout: float | None = None,
-        transaction: int = 0,
+        transaction: int | Acts = 0,
     ) -> Any:
         """Take a match and write ``value`` in one step, which nobody can come between; returns what was taken. Waits
-        for a match. In the kind *replicated* only."""
+        for a match. In the kind *partitioned* the new tuple is there a moment after the old one is gone, if another
+        member has its range."""
         self._check_open()
         written = item_of(value)
         wanted = template_of(template, where)
-        items = await self._way.take(wanted, 1, timeout, False, transaction, [written], checked_lease(lease))
+        number = await self._number(transaction)
+        items = await self._way.take(wanted, 1, timeout, False, number, [written], checked_lease(lease))
         if not items:
             raise self._late("replace", template, timeout)
         return written_of(items[0])
@@ -264,13 +285,19 @@ class Space:
         *,
         lease: float | None = FOREVER,
         hand_back: Any = None,
-        transaction: int = 0,
+        transaction: int | Acts = 0,
     ) -> Registration:
         """Hear of every tuple that is written from now on and matches: iterate what this returns. ``hand_back`` comes
         with every event. In the kind *replicated* only."""
         self._check_open()
         wanted = template_of(template, where, all_allowed=True)
-        return await self._way.notify(wanted, checked_lease(lease), packed(hand_back), transaction)
+        return await self._way.notify(wanted, checked_lease(lease), packed(hand_back), await self._number(transaction))
+
+    async def resume(self, registration: int) -> Registration:
+        """Go on with a registration by its ``number``, here or in another process: events that were not dealt with come
+        first. ``LeaseEnded`` if it is over."""
+        self._check_open()
+        return await self._way.resume(registration)
 
     out = write
     """Linda's name."""
@@ -326,6 +353,9 @@ class Space:
     def _check_open(self) -> None:
         if self._closed:
             raise Closed(f"the space {self.name!r} is closed: open it again with bus.space()")
+
+    async def _number(self, transaction: int | Acts) -> int:
+        return transaction if isinstance(transaction, int) else await transaction.enter(self)
 
     def _late(self, what: str, template: Any, timeout: float | None) -> TimeoutError:
         return TimeoutError(f"{what}: nothing in {self.name!r} matched {template!r} in {timeout or 0:g} s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...sync.face import Face, one_by_one
+from ...sync.face import Face, one_by_one, real_of
 from . import space as real
 from .space import SpaceEvent
 
@@ -26,7 +26,7 @@ class SyncRegistration(Face):
 
 
 class SyncSpace(Face):
-    """See ``Space``. What is not here is as there, without ``await``."""
+    """See ``Space``. What is not here is as there, without ``await``. ``transaction`` is one of ``pluribus.sync``."""
 
     _real: real.Space
 
@@ -34,14 +34,16 @@ class SyncSpace(Face):
     def name(self) -> str:
         return self._real.name
 
-    def write(self, value: Any, lease: float | None = None, *, transaction: int = 0) -> SyncLease:
-        found = self._thread.call(self._real.write, value, lease, transaction=transaction)
+    def write(self, value: Any, lease: float | None = None, *, transaction: int | Face = 0) -> SyncLease:
+        found = self._thread.call(self._real.write, value, lease, transaction=real_of(transaction))
         return SyncLease(found, self._thread)
 
     out = write
 
-    def write_many(self, values: Iterable[Any], lease: float | None = None, *, transaction: int = 0) -> list[SyncLease]:
-        found = self._thread.call(self._real.write_many, list(values), lease, transaction=transaction)
+    def write_many(
+        self, values: Iterable[Any], lease: float | None = None, *, transaction: int | Face = 0
+    ) -> list[SyncLease]:
+        found = self._thread.call(self._real.write_many, list(values), lease, transaction=real_of(transaction))
         return [SyncLease(one, self._thread) for one in found]
 
     def read_all(self, template: Any = None, where: str = "") -> Iterator[Any]:
@@ -54,8 +56,11 @@ class SyncSpace(Face):
         *,
         lease: float | None = None,
         hand_back: Any = None,
-        transaction: int = 0,
+        transaction: int | Face = 0,
     ) -> SyncRegistration:
-        options: dict[str, Any] = {"lease": lease, "hand_back": hand_back, "transaction": transaction}
+        options: dict[str, Any] = {"lease": lease, "hand_back": hand_back, "transaction": real_of(transaction)}
         found = self._thread.call(self._real.notify, template, where, **options)
         return SyncRegistration(found, self._thread)
+
+    def resume(self, registration: int) -> SyncRegistration:
+        return SyncRegistration(self._thread.call(self._real.resume, registration), self._thread)

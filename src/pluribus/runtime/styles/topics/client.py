@@ -25,11 +25,11 @@ from ....filters import Filter
 from ....pubsub.backlog import SAMPLE, TELL
 from ....pubsub.concepts import Vocabulary
 from ....pubsub.durable.batch import pack
-from ....pubsub.event import NO_HEADERS, Event, with_key
+from ....pubsub.event import NO_HEADERS, Event, keys_of, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
 from ....pubsub.places import Near
-from ....pubsub.requests import Advertise, Adverts, Gather, Heard, Listen, Live, Read, Tell, Unlisten
+from ....pubsub.requests import Advertise, Adverts, Gather, Heard, Listen, Live, Read, Subscribers, Tell, Unlisten
 from ....pubsub.topics import checked_topic
 from ....wire.asking import WAIT_S_MAX
 from ....wire.bodies import BYTES, Kind, array_header, decode_bodies, encode_body
@@ -131,19 +131,22 @@ class ClientTopics:
         durable: bool = False,
         timeout: float | None = None,
         live: bool = True,
+        key: str | Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
         """See ``TopicsFace.publish_many``."""
         self._bus._check_open()
         pairs = list(events)
+        keys = keys_of(key, len(pairs))
         given = dict(headers) if headers else None
         if durable:
-            kept = await self._bus.durable.publish_many(pairs, timeout=timeout, headers=given)
+            kept = await self._bus.durable.publish_many(pairs, timeout=timeout, headers=given, keys=keys)
             if not live:
                 return kept
         told: list[MessageId] = []
         for at in range(0, len(pairs), TELL_EVENTS):
             patience = None if durable else timeout
-            told += await self._publish(pairs[at : at + TELL_EVENTS], given, None, retain, patience)
+            some = None if keys is None else keys[at : at + TELL_EVENTS]
+            told += await self._publish(pairs[at : at + TELL_EVENTS], given, None, retain, patience, some)
         return kept if durable else told
 
     def publish_soon(
@@ -172,6 +175,7 @@ class ClientTopics:
         parent: MessageId | None,
         retain: bool,
         timeout: float | None,
+        keys: Sequence[str | None] | None = None,
     ) -> list[MessageId]:
         batches: list[bytes] = []
         run: list[bytes] = []
@@ -183,6 +187,9 @@ class ClientTopics:
             if run and of is not None:
                 start = self._told - len(run) + 1
                 every = [headers] * len(run) if headers else []
+                if keys is not None:
+                    of_run = keys[start - first : start - first + len(run)]
+                    every = [dict(with_key(headers, one) or {}) or None for one in of_run]
                 parents = [parent] * len(run) if parent is not None else []
                 batches.append(pack(of[0], self._session, start, me, of[1], time_us, run, every, parents))
                 run.clear()
@@ -294,6 +301,21 @@ class ClientTopics:
                 return View(0, tuple(map(MemberId, there)), there)
             if until is not None and loop.time() >= until:
                 raise TimeoutError
+
+    async def wait_for_subscribers(self, topic: str, count: int, timeout: float | None) -> int:
+        """See ``TopicsFace.wait_for_subscribers``."""
+        checked_topic(topic)
+        if count < 0:
+            raise BadInput(f"{count} subscribers is no number to wait for: give 1 or more")
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        while True:
+            left = WAIT_S_MAX if until is None else min(max(until - loop.time(), 0.0), WAIT_S_MAX)
+            there: int = await self.line.ask(Subscribers(topic, count, left))
+            if there >= count:
+                return there
+            if until is not None and loop.time() >= until:
+                raise TimeoutError(f"{there} of {count} subscribers to {topic!r} were there after {timeout:g} s")
 
     async def advertise(self, pattern: str, type: type[Any] | None, about: str) -> None:
         await self.line.ask(Advertise(pattern, "" if type is None else type.__name__, about))

@@ -41,10 +41,12 @@ from ....pubsub.durable.requests import (
     Known,
     Last,
     Put,
+    RemoveGroup,
     Subscribed,
     Who,
 )
 from ....pubsub.durable.stages import KEEP_WRITER_S
+from ....pubsub.event import with_key
 from ....pubsub.topics import checked_topic, levels_of
 from ....wire.bodies import BYTES, encode_body
 from .face import HELD_MAX, TRIES
@@ -158,12 +160,14 @@ class Durable:
         *,
         timeout: float | None = None,
         headers: Mapping[str, Any] | None = None,
+        keys: Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
-        """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations."""
+        """Publish pairs of a topic and a body; returns when all of them are on disk. They share synchronisations.
+        ``keys`` are the keys of the events, one each."""
         pairs = events if isinstance(events, list) else list(events)
         if not self._kept and pairs:
             timeout = await self._keeper(timeout)
-        plain = of_one_topic(pairs) if headers is None else None
+        plain = of_one_topic(pairs) if headers is None and keys is None else None
         if plain is not None:
             topic, bodies, size = plain
             run, several = (await self._room(topic)).add_bytes(bodies, size)
@@ -174,12 +178,12 @@ class Durable:
             return run
         ids: list[MessageId] = []
         waiting: dict[Confirmation, MessageId] = {}
-        for topic, body in pairs:
+        for place, (topic, body) in enumerate(pairs):
             known = self._publishers.get(topic)
             roomy = known is not None and known.waiting_bytes <= WAITING_BYTES_MAX
             publisher = known if known is not None and roomy else await self._room(topic)
             kind, encoded = (BYTES, body) if type(body) is bytes else _encoded(body)
-            id = publisher.add(kind, encoded, headers)
+            id = publisher.add(kind, encoded, headers if keys is None else with_key(headers, keys[place]))
             ids.append(id)
             waiting.setdefault(publisher.confirmed(), id)
         await self._all_confirmed(waiting, timeout)
@@ -275,6 +279,8 @@ class Durable:
         id: MessageId,
     ) -> MessageId:
         session, number = id
+        if number < 1:
+            raise BadInput(f"id={tuple(id)!r} was never given to an event: their numbers begin with 1")
         done = self._publisher(topic).pending(id)
         if done is not None:
             await self._confirmed(done, id, timeout)
@@ -379,6 +385,16 @@ class Durable:
         """Consumer groups: names, topics, members, events that are not settled, dead letters."""
         found: list[GroupKnown] = await self.ask(Groups())
         return found
+
+    async def remove_group(self, name: str) -> None:
+        """Forget a consumer group: how far it came, and its dead letters. The events stay in their topics. A group
+        that still has members is refused: close them first; a member that died is gone after 10 s."""
+        known = [one.name for one in await self.groups()]
+        if name not in known:
+            raise BadInput(f"there is no consumer group {name!r}: there are {', '.join(known) or 'none'}")
+        outcome: Outcome = await self.ask(RemoveGroup(name), ASK_S)
+        if outcome.status == REFUSED:
+            raise Refused(outcome.reason)
 
     async def retain(self, topic: str, *, age: float = 0.0, size: int = 0) -> None:
         """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. What is older is

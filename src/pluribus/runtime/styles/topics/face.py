@@ -124,12 +124,14 @@ class TopicsFace:
         durable: bool = False,
         timeout: float | None = None,
         live: bool = True,
+        key: str | Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
         """Publish pairs of a topic and a body, in order; the options are those of ``publish``, for all of them, and
-        ``timeout`` is for the whole."""
+        ``timeout`` is for the whole. ``key`` is one key for all, or a list with the key of each event (None: no key).
+        """
         await loaded(_STYLE)
         return await self.pubsub.publish_many(
-            events, headers=headers, retain=retain, durable=durable, timeout=timeout, live=live
+            events, headers=headers, retain=retain, durable=durable, timeout=timeout, live=live, key=key
         )
 
     def publish_soon(
@@ -489,6 +491,13 @@ class TopicsFace:
         """
         await loaded(_STYLE)
         return await self.pubsub.wait_for(members, timeout)
+
+    async def wait_for_subscribers(self, topic: str, count: int, timeout: float | None = 10.0) -> int:
+        """Wait until there are ``count`` live subscriptions to a topic, on all members and clients together, those of
+        this program among them; returns how many there are. What is published after that goes to all of them.
+        ``TimeoutError`` says how many there were. Durable subscriptions need no waiting, and do not count."""
+        await loaded(_STYLE)
+        return await self.pubsub.wait_for_subscribers(topic, count, timeout)
 
     async def advertise(self, pattern: str, type: type[Any] | None = None, about: str = "") -> None:
         """Say to everybody what this program will publish."""

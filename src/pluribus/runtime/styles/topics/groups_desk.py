@@ -11,11 +11,15 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import PluribusError
+from ....group.host.host import HOST
+from ....group.host.words import Remove, encode
 from ....pubsub.consumer_groups import words
 from ....pubsub.consumer_groups.machine import ConsumerGroup
 from ....pubsub.consumer_groups.words import AHEAD_EVENTS_MAX, Ahead
 from ....pubsub.durable.batch import Batch
-from ....pubsub.durable.requests import GroupKnown, Groups
+from ....pubsub.durable.commands import AGAIN, DONE, REFUSED, Outcome
+from ....pubsub.durable.machine import Topics
+from ....pubsub.durable.requests import GroupKnown, Groups, RemoveGroup
 from ....pubsub.event import KEY
 
 if TYPE_CHECKING:
@@ -41,7 +45,7 @@ class GroupsDesk:
         self._turns = 0
 
     def questions(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
-        return {Groups: self._groups}
+        return {Groups: self._groups, RemoveGroup: self._remove}
 
     def stats(self) -> dict[str, Any]:
         count = sum(1 for _ in self._machines())
@@ -59,15 +63,36 @@ class GroupsDesk:
         found: list[GroupKnown] = []
         for _, name, group in self._machines():
             standing = group.standing()
-            topics = self._topics.topics
-            ends = {one.topic: topics.bounds[one.topic][1] for one in standing.positions if one.topic in topics.bounds}
-            behind = sum(max(ends.get(one.topic, 0) - one.seen, 0) + one.open for one in standing.positions)
+            behind = self._behind(standing)
             found.append(
                 GroupKnown(
                     name.removeprefix(PREFIX), standing.patterns, standing.members, standing.held, behind, standing.dead
                 )
             )
         return found
+
+    def _behind(self, standing: words.Standing) -> int:
+        """Events that are not settled, whether the group was shown them or not."""
+        bounds = self._topics.topics.bounds
+        ends = {one.topic: bounds[one.topic][1] for one in standing.positions if one.topic in bounds}
+        return sum(max(ends.get(one.topic, 0) - one.seen, 0) + one.open for one in standing.positions)
+
+    def lags(self) -> dict[str, int]:
+        """By machine: the events that a group has not settled."""
+        if self._desk.host.named(Topics.kind) is None:
+            return {}
+        return {name: self._behind(group.standing()) for _, name, group in self._machines()}
+
+    async def _remove(self, asked: RemoveGroup) -> Outcome:
+        await self._desk.barrier()
+        name = PREFIX + asked.name
+        hosted = self._desk.host.named(name)
+        if hosted is None or not isinstance(hosted.machine, ConsumerGroup):
+            return Outcome(AGAIN)
+        if members := hosted.machine.standing().members:
+            return Outcome(REFUSED, members, f"{members:,} members read in the group {asked.name!r}: close them first")
+        await self._desk.ordered(HOST, [encode(Remove(name))])
+        return Outcome(DONE)
 
     # Reading ahead.
 

@@ -66,7 +66,7 @@ class Neighbours:
         """Ask those whom this member has not met; returns when it knows everybody."""
         group = base.group
         while strangers := [int(m) for m in group.view.members if m not in self._met and m != group.me]:
-            answers = await self._ask(group, Introduce(), strangers)
+            answers = await self.ask(group, Introduce(), strangers)
             known = {int(a.sender): a.body for a in answers if a.error is None and isinstance(a.body, Introduction)}
             # An answer has a stream of its own: what its sender said later to all may have come before it.
             known = {member: word for member, word in known.items() if word.version >= self._heard.get(member, 0)}
@@ -80,7 +80,7 @@ class Neighbours:
                 if known[member].digest != self.retained.digest:
                     await self._told(base, member)
 
-    async def _ask(self, group: Group, word: Any, of: Collection[int] = ()) -> Answers:
+    async def ask(self, group: Group, word: Any, of: Collection[int] = ()) -> Answers:
         """Everybody who is there, or some; who goes meanwhile need not answer, and who is slow is asked again."""
         while len(group.view) > 1:
             there = [member for member in of if member in group.view]
@@ -115,6 +115,7 @@ class Neighbours:
                 for want in self._wants.pop(member, set()):
                     self._forget(want)
             self._topics.sharing.members_changed()
+            self._topics.audience.members_changed()
             self._meet(base)
 
     def _meet(self, base: Carrier) -> None:
@@ -171,7 +172,7 @@ class Neighbours:
         """Returns when every member sends there what matches."""
         self.own_wants[want] += 1
         await self._noted(int(base.group.me), want)
-        await self._ask(base.group, Wanted(want))
+        await self.ask(base.group, Wanted(want))
 
     async def unwant(self, base: Carrier, want: Want) -> None:
         self.own_wants[want] -= 1

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
 from ....core.errors import BadInput, Closed
 from ....core.events import Event as BusEvent
+from ....core.frame import Message
 from ....core.ids import MemberId, MessageId, checked_name
 from ....core.limits import BACKLOG_EVENTS
 from ....core.quick import End, publishes
@@ -26,7 +27,7 @@ from ....filters import Filter
 from ....pubsub.backlog import SAMPLE, WAIT, Backlog
 from ....pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
 from ....pubsub.concepts import Vocabulary
-from ....pubsub.event import Event, with_key
+from ....pubsub.event import Event, keys_of, with_key
 from ....pubsub.interest import Interest
 from ....pubsub.objects import Changed, pattern_of
 from ....pubsub.places import Near
@@ -37,6 +38,7 @@ from ....wire.bodies import BYTES, Kind, encode_body, encode_quickly
 from ...loop.callbacks import Call, Readable, call_with_events
 from ...loop.draining import each_drained
 from ...loop.lateness import loaded
+from .audience import Audience
 from .carrier import Carrier
 from .neighbours import Neighbours
 from .observed import Observed
@@ -75,6 +77,7 @@ class Topics(End):
         self.carriers: dict[str, Carrier] = {}
         self.neighbours = Neighbours(self)
         self.sharing = Sharing(self)
+        self.audience = Audience(self)
         self._opening: dict[str, asyncio.Future[Carrier]] = {}
         self._forget_events: Callable[[], None] = lambda: None
         self._base: Carrier | None = None
@@ -96,7 +99,7 @@ class Topics(End):
     async def _join(self) -> Carrier:
         group = await self.bus.group(GROUP, own=False)
         neighbours, table = self.neighbours, Table(self.wall)
-        self.joined = Carrier("", group, table, self.now, self._taken, neighbours.heard, own=False)
+        self.joined = Carrier("", group, table, self.now, self._taken, self._heard_word, own=False)
         if "views" in self.bus._provided:
             self._forget_events = self.bus.on_event(neighbours.on_event)
             await neighbours.introduce(self.joined)
@@ -104,6 +107,10 @@ class Topics(End):
         self._base = self.joined
         self.routed(bool(self.carriers))
         return self._base
+
+    def _heard_word(self, message: Message) -> None:
+        self.neighbours.heard(message)
+        self.audience.heard(message)
 
     async def wait_for(self, members: int, timeout: float | None) -> View:
         """See ``Bus.wait_for``."""
@@ -114,6 +121,10 @@ class Topics(End):
             async with asyncio.timeout(None if deadline is None else deadline - self.now()):
                 await self.neighbours.introduce(base)
         return view
+
+    async def wait_for_subscribers(self, topic: str, count: int, timeout: float | None) -> int:
+        """See ``TopicsFace.wait_for_subscribers``."""
+        return await self.audience.wait_for(topic, count, timeout)
 
     async def carrier(self, order: str) -> Carrier:
         """The carrier of an order, joined."""
@@ -275,22 +286,26 @@ class Topics(End):
         durable: bool = False,
         timeout: float | None = None,
         live: bool = True,
+        key: str | Sequence[str | None] | None = None,
     ) -> Sequence[MessageId]:
         """See ``TopicsFace.publish_many``."""
+        pairs = events if isinstance(events, list) or key is None else list(events)
+        keys = None if key is None else keys_of(key, len(cast("list[Pair]", pairs)))
         if not durable:
-            if headers is None and not retain and timeout is None:
+            if headers is None and not retain and timeout is None and keys is None:
                 return [await self.publish(topic, body) for topic, body in events]
             until = None if timeout is None else self.now() + timeout
             ids = []
-            for topic, body in events:
+            for number, (topic, body) in enumerate(pairs):
                 left = None if until is None else max(until - self.now(), 0.0)
-                ids.append(await self.publish(topic, body, headers, retain=retain, timeout=left))
+                one = None if keys is None else keys[number]
+                ids.append(await self.publish(topic, body, headers, retain=retain, timeout=left, key=one))
             return ids
-        pairs = list(events)
+        pairs = list(pairs)
         await loaded(_KEEPING)
-        kept = await self.bus.durable.publish_many(pairs, timeout=timeout, headers=headers)
-        for topic, body in pairs if live else ():
-            await self.publish(topic, body, headers, retain=retain)
+        kept = await self.bus.durable.publish_many(pairs, timeout=timeout, headers=headers, keys=keys)
+        for number, (topic, body) in enumerate(pairs if live else ()):
+            await self.publish(topic, body, headers, retain=retain, key=None if keys is None else keys[number])
         return kept
 
     def publish_soon(
@@ -425,6 +440,8 @@ class Topics(End):
         except Exception:
             await self.end(subscription)
             raise
+        subscription.ready = True
+        self.audience.changed(subscription.pattern)
         return carrier
 
     async def end(self, subscription: Subscription[Any]) -> None:
@@ -432,6 +449,7 @@ class Topics(End):
         carrier = self.carriers.get(subscription.order) if subscription.order else self._base
         if self.subscriptions.pop(subscription, True) is not None or carrier is None:
             return
+        self.audience.changed(subscription.pattern)
         if subscription.shared:
             await self.sharing.leave(subscription)
         else:

@@ -169,13 +169,20 @@ class SharedSubscription(DurableSubscription[B]):
                     continue
                 await self._take_given(told.given)
             except (Refused, BadInput) as error:
-                self._fail(error)
+                self._fail(await self._why(error))
                 return
             except PluribusError as error:
                 if self._durable.closed:
                     self._fail(error)
                     return
                 await asyncio.sleep(PAUSE_S)
+
+    async def _why(self, error: PluribusError) -> PluribusError:
+        """What a reader is told: a group that was removed is no mistake of its own."""
+        with suppress(PluribusError):
+            if isinstance(error, BadInput) and all(one.name != self.name for one in await self._durable.groups()):
+                return Refused(f"the consumer group {self.name!r} was removed: subscribe again to begin anew")
+        return error
 
     def _fail(self, error: PluribusError) -> None:
         self._refused = error
@@ -349,9 +356,10 @@ class SharedSubscription(DurableSubscription[B]):
         return (await self.standing()).dead
 
     async def redrive(self, most: int = 1_000) -> int:
-        """Hand out the oldest dead letters again; returns how many."""
-        await self.open()
-        return (await self._line.call(words.encode(words.Redrive(most)))).number
+        """Hand out the oldest dead letters again; returns how many. They are named, so a question that is asked twice
+        brings none twice."""
+        events = [(one.topic, one.offset) for one in (await self.dead())[:most]]
+        return (await self._line.call(words.encode(words.Redrive(len(events), events)))).number if events else 0
 
     async def standing(self) -> Standing:
         """Members, what they hold, how far the group is in each topic, dead letters."""

@@ -20,6 +20,7 @@ from ....pubsub.requests import (
     Listen,
     Live,
     Read,
+    Subscribers,
     Tell,
     Unlisten,
 )
@@ -87,6 +88,11 @@ class TopicsStyle(Style):
                 await live.wait_for(request.members, request.wait_s)
             view = (await live.base()).group.view
             return {int(member): view.names.get(member, "") for member in view.members}
+        if isinstance(request, Subscribers):
+            try:
+                return await live.wait_for_subscribers(request.topic, request.count, request.wait_s)
+            except TimeoutError:
+                return await live.wait_for_subscribers(request.topic, 0, None)
         return await super().handle(request, asker)
 
     async def _tell(self, request: Tell) -> None:

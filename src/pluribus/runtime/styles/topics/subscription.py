@@ -80,6 +80,8 @@ class Subscription(Generic[B]):
         self.late = 0
         """Events that came after the deadline, and were dropped."""
         self.closed = False
+        self.ready = False
+        """It gets what is published from now on."""
         self._topics = topics
         self._call = call
         self._bodies = bodies

@@ -50,6 +50,8 @@ COMMIT_S = 30.0
 LOOK_S = 0.25
 """How often a process that joined looks whether the transaction has ended."""
 
+LEFT = "left"
+
 Parts = dict[str, list[bytes]]
 
 
@@ -94,7 +96,7 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.state in (COMMITTED, PREPARED):
+        if self.state in (COMMITTED, PREPARED, LEFT):
             return
         if error is None:
             await (self._hand_in() if self._joined else self.commit())
@@ -120,11 +122,21 @@ class Transaction:
         correlation: str = "",
         reply_to: str = "",
     ) -> None:
-        """Send a message with the commit. See ``MessageQueue.send``."""
+        """Send a message with the commit. See ``MessageQueue.send``. A body of more than 1 MiB goes ahead in pieces,
+        which the queue drops if the commit does not come within ten minutes."""
         self._check(queue)
         kind, encoded = encode_body(body)
-        message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
-        self._add(len(encoded))
+        await self.pass_on(
+            queue, message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
+        )
+
+    async def pass_on(self, queue: MessageQueue, message: Outgoing) -> None:
+        """Send a message that is encoded already."""
+        self._check(queue)
+        self._check_count()
+        await queue.stage(message)
+        self._check_acting()
+        self._add(len(message.body))
         self._sent.setdefault(queue.line_name, []).append(message)
 
     async def receive(
@@ -132,6 +144,7 @@ class Transaction:
     ) -> QueueMessage[Any] | None:
         """A message, which is settled with the commit, or comes back. See ``MessageQueue.receive``."""
         self._check(queue)
+        self._check_count()
         left_s = self._until - asyncio.get_running_loop().time()
         message = await queue.receive(where, left_s if timeout is None else min(timeout, left_s))
         if message is None:
@@ -153,12 +166,14 @@ class Transaction:
         self._published.append((topic, kind, encoded, dict(headers or {})))
 
     async def enter(self, space: Space) -> int:
-        """Let the transaction act in a space: use the number that is returned as ``transaction=`` of its calls."""
+        """Let the transaction act in a space. Its calls do that by themselves if they are given ``transaction=tx``; the
+        number that this returns can be given instead."""
         self._check_acting()
         way = space._way
         if not isinstance(way, ReplicatedWay) or not way.line.durable:
             raise BadInput(
-                f"the space {space.name!r} cannot be in a transaction with others: open it as "
+                "only a durable space of kind 'replicated' joins a transaction, and "
+                f"{space.name!r} is of kind {space.kind!r}, in memory: open it as "
                 "bus.space(name, kind='replicated', durable=True)"
             )
         if way.line.name not in self._spaces:
@@ -196,13 +211,16 @@ class Transaction:
     def _add(self, size: int) -> None:
         if size > LONG_BYTES or self._bytes + size > BYTES_MAX:
             raise TooLarge(
-                f"a transaction sends at most {BYTES_MAX:,} bytes, in bodies of at most {LONG_BYTES:,}: put long ones "
-                "elsewhere, and send where they are"
+                f"a transaction sends at most {BYTES_MAX:,} bytes in short bodies, and events of at most "
+                f"{LONG_BYTES:,}: split it"
             )
+        self._check_count()
+        self._bytes += size
+
+    def _check_count(self) -> None:
         count = sum(map(len, self._sent.values())) + len(self._published) + len(self._received)
         if count >= MESSAGES_MAX:
             raise TooLarge(f"{MESSAGES_MAX:,} messages are all of one transaction: split it")
-        self._bytes += size
 
     # Its end.
 
@@ -258,6 +276,11 @@ class Transaction:
 
         ``TransactionEnded``: it could not be prepared, and nothing was done."""
         self._check_acting()
+        if any(one.upload[0] for messages in self._sent.values() for one in messages):
+            raise TooLarge(
+                f"a body of more than {LONG_BYTES:,} bytes cannot wait for a decision in a prepared transaction: "
+                "put it elsewhere, and send where it is"
+            )
         left_us = int((self._until - asyncio.get_running_loop().time()) * 1e6)
         await self._style.tell(words.Join(self.id, max(left_us, 1)), timeout)
         for _ in range(100):
@@ -292,6 +315,13 @@ class Transaction:
             for way in spaces.values():
                 with suppress(PluribusError):  # then its lease ends it there
                     await way.call(space_words.Abort(self.id))
+
+    async def leave(self) -> None:
+        """End a transaction in which nothing was done; nobody hears of it."""
+        self._check_acting()
+        if self._received or self._sent or self._published or self._spaces:
+            raise BadInput(f"something was done in transaction {self.id}: commit it, or abort it")
+        self._end(LEFT)
 
     async def give_up(self) -> None:
         """The bus is being closed."""
