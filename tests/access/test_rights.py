@@ -1,11 +1,16 @@
 """Every word that a client can say names the right that it needs, or says in writing why it needs none."""
 
+import contextlib
+import types
 import typing
 
+import msgspec
 import pytest
 
 import pluribus.runtime.machines.kinds  # noqa: F401 - styles tell their rights through it
 from pluribus.access import words as access_words
+from pluribus.access.rules import VERBS
+from pluribus.core.errors import MalformedFrame
 from pluribus.group.host import rights
 from pluribus.group.host.requests import Await, Call, Examine, InMemory, Make, Open, Order, Resolve, Transact
 from pluribus.group.requests import SendGroup
@@ -33,6 +38,42 @@ def test_every_question_names_its_right_or_why_it_needs_none(style):
     words = words_of(style)
     assert set(words.rights) == set(words.questions)
     assert all(len(right.split()) > 4 for right in words.rights.values() if isinstance(right, str))
+
+
+def sample(word):
+    """Any question of this type; what it says is nonsense."""
+    plain = {str: "a", int: 1, bytes: b"", list: [], tuple: (), float: 0.0, bool: False, dict: {}}
+    values = []
+    for field in msgspec.structs.fields(word):
+        if not field.required:
+            break
+        kind = field.type
+        while typing.get_origin(kind) is typing.Annotated:
+            kind = typing.get_args(kind)[0]
+        kinds = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+        known = [plain[typing.get_origin(one) or one] for one in kinds if (typing.get_origin(one) or one) in plain]
+        values.append(known[0] if known else Make("queue.a", "queue"))
+    return word(*values)
+
+
+@pytest.mark.parametrize("style", sorted(name for name, place in ANSWERED.items() if isinstance(place, str)))
+def test_every_right_can_be_told_of_its_question(style):
+    style_at(ANSWERED[style])
+    for word in words_of(style).questions:
+        with contextlib.suppress(MalformedFrame):  # the nonsense in it is found
+            for need in needs_of(sample(word)):
+                kind, _, verbs = need
+                known = (*VERBS.get(kind, ()), "any")
+                assert need == MEMBERS_ONLY or set(verbs.split("|")) <= set(known), (word, need)
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_verbs_of_machines_are_verbs_of_rules(name):
+    rights.rights_of("anything")
+    found = rights.of_styles[name]
+    verbs = {*found.commands.values(), *found.questions.values(), found.awaits, found.bodies, found.batch}
+    said = {one for verb in verbs if isinstance(verb, str) for one in verb.split("|")}
+    assert said <= {*VERBS[found.style], "any"}
 
 
 @pytest.mark.parametrize("name", sorted(MACHINES))

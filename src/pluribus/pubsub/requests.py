@@ -141,5 +141,6 @@ WORDS = Words(
         Advertise: lambda asked: [("topic", asked.pattern, "publish")],
         Adverts: lambda asked: [("topic", asked.pattern, "any")],
         Gather: lambda asked: [("topic", ANYWHERE, "any")],
+        Subscribers: lambda asked: [("topic", asked.topic, "any")],
     },
 )

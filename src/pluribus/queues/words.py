@@ -351,7 +351,7 @@ RIGHTS = MachineRights(
         Keep: "receive",
         Resolve: "receive|send",
     },
-    {Look: "browse", Count: ANY, Where: "browse"},
+    {Look: "browse", Count: ANY, Where: "browse", Held: "browse|receive", Copy: "browse"},
     batch="send",
     awaits="receive",
     bodies="browse",

@@ -179,6 +179,7 @@ WORDS = Words(
         At: lambda asked: [("topic", asked.topic, "subscribe")],
         Last: lambda asked: [("writer", asked.writer, "use")],
         Groups: lambda asked: [("topic", "#", "browse")],
+        RemoveGroup: lambda asked: [("consumers", asked.name, "manage")],
         Watch: lambda asked: [("subscription", asked.name, "use")],
         FetchMany: lambda asked: {("topic", topic, "subscribe") for topic, _, _ in asked.ranges},
         DoMany: lambda asked: {need for command in asked.commands for need in done(command)},
