@@ -16,7 +16,7 @@ from pluribus.group.dispatch import Dispatch
 from pluribus.layers.presence import Presence
 from pluribus.layers.window import Probe, Window
 from pluribus.runtime.bus import BEST_EFFORT
-from pluribus.runtime.group.calls import Service
+from pluribus.runtime.group.calls import GroupCalls
 from pluribus.wire.codec import Codec
 from pluribus.wire.questions import MARKED
 
@@ -109,16 +109,16 @@ def test_an_exception_that_leaves_the_node_is_noticed(monkeypatch: pytest.Monkey
 
 
 def test_calls_are_looked_at_and_what_fails_in_the_loop_is_noticed(monkeypatch: pytest.MonkeyPatch):
-    plain = Service._work
-    looked_at: list[Service] = []
+    plain = GroupCalls._work
+    looked_at: list[GroupCalls] = []
 
-    def naive(self: Service) -> None:
+    def naive(self: GroupCalls) -> None:
         plain(self)
         looked_at.append(self)
         if len(looked_at) == 1:
             raise AssertionError("nobody would call that")
 
-    monkeypatch.setattr(Service, "_work", naive)
+    monkeypatch.setattr(GroupCalls, "_work", naive)
     found = fuzz(20_000, seed=1)
     assert len(looked_at) > 10
     assert not any(service._frames for service in looked_at), "calls wait for a turn of the loop and for ever"

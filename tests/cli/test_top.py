@@ -10,7 +10,7 @@ from pluribus.bench.ports import free_port
 from pluribus.cli.app import EXIT_BAD_INPUT, run
 from pluribus.cli.top import _table, members, summary
 from pluribus.core.ids import MemberId
-from pluribus.runtime.group.survey import Answer
+from pluribus.runtime.group.survey import SurveyAnswer
 
 TALKER = """
 import asyncio, sys, pluribus
@@ -120,7 +120,7 @@ def test_keepers_and_machines_are_shown(tmp_path, capsys, monkeypatch):
 def test_a_name_in_brackets_is_shown(capsys: pytest.CaptureFixture[str]):
     from rich.console import Console
 
-    told = members([Answer(MemberId(1), "[/red]", 1.0, {})], [])
+    told = members([SurveyAnswer(MemberId(1), "[/red]", 1.0, {})], [])
     Console(width=200).print(_table("inproc://[x]", told, 200))
     Console(width=80).print(_table("inproc://[x]", told, 80))
     printed = capsys.readouterr().out
@@ -135,6 +135,6 @@ def test_nobody_is_said_in_one_sentence(capsys: pytest.CaptureFixture[str], monk
 
 def test_a_best_effort_member_has_no_view():
     layers = {"transport": {"dropped": 2}, "window": {"lost": 3, "over": 1, "room_bytes": 0, "streams_out": 0}}
-    told = summary(Answer(MemberId(1), "ann", 1.0, layers), {"window": {"messages_in": 5.0}})
+    told = summary(SurveyAnswer(MemberId(1), "ann", 1.0, layers), {"window": {"messages_in": 5.0}})
     assert (told["view"], told["flush_ms"], told["credit_bytes"]) == (None, {}, None)
     assert (told["drops"], told["messages_in_s"], told["messages_out_s"]) == (6, 5.0, 0.0)

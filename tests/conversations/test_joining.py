@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pluribus.conversations import joining
-from pluribus.conversations.joining import JOINED, REFUSED, TRANSITIONS, Joining, State
+from pluribus.conversations.joining import JOINED, REFUSED, TRANSITIONS, Joining, JoiningState
 from pluribus.conversations.words import GroupInfo, Groups, Join, Leave, Row
 from pluribus.core.errors import BadInput, Overflow
 from tests.conversations.hall import Hall, Talker
@@ -30,7 +30,7 @@ def arrives(hall: Hall, talker: Talker) -> Talker:
 
 
 def test_every_state_of_the_figure_is_reached_and_left():
-    assert {state for state, _ in TRANSITIONS} == set(State) == set(TRANSITIONS.values())
+    assert {state for state, _ in TRANSITIONS} == set(JoiningState) == set(TRANSITIONS.values())
 
 
 def test_the_story_of_chapter_five():

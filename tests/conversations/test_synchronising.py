@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from pluribus.conversations.synchronising import TRANSITIONS, VAIN_MAX, State
+from pluribus.conversations.synchronising import TRANSITIONS, VAIN_MAX, SynchronisingState
 from pluribus.conversations.words import Answer, Request, Said, unpacked
 from tests.conversations.hall import Hall, Talker, entry
 
@@ -16,7 +16,7 @@ def same(*talkers: Talker) -> bool:
 
 
 def test_every_state_of_the_figure_is_reached_and_left():
-    assert {state for state, _ in TRANSITIONS} == set(State) == set(TRANSITIONS.values())
+    assert {state for state, _ in TRANSITIONS} == set(SynchronisingState) == set(TRANSITIONS.values())
 
 
 def test_a_joiner_gets_everything_and_the_group_sends_each_message_once():

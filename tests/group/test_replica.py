@@ -7,7 +7,7 @@ import pytest
 from pluribus.core.errors import Closed, NotPrimary, Overflow, Refused, Uncertain
 from pluribus.group import replica as replicas
 from pluribus.group.log import Done
-from pluribus.group.replica import Replica
+from pluribus.group.replica import LoggedMachine
 
 
 class Tape:
@@ -66,11 +66,11 @@ def tape() -> Tape:
 
 
 @pytest.fixture
-def replica(tape: Tape) -> Replica[Sum]:
-    return Replica("sums", tape, Sum(), session=10)
+def replica(tape: Tape) -> LoggedMachine[Sum]:
+    return LoggedMachine("sums", tape, Sum(), session=10)
 
 
-def test_a_result_goes_to_its_caller_once(tape: Tape, replica: Replica[Sum]):
+def test_a_result_goes_to_its_caller_once(tape: Tape, replica: LoggedMachine[Sum]):
     first, second = Answers(), Answers()
     replica.call(b"5", first)
     replica.call(b"7", second)
@@ -81,7 +81,7 @@ def test_a_result_goes_to_its_caller_once(tape: Tape, replica: Replica[Sum]):
     replica.validate()
 
 
-def test_what_the_machine_raises_is_its_callers(tape: Tape, replica: Replica[Sum]):
+def test_what_the_machine_raises_is_its_callers(tape: Tape, replica: LoggedMachine[Sum]):
     answers = Answers()
     replica.call(b"five", answers)
     tape.commit(0)
@@ -89,7 +89,7 @@ def test_what_the_machine_raises_is_its_callers(tape: Tape, replica: Replica[Sum
     assert tape.applied == 1, "it has its place in the log all the same"
 
 
-def test_what_is_uncertain_is_submitted_again_and_applied_once(tape: Tape, replica: Replica[Sum]):
+def test_what_is_uncertain_is_submitted_again_and_applied_once(tape: Tape, replica: LoggedMachine[Sum]):
     answers = Answers()
     replica.call(b"5", answers)
     command, done = tape.waiting.pop()
@@ -110,7 +110,7 @@ def test_what_is_uncertain_is_submitted_again_and_applied_once(tape: Tape, repli
     assert (again, replica.machine.total) == ([b"7"], 7)
 
 
-def test_a_call_can_be_asked_for_again_by_its_identity(tape: Tape, replica: Replica[Sum]):
+def test_a_call_can_be_asked_for_again_by_its_identity(tape: Tape, replica: LoggedMachine[Sum]):
     first, second = Answers(), Answers()
     key = replica.call(b"5", first, repeat=False)
     command, done = tape.waiting.pop()
@@ -124,11 +124,11 @@ def test_a_call_can_be_asked_for_again_by_its_identity(tape: Tape, replica: Repl
     assert (second, replica.machine.total) == ([b"5"], 6)
 
 
-def test_another_member_can_ask_for_it(tape: Tape, replica: Replica[Sum]):
+def test_another_member_can_ask_for_it(tape: Tape, replica: LoggedMachine[Sum]):
     key = replica.call(b"5", Answers(), repeat=False)
     tape.commit(0)
     other_tape = Tape()
-    other = Replica("sums", other_tape, Sum(), session=11)
+    other = LoggedMachine("sums", other_tape, Sum(), session=11)
     other_tape.on_restore(1, tape.on_snapshot())
     answers = Answers()
     other.call(b"5", answers, id=key)
@@ -136,7 +136,7 @@ def test_another_member_can_ask_for_it(tape: Tape, replica: Replica[Sum]):
     assert (answers, other.machine.total) == ([b"5"], 5)
 
 
-def test_after_the_state_was_lost_nobody_knows(tape: Tape, replica: Replica[Sum]):
+def test_after_the_state_was_lost_nobody_knows(tape: Tape, replica: LoggedMachine[Sum]):
     answers = Answers()
     key = replica.call(b"5", answers)
     _, done = tape.waiting.pop()
@@ -148,7 +148,7 @@ def test_after_the_state_was_lost_nobody_knows(tape: Tape, replica: Replica[Sum]
     assert replica.machine.total == 0
 
 
-def test_other_errors_are_final(tape: Tape, replica: Replica[Sum]):
+def test_other_errors_are_final(tape: Tape, replica: LoggedMachine[Sum]):
     answers = Answers()
     replica.call(b"5", answers)
     tape.waiting.pop()[1](-1, NotPrimary("never sent"))
@@ -156,7 +156,7 @@ def test_other_errors_are_final(tape: Tape, replica: Replica[Sum]):
     replica.validate()
 
 
-def test_a_read_waits_for_the_barrier_and_repeats_it(tape: Tape, replica: Replica[Sum]):
+def test_a_read_waits_for_the_barrier_and_repeats_it(tape: Tape, replica: LoggedMachine[Sum]):
     ready: list[object] = []
     replica.read(ready.append)
     tape.barriers.pop()(-1, Uncertain("cut off"))
@@ -165,7 +165,7 @@ def test_a_read_waits_for_the_barrier_and_repeats_it(tape: Tape, replica: Replic
     assert ready == [None]
 
 
-def test_closing_answers_everybody(tape: Tape, replica: Replica[Sum]):
+def test_closing_answers_everybody(tape: Tape, replica: LoggedMachine[Sum]):
     answers, ready = Answers(), []
     replica.call(b"5", answers)
     replica.read(ready.append)
@@ -177,7 +177,7 @@ def test_closing_answers_everybody(tape: Tape, replica: Replica[Sum]):
     assert len(answers) == 1
 
 
-def test_calls_under_way_are_bounded(tape: Tape, replica: Replica[Sum], monkeypatch):
+def test_calls_under_way_are_bounded(tape: Tape, replica: LoggedMachine[Sum], monkeypatch):
     monkeypatch.setattr(replicas, "CALLS_MAX", 3)
     for _ in range(3):
         replica.call(b"1", Answers())
@@ -185,7 +185,9 @@ def test_calls_under_way_are_bounded(tape: Tape, replica: Replica[Sum], monkeypa
         replica.call(b"1", Answers())
 
 
-def test_identities_that_were_never_called_are_forgotten_in_the_end(tape: Tape, replica: Replica[Sum], monkeypatch):
+def test_identities_that_were_never_called_are_forgotten_in_the_end(
+    tape: Tape, replica: LoggedMachine[Sum], monkeypatch
+):
     monkeypatch.setattr(replicas, "UNSETTLED_MAX", 5)
     ids = [replica.new_id() for _ in range(8)]
     replica.validate()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.group import sessions
-from pluribus.group.sessions import FIRST_TIME, LOST, Command, Entry, Sessions
+from pluribus.group.sessions import FIRST_TIME, LOST, Command, SessionEntry, Sessions
 
 commands = st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(0, 12), st.sampled_from([FIRST_TIME, 5, 6]))
 
@@ -13,7 +13,7 @@ commands = st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(0, 12), 
 def test_nothing_is_applied_twice_and_what_is_asked_for_is_answered(asked, handovers):
     """A command is applied once at most; until its session says that it is settled, it is answered with its result."""
     table = Sessions()
-    results: dict[tuple[int, int], Entry] = {}
+    results: dict[tuple[int, int], SessionEntry] = {}
     settled: dict[int, int] = {}
     for place, (session, sequence, upto, generation) in enumerate(asked):
         if place in handovers:
@@ -26,7 +26,7 @@ def test_nothing_is_applied_twice_and_what_is_asked_for_is_answered(asked, hando
             assert key not in results or generation == FIRST_TIME
             assert key not in results, "applied twice"
             assert generation != 6, "of another life"
-            results[key] = Entry(True, b"%d" % place)
+            results[key] = SessionEntry(True, b"%d" % place)
             table.keep(command, results[key])
             settled[session] = max(settled.get(session, 0), command.settled)
         elif known is LOST or known == LOST:
@@ -42,17 +42,17 @@ def test_nothing_is_applied_twice_and_what_is_asked_for_is_answered(asked, hando
 def test_a_session_that_had_to_make_room_is_uncertain_and_not_new():
     table = Sessions(2)
     for session in (1, 2, 3):
-        table.keep(Command(session, 1, 1, FIRST_TIME, b""), Entry(True, b""))
+        table.keep(Command(session, 1, 1, FIRST_TIME, b""), SessionEntry(True, b""))
     assert table.known(Command(1, 1, 1, 5, b""), 5) == LOST
     assert table.known(Command(9, 1, 1, FIRST_TIME, b""), 5) is None
-    assert table.known(Command(3, 1, 1, 5, b""), 5) == Entry(True, b"")
+    assert table.known(Command(3, 1, 1, 5, b""), 5) == SessionEntry(True, b"")
 
 
 def test_results_of_a_session_are_bounded(monkeypatch):
     monkeypatch.setattr(sessions, "RESULTS_MAX", 10)
     table = Sessions()
     for sequence in range(1, 30):
-        table.keep(Command(1, sequence, 1, FIRST_TIME, b""), Entry(True, b""))
+        table.keep(Command(1, sequence, 1, FIRST_TIME, b""), SessionEntry(True, b""))
         table.validate()
     assert table.known(Command(1, 3, 1, 5, b""), 5) == LOST
 

@@ -7,17 +7,17 @@ import pluribus.runtime.styles.topics.durable as durable
 from pluribus.group.host.tending import Tending
 from pluribus.pubsub.durable.batch import outline_of
 from pluribus.pubsub.durable.commands import DONE, Outcome
-from pluribus.pubsub.durable.machine import Topics
+from pluribus.pubsub.durable.machine import TopicsMachine
 from pluribus.pubsub.durable.reading import Reading
 from pluribus.pubsub.durable.stages import Stages
 from pluribus.runtime.styles.topics.follower import DurableSubscription
 from pluribus.runtime.styles.topics.publisher import Publisher
 
 
-class Doubling(Topics):
+class Doubling(TopicsMachine):
     """Appends a batch as often as it is sent."""
 
-    replaces = (desk, "Topics")
+    replaces = (desk, "TopicsMachine")
 
     def _not_next(self, session, first, last, due):
         self.streams.record(session, first - 1)

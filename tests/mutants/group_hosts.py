@@ -5,7 +5,7 @@ import msgspec
 import pluribus.runtime.machines.group_host as runtime
 import pluribus.sim.machinery.jobs as jobs
 from pluribus.group.host.demand import Demands
-from pluribus.group.host.volatile import Saved, VolatileLog, VolatileTending
+from pluribus.group.host.volatile import SavedMachine, VolatileLog, VolatileTending
 
 
 class Repeated(Demands):
@@ -23,7 +23,7 @@ class Bodiless(VolatileLog):
     replaces = (runtime, "VolatileLog")
 
     def _snapshot(self):
-        saved = msgspec.msgpack.decode(super()._snapshot(), type=Saved)
+        saved = msgspec.msgpack.decode(super()._snapshot(), type=SavedMachine)
         saved.bodies = {}
         return msgspec.msgpack.encode(saved)
 

@@ -9,9 +9,9 @@ import pluribus.sim.scenarios.queues as scenario
 from pluribus.core.errors import PluribusError
 from pluribus.group.host.demand import Demands
 from pluribus.queues import words
-from pluribus.queues.keys import Lines
+from pluribus.queues.keys import KeyLines
 from pluribus.queues.machine import Queue
-from pluribus.queues.messages import Messages
+from pluribus.queues.messages import MessageTable
 from pluribus.queues.segments import Segment
 
 
@@ -75,10 +75,10 @@ class Punctual(Segment):
         return found
 
 
-class Open(Lines):
+class Open(KeyLines):
     """Hands out a message of a key while another of the key is held."""
 
-    replaces = (messages, "Lines")
+    replaces = (messages, "KeyLines")
 
     def first(self, key):
         line = self._lines.get(key)
@@ -104,10 +104,10 @@ class Stingy(Demands):
         return things
 
 
-class Repeating(Messages):
+class Repeating(MessageTable):
     """Takes a message that outlived its time back into the queue when its consumer gives it back."""
 
-    replaces = (machine, "Messages")
+    replaces = (machine, "MessageTable")
 
     def outlived(self, segment, at):
         self.totals.expired += 1

@@ -5,7 +5,7 @@ What a mutant defines takes the place of the shipped method of the class that it
 
 import pluribus.layers.membership.attempt as attempt
 from pluribus.core.errors import NotPrimary
-from pluribus.group.replica import Replica
+from pluribus.group.replica import LoggedMachine
 from pluribus.group.safelog import SafeLog
 from pluribus.group.sessions import Sessions
 from pluribus.group.state.line import Seens
@@ -17,7 +17,7 @@ shipped = {
     (of, name): getattr(of, name)
     for of, name in (
         (Seens, "list"),
-        (Replica, "_answer"),
+        (LoggedMachine, "_answer"),
         (Sessions, "saved"),
         (Transfer, "changed"),
         (Transfer, "_decide"),
@@ -103,16 +103,16 @@ class Humble:
 class Mistaken:
     """Gives a caller the result of somebody else's command with the same number."""
 
-    of = Replica
+    of = LoggedMachine
 
     def _answer(self, key, entry):
-        shipped[Replica, "_answer"](self, (self.session, key[1]), entry)
+        shipped[LoggedMachine, "_answer"](self, (self.session, key[1]), entry)
 
 
 class Lazy:
     """Reads without waiting for what was committed before."""
 
-    of = Replica
+    of = LoggedMachine
 
     def read(self, ready):
         ready(None)

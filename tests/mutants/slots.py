@@ -2,7 +2,7 @@
 
 import msgspec
 
-from pluribus.slots.inbox import Memory
+from pluribus.slots.inbox import InboxMemory
 from pluribus.slots.map import BusMap
 from pluribus.slots.occupant import Occupant
 from pluribus.slots.outbox import OpenLeg
@@ -34,7 +34,7 @@ class Repetitious:
 class Forgetful:
     """Does not remember what it has acknowledged."""
 
-    of = Memory
+    of = InboxMemory
 
     def done(self, id, port):
         return None

@@ -86,7 +86,7 @@ take = Subscription._take
 finished = Sharing.finished
 
 FOUND = {
-    Remembering: (1, "never"),
+    Remembering: (0, "never"),
     Reserved: (1, "never came"),
     Generous: (1, "who share"),
     Lumping: (1, "had finished it"),

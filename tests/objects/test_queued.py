@@ -10,7 +10,7 @@ from pluribus.core.ports import Append, Bounds, Trim
 from pluribus.objects import journal as journal_of
 from pluribus.objects import queued
 from pluribus.objects.journal import Journal
-from pluribus.objects.queued import NEW, OLD, OVER, RUNS, Inbox, Outbox, decode_rows, encode_row
+from pluribus.objects.queued import NEW, OLD, OVER, RUNS, CallOutbox, Inbox, decode_rows, encode_row
 
 LOST = (1, (0, b"lost"))
 
@@ -62,7 +62,7 @@ class Calls(RuleBasedStateMachine):
     def restart_caller(self):
         rows = decode_rows(Journal(self.out_disk, "out", lambda: ()).rows())
         was = getattr(self, "outbox", None)
-        self.outbox = Outbox("queue", rows)
+        self.outbox = CallOutbox("queue", rows)
         self.out = Journal(self.out_disk, "out", lambda: self.outbox.live())
         if not rows:
             self.keep(self.out, decode_rows(self.outbox.live()))
@@ -136,7 +136,7 @@ TestCalls.settings = settings(max_examples=60, stateful_step_count=40, deadline=
 def test_a_journal_stays_short_and_its_state_the_same(monkeypatch):
     monkeypatch.setattr(journal_of, "ROWS_SPARE", 20)
     disk = Disk()
-    outbox = Outbox("queue")
+    outbox = CallOutbox("queue")
     journal = Journal(disk, "out", outbox.live)
     journal.add(list(outbox.live()), lambda error: None)
     kept, rows = outbox.accept("for ever", "printer", b"")
@@ -146,7 +146,7 @@ def test_a_journal_stays_short_and_its_state_the_same(monkeypatch):
         rows += outbox.take(call.number)
         journal.add([encode_row(row) for row in rows], lambda error: None)
     assert len(disk.rows) < 40
-    again = Outbox("", decode_rows(Journal(disk, "out", lambda: ()).rows()))
+    again = CallOutbox("", decode_rows(Journal(disk, "out", lambda: ()).rows()))
     assert again.calls == outbox.calls == {kept.number: kept} and again.name == "queue"
     assert again.accept("", "printer", b"")[0].number == 502, "numbers are never used again"
 
@@ -161,7 +161,7 @@ def test_damage_and_limits(monkeypatch):
     monkeypatch.setattr(queued, "QUEUED_CALLS_MAX", 1)
     monkeypatch.setattr(queued, "QUEUED_ANSWERS_MAX", 1)
     monkeypatch.setattr(queued, "QUEUES_MAX", 1)
-    outbox, inbox = Outbox("queue"), Inbox("site")
+    outbox, inbox = CallOutbox("queue"), Inbox("site")
     outbox.accept("", "printer", b"")
     with pytest.raises(Overflow, match="call later"):
         outbox.accept("", "printer", b"")

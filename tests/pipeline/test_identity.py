@@ -20,7 +20,7 @@ from pluribus.pipeline.columns import arrow_schema, envelope_fields, kind_of_nam
 from pluribus.pipeline.options import Settings
 from pluribus.pipeline.sink import Staged, StreamWriter
 from pluribus.pipeline.tables import Shape
-from pluribus.pubsub.durable.batch import Batch, checked, pack
+from pluribus.pubsub.durable.batch import StoredBatch, checked, pack
 
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 MOMENTS = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1))
@@ -105,7 +105,7 @@ def written(schema, table):
     found, offset = [], 0
     for stage in writer._stages(iter([table]), 0, Staged("a", [0]), 0):
         checked(stage.packed)
-        found.append(Batch(stage.packed, offset))
+        found.append(StoredBatch(stage.packed, offset))
         offset += len(found[-1])
     return found
 
@@ -156,7 +156,7 @@ class Renamed(msgspec.Struct, rename="camel"):
 def test_fields_are_called_as_they_travel():
     settings = Settings({"topic": "t", "type": f"{__name__}:Renamed", "columns": "unitPrice,bestOf"})
     body = msgspec.msgpack.encode(Renamed(1.5, [1, 2]))
-    table = settings.shape(settings.schema()).table([Batch(pack("t", 1, 1, 0, "Renamed", 5, [body]), 0)])
+    table = settings.shape(settings.schema()).table([StoredBatch(pack("t", 1, 1, 0, "Renamed", 5, [body]), 0)])
     assert table.to_pylist() == [{"unitPrice": 1.5, "bestOf": [1, 2]}]
 
 
@@ -173,7 +173,7 @@ def test_fields_are_called_as_they_travel():
 def test_what_a_column_cannot_hold_is_poison_and_not_another_value(column, values, good):
     schema = T.StructType().add("v", _kind(column))
     bodies = [msgspec.msgpack.encode({"v": value}) for value in values]
-    batch = Batch(pack("t", 1, 1, 0, kind_of_name("data"), 5, bodies), 0)
+    batch = StoredBatch(pack("t", 1, 1, 0, kind_of_name("data"), 5, bodies), 0)
     assert [row["v"] for row in Shape(schema, ["v"], "skip").table([batch]).to_pylist()] == good
     with pytest.raises(BadInput, match="is poison, its fields are not v"):
         Shape(schema, ["v"], "fail").table([batch])

@@ -13,7 +13,7 @@ from pluribus.core.errors import BadInput
 from pluribus.pipeline import sink
 from pluribus.pipeline.options import Settings
 from pluribus.pipeline.sink import Staged, StreamWriter, log_of
-from pluribus.pubsub.durable.batch import Batch, checked
+from pluribus.pubsub.durable.batch import StoredBatch, checked
 
 
 def writer(urls: str = "client://127.0.0.1:1/x", **fields) -> StreamWriter:
@@ -22,13 +22,13 @@ def writer(urls: str = "client://127.0.0.1:1/x", **fields) -> StreamWriter:
     return StreamWriter(Settings({"url": urls, "writer": "w", **topic}), schema)
 
 
-def staged(writer: StreamWriter, batches: list, log: int = 0) -> tuple[list[Batch], Staged]:
+def staged(writer: StreamWriter, batches: list, log: int = 0) -> tuple[list[StoredBatch], Staged]:
     said = Staged("a", [0] * writer._logs)
     stages = list(writer._stages(iter(batches), 3, said, log))
     assert [stage.part for stage in stages] == list(range(said.parts[log]))
     for stage in stages:
         checked(stage.packed)
-    return [Batch(stage.packed, 0) for stage in stages], said
+    return [StoredBatch(stage.packed, 0) for stage in stages], said
 
 
 @pytest.mark.parametrize("seed", range(10))

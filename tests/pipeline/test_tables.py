@@ -11,14 +11,14 @@ pytest.importorskip("pyspark.sql")
 from pluribus.core.errors import BadInput
 from pluribus.pipeline.columns import name_of_kind
 from pluribus.pipeline.options import Settings
-from pluribus.pubsub.durable.batch import Batch, pack
+from pluribus.pubsub.durable.batch import StoredBatch, pack
 from pluribus.wire.bodies import BYTES, DATA, TEXT
 
 FIELDS = "price double, symbol string, tags array<string>"
 encode = msgspec.msgpack.encode
 
 
-def batches_of(random: Random, kinds: list) -> list[Batch]:
+def batches_of(random: Random, kinds: list) -> list[StoredBatch]:
     """A log of one topic, in batches of different sizes, sessions and kinds, some without their neighbours."""
     found, offset = [], 7
     for session, kind in enumerate(kinds, 100):
@@ -28,7 +28,7 @@ def batches_of(random: Random, kinds: list) -> list[Batch]:
         bodies = [encode(row) for row in rows]
         headers = [{"n": n} if n % 2 else None for n in range(count)] if random.random() < 0.5 else []
         times = [1_000_000 * offset + n for n in range(count)]
-        batch = Batch(pack("t", session, 5, 1, kind, times, bodies, headers), offset)
+        batch = StoredBatch(pack("t", session, 5, 1, kind, times, bodies, headers), offset)
         found.append(batch.chosen([count - 1]) if random.random() < 0.3 else batch)
         offset += count
     return found
@@ -67,9 +67,9 @@ def test_rows_are_those_of_the_events_one_by_one(seed):
 def test_one_poisonous_event_costs_no_other():
     bodies = [encode({"price": 1}), b"\xc1", encode({"price": "high"}), encode("no"), encode({}), b""]
     batches = [
-        Batch(pack("t", 1, 1, 1, BYTES, [0] * len(bodies), bodies), 0),
-        Batch(pack("t", 2, 1, 1, TEXT, [0], [encode("text")]), 6),
-        Batch(pack("t", 3, 1, 1, DATA, [0], [encode({"price": 2.5})]), 7),
+        StoredBatch(pack("t", 1, 1, 1, BYTES, [0] * len(bodies), bodies), 0),
+        StoredBatch(pack("t", 2, 1, 1, TEXT, [0], [encode("text")]), 6),
+        StoredBatch(pack("t", 3, 1, 1, DATA, [0], [encode({"price": 2.5})]), 7),
     ]
     aside = shape_of(fields="price double", poison="aside").table(batches).to_pylist()
     assert [row["price"] for row in aside] == [1.0, None, None, None, None, None, None, 2.5]

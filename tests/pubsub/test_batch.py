@@ -12,7 +12,7 @@ from pluribus.pubsub.batch import (
     PLAIN,
     Arrived,
     Batch,
-    Extra,
+    EventExtra,
     Gathering,
     Part,
     checked_headers,
@@ -41,7 +41,7 @@ bodies = (
     | st.dictionaries(st.text(max_size=3), st.integers(0, 100), max_size=3)
 )
 extras = st.just(PLAIN) | st.builds(
-    Extra,
+    EventExtra,
     st.dictionaries(st.text(min_size=1, max_size=3), st.integers(0, 9), max_size=2),
     st.none() | st.tuples(st.integers(1, 9), st.integers(0, 9)),
     st.booleans(),
@@ -114,7 +114,7 @@ def test_a_few_long_events_of_one_topic_are_several_batches_that_fit_a_frame_eac
     several = sum(map(len, sent)) > LARGEST
     if several:
         assert not gathering.fits("b", 1, BYTES) and not gathering.fits("a", 1, TEXT)
-        assert not gathering.fits("a", 1, BYTES, Extra({"x": 1}))
+        assert not gathering.fits("a", 1, BYTES, EventExtra({"x": 1}))
     batches = gathering.close()
     long = long_bytes if sum(map(len, sent)) >= LONG_MESSAGE_BYTES * len(sent) else LARGEST
     assert (len(batches) > 1) >= (several and long == LARGEST)

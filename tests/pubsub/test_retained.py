@@ -5,13 +5,13 @@ import pytest
 
 from pluribus.core.errors import TooLarge
 from pluribus.pubsub import retained
-from pluribus.pubsub.batch import Arrived, Batch, Extra, Part
+from pluribus.pubsub.batch import Arrived, Batch, EventExtra, Part
 from pluribus.pubsub.retained import Retained
 from pluribus.wire.bodies import BYTES
 
 
 def published(topic: str, body: bytes, at: float) -> Arrived:
-    part = Part(BYTES, 1, 0, msgspec.Raw(msgspec.msgpack.encode([body])), {0: Extra(retain=True)})
+    part = Part(BYTES, 1, 0, msgspec.Raw(msgspec.msgpack.encode([body])), {0: EventExtra(retain=True)})
     return Arrived(Batch(1, int(at), at, [topic], [part]))
 
 

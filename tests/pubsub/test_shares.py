@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pluribus.pubsub.batch import Arrived, Extra, Gathering
+from pluribus.pubsub.batch import Arrived, EventExtra, Gathering
 from pluribus.pubsub.event import Event
 from pluribus.pubsub.interest import Interest
 from pluribus.pubsub.retained import Retained
@@ -113,7 +113,7 @@ def retained(events):
     table = Retained()
     for place, (topic, sender, time, body) in enumerate(events):
         gathering = Gathering(sender, 1_000, first=place)
-        gathering.add(topic, BYTES, body, float(time), Extra({}, None, True))
+        gathering.add(topic, BYTES, body, float(time), EventExtra({}, None, True))
         table.take(Arrived(only(gathering.close())))
     return table
 
@@ -127,7 +127,7 @@ def test_last_values_are_the_same_in_whatever_order_they_come(events, random):
         table = Retained()
         for place, (topic, sender, time, body) in numbered:
             gathering = Gathering(sender, 1_000, first=place)
-            gathering.add(topic, BYTES, body, float(time), Extra({}, None, True))
+            gathering.add(topic, BYTES, body, float(time), EventExtra({}, None, True))
             table.take(Arrived(only(gathering.close())))
         ways.append(table)
     one, other = ways

@@ -9,7 +9,7 @@ import pluribus
 from pluribus.core.errors import BadFilter, BadInput, BadTopic, Gap, Overflow
 from pluribus.core.limits import BACKLOG_EVENTS_MAX
 from pluribus.pubsub.backlog import CHOICES, SHORT, Backlog, Hold
-from pluribus.pubsub.batch import PLAIN, Arrived, Extra, Gathering
+from pluribus.pubsub.batch import PLAIN, Arrived, EventExtra, Gathering
 from pluribus.pubsub.interest import Interest
 from pluribus.pubsub.table import INDEX_FROM, Table
 from pluribus.pubsub.topics import matches
@@ -50,7 +50,7 @@ def batch_of(events):
     gathering = Gathering(9, 60_000)
     for topic, body, headers in events:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
-        gathering.add(topic, kind, encoded, 5.0, Extra(headers) if headers else PLAIN, None, type(body))
+        gathering.add(topic, kind, encoded, 5.0, EventExtra(headers) if headers else PLAIN, None, type(body))
     return Arrived(only(gathering.close()))
 
 

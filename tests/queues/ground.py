@@ -103,7 +103,7 @@ class Sender:
     def pack(self, bodies, **columns):
         if columns.get("properties"):
             columns["properties"] = [msgspec.msgpack.encode(one) if one else b"" for one in columns["properties"]]
-        extra = batch.Extra(**columns) if columns else None
+        extra = batch.BatchExtra(**columns) if columns else None
         packed = batch.pack(self.session, self.next, 0, 0, bodies, extra)
         self.next += len(bodies)
         return packed

@@ -11,7 +11,7 @@ from hypothesis import given
 import pluribus
 from pluribus.core.errors import BadBody, BadFilter, BadInput, MalformedFrame, TooLarge
 from pluribus.spaces.conditions import condition_of, tree_of
-from pluribus.spaces.index import Index, Wishes
+from pluribus.spaces.index import TupleIndex, Wishes
 from pluribus.spaces.sorted import Sorted
 from pluribus.spaces.templates import ANY, template_of
 from pluribus.spaces.values import item_of, written_of
@@ -121,7 +121,7 @@ wanted = st.one_of(fields, st.sampled_from([int, str, ANY, float, int | str]))
     st.sets(st.integers(0, 29)),
 )
 def test_the_index_finds_what_a_scan_finds(tuples, template, where, removed):
-    index, wishes = Index(), Wishes()
+    index, wishes = TupleIndex(), Wishes()
     template = template_of(template, where)
     items = {number: item_of(one) for number, one in enumerate(tuples)}
     for number, item in items.items():

@@ -14,7 +14,7 @@ import typer
 from pluribus.cli.output import JsonFlag, print_json
 from pluribus.core.errors import Unreachable
 from pluribus.core.url import DEFAULT_URL
-from pluribus.runtime.group.survey import Answer, survey
+from pluribus.runtime.group.survey import SurveyAnswer, survey
 from pluribus.runtime.loop.running import run
 
 WIDE = 140
@@ -91,7 +91,7 @@ def _draw(live: Any, url: str, found: list[dict[str, Any]]) -> None:
     live.update(Group(*tables), refresh=True)
 
 
-def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:
+def members(now: list[SurveyAnswer], before: list[SurveyAnswer]) -> list[dict[str, Any]]:
     """What is told of each member: a summary, every counter of every layer, and how fast those grow."""
     earlier = {answer.member: answer for answer in before}
     return [
@@ -112,7 +112,7 @@ def members(now: list[Answer], before: list[Answer]) -> list[dict[str, Any]]:
     ]
 
 
-def _grown(machine: dict[str, Any], where: str, now: Answer, before: Answer | None) -> dict[str, float]:
+def _grown(machine: dict[str, Any], where: str, now: SurveyAnswer, before: SurveyAnswer | None) -> dict[str, float]:
     """Messages that a queue was sent, and that were settled, a second."""
     earlier = {} if before is None else before.layers.get(where, {})
     known = next((one for one in earlier.values() if one["machine"] == machine["machine"]), None)
@@ -122,7 +122,7 @@ def _grown(machine: dict[str, Any], where: str, now: Answer, before: Answer | No
     return {f"{name}_s": round((machine[name] - known[name]) / seconds, 3) for name in ("sent", "settled")}
 
 
-def summary(answer: Answer, rates: dict[str, dict[str, float]]) -> dict[str, Any]:
+def summary(answer: SurveyAnswer, rates: dict[str, dict[str, float]]) -> dict[str, Any]:
     layers = answer.layers
     membership, transport = layers.get("membership", {}), rates.get("transport", {})
     window = "reliable" if "reliable" in layers else "window"

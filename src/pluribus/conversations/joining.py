@@ -45,7 +45,7 @@ PERIOD_S = 60.0
 OVERHEAD_BYTES = 64
 
 
-class State(StrEnum):
+class JoiningState(StrEnum):
     """The states of figure 5.1."""
 
     INITIAL = auto()
@@ -58,29 +58,29 @@ class State(StrEnum):
     CREATE_GROUP = auto()
 
 
-TRANSITIONS: dict[tuple[State, str], State] = {
-    (State.INITIAL, "enter"): State.SEND_ADVERTISEMENT,
-    (State.INITIAL, "advertisement"): State.SEND_GROUPS,
-    (State.INITIAL, "groups"): State.RECEIVE_GROUPS,
-    (State.INITIAL, "join"): State.UPDATE_GROUP,
-    (State.INITIAL, "leave"): State.UPDATE_GROUP,
-    (State.INITIAL, "wish to join"): State.SEND_JOIN,
-    (State.INITIAL, "wish to leave"): State.SEND_LEAVE,
-    (State.INITIAL, "wish to create"): State.CREATE_GROUP,
-    (State.RECEIVE_GROUPS, "expelled"): State.SEND_JOIN,
-    (State.SEND_ADVERTISEMENT, "done"): State.INITIAL,
-    (State.SEND_GROUPS, "done"): State.INITIAL,
-    (State.RECEIVE_GROUPS, "done"): State.INITIAL,
-    (State.SEND_JOIN, "done"): State.INITIAL,
-    (State.UPDATE_GROUP, "done"): State.INITIAL,
-    (State.SEND_LEAVE, "done"): State.INITIAL,
-    (State.CREATE_GROUP, "done"): State.INITIAL,
+TRANSITIONS: dict[tuple[JoiningState, str], JoiningState] = {
+    (JoiningState.INITIAL, "enter"): JoiningState.SEND_ADVERTISEMENT,
+    (JoiningState.INITIAL, "advertisement"): JoiningState.SEND_GROUPS,
+    (JoiningState.INITIAL, "groups"): JoiningState.RECEIVE_GROUPS,
+    (JoiningState.INITIAL, "join"): JoiningState.UPDATE_GROUP,
+    (JoiningState.INITIAL, "leave"): JoiningState.UPDATE_GROUP,
+    (JoiningState.INITIAL, "wish to join"): JoiningState.SEND_JOIN,
+    (JoiningState.INITIAL, "wish to leave"): JoiningState.SEND_LEAVE,
+    (JoiningState.INITIAL, "wish to create"): JoiningState.CREATE_GROUP,
+    (JoiningState.RECEIVE_GROUPS, "expelled"): JoiningState.SEND_JOIN,
+    (JoiningState.SEND_ADVERTISEMENT, "done"): JoiningState.INITIAL,
+    (JoiningState.SEND_GROUPS, "done"): JoiningState.INITIAL,
+    (JoiningState.RECEIVE_GROUPS, "done"): JoiningState.INITIAL,
+    (JoiningState.SEND_JOIN, "done"): JoiningState.INITIAL,
+    (JoiningState.UPDATE_GROUP, "done"): JoiningState.INITIAL,
+    (JoiningState.SEND_LEAVE, "done"): JoiningState.INITIAL,
+    (JoiningState.CREATE_GROUP, "done"): JoiningState.INITIAL,
 }
 
 NEW, JOINED, REFUSED = "new", "joined", "refused"
 
 
-class Group:
+class KnownConversation:
     """A conversation as this member knows it."""
 
     __slots__ = ("description", "gid", "invite", "rows", "since", "standing", "teller")
@@ -124,12 +124,12 @@ class Joining:
     def __init__(self, person: str, random: Random, *, piece_bytes: int = 48 << 10) -> None:
         self.person = person
         self.piece_bytes = piece_bytes
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, KnownConversation] = {}
         self.out: deque[LobbyWord] = deque()
         self.invitations: list[GroupInfo] = []
         self.changed: set[str] = set()
         """Conversations of which something changed, for those who show or keep them."""
-        self.state = State.INITIAL
+        self.state = JoiningState.INITIAL
         self._random = random
         self._to_say: set[str] = set()
         self._say_at: float | None = None
@@ -158,7 +158,7 @@ class Joining:
         if len(self.groups) >= GROUPS_MAX:
             self._go("done")
             raise Overflow(f"{GROUPS_MAX:,} conversations are known already: refuse some before you create {gid!r}")
-        self.groups[gid] = Group(gid, description, since, JOINED)
+        self.groups[gid] = KnownConversation(gid, description, since, JOINED)
         self._set_own(gid, here=True)
         self.out.append(Groups([self.groups[gid].info()]))
         self._say(gid, now)
@@ -174,7 +174,7 @@ class Joining:
         self._say(gid, now)
         self._go("done")
 
-    def _join(self, group: Group) -> None:
+    def _join(self, group: KnownConversation) -> None:
         group.standing, group.invite = JOINED, False
         row = self._set_own(group.gid, here=True)
         self.out.append(Join(group.gid, self.person, row.counter))
@@ -196,7 +196,7 @@ class Joining:
         self._say(gid, now)
         self._go("done")
 
-    def _known(self, gid: str) -> Group:
+    def _known(self, gid: str) -> KnownConversation:
         group = self.groups.get(gid)
         if group is None:
             raise BadInput(f"there is no conversation {gid!r} that this member knows of: create it, or wait for a list")
@@ -225,7 +225,7 @@ class Joining:
         else:
             self._go("leave")
             self._update(Row(word.person, word.counter, False), word.gid, now)
-        if self.state != State.INITIAL:
+        if self.state != JoiningState.INITIAL:
             self._go("done")
 
     def _receive(self, teller: int, info: GroupInfo, now: float) -> None:
@@ -235,7 +235,7 @@ class Joining:
             if len(self.groups) >= GROUPS_MAX or told >= TOLD_MAX:
                 self.ignored += 1
                 return
-            group = self.groups[info.gid] = Group(info.gid, info.description, info.since, NEW, teller)
+            group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW, teller)
             self.changed.add(info.gid)
         for row in info.rows:
             if group.merge(row):
@@ -258,11 +258,11 @@ class Joining:
             self.changed.add(gid)
             self._look_at_own(group)
 
-    def _look_at_own(self, group: Group) -> None:
+    def _look_at_own(self, group: KnownConversation) -> None:
         """Somebody believes that this person left, or an earlier life of it did: it is in, and says so."""
         row = group.rows.get(self.person)
         if group.standing == JOINED and (row is None or not row.here):
-            if self.state == State.RECEIVE_GROUPS:
+            if self.state == JoiningState.RECEIVE_GROUPS:
                 self._go("expelled")
             self._join(group)
 
@@ -325,7 +325,7 @@ class Joining:
     def restore(self, infos: list[GroupInfo]) -> None:
         """Conversations of an earlier life of this person. It was in those where its own row says so."""
         for info in infos[:GROUPS_MAX]:
-            group = self.groups[info.gid] = Group(info.gid, info.description, info.since, NEW)
+            group = self.groups[info.gid] = KnownConversation(info.gid, info.description, info.since, NEW)
             for row in info.rows:
                 group.merge(row)
             own = group.rows.get(self.person)
@@ -337,7 +337,7 @@ class Joining:
         return {"groups": len(self.groups), "ignored": self.ignored}
 
     def validate(self) -> None:
-        assert self.state == State.INITIAL and len(self.groups) <= GROUPS_MAX
+        assert self.state == JoiningState.INITIAL and len(self.groups) <= GROUPS_MAX
         for group in self.groups.values():
             assert len(group.rows) <= MEMBERS_MAX
             own = group.rows.get(self.person)

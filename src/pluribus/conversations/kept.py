@@ -22,7 +22,7 @@ _decode_known = msgspec.msgpack.Decoder(Known).decode
 _decode_table = msgspec.msgpack.Decoder(list[GroupInfo]).decode
 
 
-class Kept:
+class KeptConversation:
     """One conversation in one store."""
 
     def __init__(self, store: Store, gid: str) -> None:

@@ -61,7 +61,7 @@ OVERHEAD_BYTES = 96
 EVERYBODY = (1 << 63) - 1
 
 
-class State(StrEnum):
+class SynchronisingState(StrEnum):
     """The states of figure 6.1. All but ``COUNTING`` pass at once; that one is kept by asker."""
 
     INITIAL = auto()
@@ -74,23 +74,23 @@ class State(StrEnum):
     ANSWER_RECEIVED = auto()
 
 
-TRANSITIONS: dict[tuple[State, str], State] = {
-    (State.INITIAL, "wish"): State.SEND_REQUEST,
-    (State.SEND_REQUEST, "sent"): State.INITIAL,
-    (State.INITIAL, "request"): State.REQUEST_RECEIVED,
-    (State.REQUEST_RECEIVED, "newest"): State.COUNTING,
-    (State.REQUEST_RECEIVED, "older"): State.INITIAL,
-    (State.COUNTING, "request"): State.REQUEST_RECEIVED,
-    (State.COUNTING, "answer"): State.UPDATE_REPOSITORY,
-    (State.UPDATE_REPOSITORY, "left"): State.COUNTING,
-    (State.UPDATE_REPOSITORY, "empty"): State.INITIAL,
-    (State.COUNTING, "zero"): State.SEND_ANSWER,
-    (State.SEND_ANSWER, "left"): State.COUNTING,
-    (State.SEND_ANSWER, "sent"): State.INITIAL,
-    (State.INITIAL, "own answer"): State.DELIVER,
-    (State.INITIAL, "answer"): State.ANSWER_RECEIVED,
-    (State.DELIVER, "delivered"): State.INITIAL,
-    (State.ANSWER_RECEIVED, "delivered"): State.INITIAL,
+TRANSITIONS: dict[tuple[SynchronisingState, str], SynchronisingState] = {
+    (SynchronisingState.INITIAL, "wish"): SynchronisingState.SEND_REQUEST,
+    (SynchronisingState.SEND_REQUEST, "sent"): SynchronisingState.INITIAL,
+    (SynchronisingState.INITIAL, "request"): SynchronisingState.REQUEST_RECEIVED,
+    (SynchronisingState.REQUEST_RECEIVED, "newest"): SynchronisingState.COUNTING,
+    (SynchronisingState.REQUEST_RECEIVED, "older"): SynchronisingState.INITIAL,
+    (SynchronisingState.COUNTING, "request"): SynchronisingState.REQUEST_RECEIVED,
+    (SynchronisingState.COUNTING, "answer"): SynchronisingState.UPDATE_REPOSITORY,
+    (SynchronisingState.UPDATE_REPOSITORY, "left"): SynchronisingState.COUNTING,
+    (SynchronisingState.UPDATE_REPOSITORY, "empty"): SynchronisingState.INITIAL,
+    (SynchronisingState.COUNTING, "zero"): SynchronisingState.SEND_ANSWER,
+    (SynchronisingState.SEND_ANSWER, "left"): SynchronisingState.COUNTING,
+    (SynchronisingState.SEND_ANSWER, "sent"): SynchronisingState.INITIAL,
+    (SynchronisingState.INITIAL, "own answer"): SynchronisingState.DELIVER,
+    (SynchronisingState.INITIAL, "answer"): SynchronisingState.ANSWER_RECEIVED,
+    (SynchronisingState.DELIVER, "delivered"): SynchronisingState.INITIAL,
+    (SynchronisingState.ANSWER_RECEIVED, "delivered"): SynchronisingState.INITIAL,
 }
 
 Asked = tuple[int, int]
@@ -108,7 +108,7 @@ class Repository:
         self.due_at = due_at
         self.turn = 1
         """Pieces that may be sent at once: one at first, so that two who begin together soon hear each other."""
-        self.state = State.COUNTING
+        self.state = SynchronisingState.COUNTING
 
     def go(self, what: str) -> None:
         self.state = TRANSITIONS[(self.state, what)]
@@ -421,7 +421,9 @@ class Synchronising:
     def validate(self) -> None:
         assert len(self._repositories) <= len(self._latest) <= ASKERS_MAX and len(self._early) <= EARLY_ANSWERS_MAX
         for asked, repository in self._repositories.items():
-            assert repository.left and repository.state == State.COUNTING, "who counts has something to give"
+            assert repository.left and repository.state == SynchronisingState.COUNTING, (
+                "who counts has something to give"
+            )
             assert repository.number == self._latest[asked]
         self.history.validate()
         self.typing.validate()

@@ -22,33 +22,33 @@ Key = str | int
 ABSENT: Final = object()
 
 
-class Change(msgspec.Struct, array_like=True, frozen=True):
+class CacheChange(msgspec.Struct, array_like=True, frozen=True):
     what: int
     key: Key = ""
     value: Wrapped = (0, b"")
 
 
-class Snapshot(msgspec.Struct, array_like=True, frozen=True):
+class CacheSnapshot(msgspec.Struct, array_like=True, frozen=True):
     entries_max: int
     entries: list[tuple[Key, Wrapped]]
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_change = msgspec.msgpack.Decoder(Change).decode
-_decode_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
+_decode_change = msgspec.msgpack.Decoder(CacheChange).decode
+_decode_snapshot = msgspec.msgpack.Decoder(CacheSnapshot).decode
 
 
 def put(key: Key, value: Any) -> bytes:
     """The change, as it travels; ``BadBody`` if the value cannot."""
-    return _encode(Change(PUT, checked_key(key), wrapped(value)))
+    return _encode(CacheChange(PUT, checked_key(key), wrapped(value)))
 
 
 def remove(key: Key) -> bytes:
-    return _encode(Change(REMOVE, checked_key(key)))
+    return _encode(CacheChange(REMOVE, checked_key(key)))
 
 
 def clear() -> bytes:
-    return _encode(Change(CLEAR))
+    return _encode(CacheChange(CLEAR))
 
 
 def checked_key(key: object) -> Key:
@@ -71,7 +71,7 @@ class Entries:
     def apply(self, encoded: object) -> None:
         """A change; what is none is counted, by every member alike."""
         try:
-            change = _decode_change(encoded) if isinstance(encoded, bytes) else Change(-1)
+            change = _decode_change(encoded) if isinstance(encoded, bytes) else CacheChange(-1)
             value = unwrapped(change.value)
         except (msgspec.MsgspecError, UnicodeDecodeError, MalformedFrame):
             self.malformed += 1
@@ -90,7 +90,7 @@ class Entries:
             self.malformed += 1
 
     def snapshot(self) -> bytes:
-        return _encode(Snapshot(self.entries_max, [(key, wrapped(value)) for key, value in self.values.items()]))
+        return _encode(CacheSnapshot(self.entries_max, [(key, wrapped(value)) for key, value in self.values.items()]))
 
     def restore(self, state: bytes) -> None:
         found = _decode_snapshot(state)

@@ -38,13 +38,13 @@ from ..wire.bodies import BYTES, Kind
 from .acknowledged import Acknowledged
 from .channel import Channel, Numbers
 from .confirmations import Confirmations, Stream, Told
-from .relay import Desk, Relay
+from .relay import Relay, RelayDesk
 from .relay.words import WORDS as RELAY_WORDS
 from .relay.words import is_open
 from .seal import SEAL_BYTES, Seal, SealedState
 from .stalled import DROP, EXCLUDE, WAIT, PleaseLeave, StalledMembers
 from .state import WORDS, State, Transfer
-from .state.line import Change, Held, Mark
+from .state.line import HeldFrame, Mark, ViewChange
 from .state.transfer import PLAIN
 from .state.words import Have, Need
 
@@ -82,7 +82,7 @@ class Dispatch(Layer):
         self.observe: Callable[[Frame | Event], None] | None = None
         """Sees everything that comes up, in order: what checkers check."""
         self._clock: Clock | None = None
-        self._desk: Desk | None = None
+        self._desk: RelayDesk | None = None
         self._primaries = ((0, 0), (0, 0))
         """The last two primary views that this member was in."""
         self._acknowledged = Acknowledged()
@@ -112,10 +112,10 @@ class Dispatch(Layer):
         self._clock = clock
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> RelayDesk:
         """Where senders from outside of groups are served, this process among them."""
         if self._desk is None:
-            self._desk = Desk(
+            self._desk = RelayDesk(
                 self.node.me,
                 pass_down=self.pass_down,
                 stimulus=self.stimulus,
@@ -261,7 +261,7 @@ class Dispatch(Layer):
         self.given_up += channel.out.give_up()  # paused: there is no primary to send it to
         while channel.inbox:
             frame = channel.inbox.popleft()
-            if type(frame) is Mark or (type(frame) is Held and frame.paid):
+            if type(frame) is Mark or (type(frame) is HeldFrame and frame.paid):
                 continue
             self._consume(frame)
         channel.report_consumed()
@@ -578,12 +578,12 @@ class Dispatch(Layer):
         if channel.state is not None:
             channel.state.changed(self._change(channel, event))
 
-    def _change(self, channel: Channel, event: Members) -> Change:
+    def _change(self, channel: Channel, event: Members) -> ViewChange:
         view = self.view
         name = (view.number, view.leader)
         continues = view.continues or channel.bus_view == name
         channel.bus_view = name
-        return Change(
+        return ViewChange(
             event.stamp,
             event.members,
             primary=view.primary,

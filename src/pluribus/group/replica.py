@@ -37,7 +37,7 @@ import msgspec
 from ..core.errors import Closed, Overflow, PluribusError, Refused, Uncertain
 from .acknowledged import Runs
 from .log import LogPort, StateMachine
-from .sessions import FIRST_TIME, Command, Entry, Sessions
+from .sessions import FIRST_TIME, Command, SessionEntry, Sessions
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Call(msgspec.Struct, eq=False):
     """Whether it may have been committed before."""
 
 
-class Replica(Generic[M]):
+class LoggedMachine(Generic[M]):
     """``machine`` on ``log``. ``session`` is a random number that nobody else has."""
 
     def __init__(self, name: str, port: LogPort, machine: M, session: int) -> None:
@@ -240,13 +240,13 @@ class Replica(Generic[M]):
             self._answer((command.session, command.sequence), entry)
         self.on_applied(first, len(encoded))
 
-    def _apply(self, index: int, command: bytes) -> Entry:
+    def _apply(self, index: int, command: bytes) -> SessionEntry:
         try:
-            return Entry(True, self.machine.apply(index, command))
+            return SessionEntry(True, self.machine.apply(index, command))
         except Exception as error:  # noqa: BLE001 - the same everywhere, so it is a result
-            return Entry(False, f"{type(error).__name__}: {error}".encode())
+            return SessionEntry(False, f"{type(error).__name__}: {error}".encode())
 
-    def _answer(self, key: CallId, entry: Entry) -> None:
+    def _answer(self, key: CallId, entry: SessionEntry) -> None:
         if key not in self._calls:
             return
         if entry.lost:

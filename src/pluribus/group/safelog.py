@@ -38,7 +38,7 @@ from .channel import Channel
 from .dispatch import Dispatch
 from .log import Done
 from .pieces import Large
-from .state.line import Change, Seens
+from .state.line import Seens, ViewChange
 from .state.words import Seen
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ COMMAND_BYTES_MAX = 256 << 20
 PROMISES = "total safe"
 
 
-class Saved(msgspec.Struct, array_like=True):
+class SavedLog(msgspec.Struct, array_like=True):
     """The state of a log on its way to a joiner."""
 
     generation: int
@@ -57,7 +57,7 @@ class Saved(msgspec.Struct, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Saved).decode
+_decode = msgspec.msgpack.Decoder(SavedLog).decode
 
 
 class Submission(msgspec.Struct, eq=False):
@@ -124,7 +124,7 @@ class SafeLog:
         transfer.on_restored = self._passed_seen
         tell = transfer.on_older
 
-        def older(change: Change) -> None:
+        def older(change: ViewChange) -> None:
             self._go_on_older(change)
             tell(change)
 
@@ -320,7 +320,7 @@ class SafeLog:
     # State
 
     def snapshot(self) -> bytes:
-        return _encode(Saved(self.generation, self.applied, self.on_snapshot()))
+        return _encode(SavedLog(self.generation, self.applied, self.on_snapshot()))
 
     def restore(self, state: bytes) -> None:
         saved = _decode(state)
@@ -330,17 +330,17 @@ class SafeLog:
         self.applied = saved.index
         self.on_restore(saved.index, saved.state)
 
-    def _go_on_older(self, change: Change) -> None:
+    def _go_on_older(self, change: ViewChange) -> None:
         """All who go on with the same state in the same view make the same number."""
         joined = b"".join(number.to_bytes(8, "big") for number in (self.generation, change.lineage, change.point))
         self.generation = int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1 or 1
 
-    def _passed_view(self, change: Change) -> None:
+    def _passed_view(self, change: ViewChange) -> None:
         """Who was cut off does not know what became of what it had sent."""
         if not change.continues:
             self._uncertain([number for number in self._sent if number < change.sent])
 
-    def _passed_seen(self, change: Change, seens: Seens) -> None:
+    def _passed_seen(self, change: ViewChange, seens: Seens) -> None:
         """The state holds what this member sent before its view, and some of what it sent in it."""
         me = self._channel.me if self._channel is not None else 0
         runs: list[Seen] = [(me, 0, change.sent), *(run for run in seens.list() if run[0] == me)]

@@ -42,7 +42,7 @@ class Command(msgspec.Struct, array_like=True):
             return None
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
+class SessionEntry(msgspec.Struct, array_like=True, frozen=True):
     """What became of a command."""
 
     fine: bool
@@ -51,15 +51,15 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     """Nobody knows."""
 
 
-LOST = Entry(False, b"", True)
+LOST = SessionEntry(False, b"", True)
 
 
 class Session(msgspec.Struct, array_like=True):
     settled: int
-    results: dict[int, Entry]
+    results: dict[int, SessionEntry]
 
 
-class Table(msgspec.Struct, array_like=True):
+class SessionTable(msgspec.Struct, array_like=True):
     forgotten: bool
     sessions: list[tuple[int, Session]]
     machine: bytes
@@ -67,7 +67,7 @@ class Table(msgspec.Struct, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_command = msgspec.msgpack.Decoder(Command).decode
-_decode_table = msgspec.msgpack.Decoder(Table).decode
+_decode_table = msgspec.msgpack.Decoder(SessionTable).decode
 
 
 class Sessions:
@@ -77,7 +77,7 @@ class Sessions:
         self._forgotten = False
         """Whether a session ever had to make room: then one that is not here may have been."""
 
-    def known(self, command: Command, generation: int) -> Entry | None:
+    def known(self, command: Command, generation: int) -> SessionEntry | None:
         """What became of a command before, or None if it is to be applied now."""
         session = self._sessions.get(command.session)
         found = session.results.get(command.sequence) if session is not None else None
@@ -91,7 +91,7 @@ class Sessions:
             return LOST
         return None
 
-    def keep(self, command: Command, entry: Entry) -> None:
+    def keep(self, command: Command, entry: SessionEntry) -> None:
         session = self._sessions.get(command.session)
         if session is None:
             session = self._sessions[command.session] = Session(command.settled, {})
@@ -112,7 +112,7 @@ class Sessions:
         return len(self._sessions)
 
     def saved(self, machine: bytes) -> bytes:
-        return _encode(Table(self._forgotten, list(self._sessions.items()), machine))
+        return _encode(SessionTable(self._forgotten, list(self._sessions.items()), machine))
 
     @staticmethod
     def restored(state: bytes, sessions_max: int = SESSIONS_MAX) -> tuple[Sessions, bytes]:

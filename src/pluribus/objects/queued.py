@@ -8,7 +8,7 @@ and to no other. A site is a process, or, if that has a queue of its own on disk
 after the other. Its answer is kept by the site until the caller has it on disk, and by the caller until the program has
 taken it. If the site may have begun a call and lost what became of it, the answer is ``Uncertain``.
 
-*The caller* (``Outbox``) numbers its calls. A call is *waiting*, then *bound* to a site (written before the call is
+*The caller* (``CallOutbox``) numbers its calls. A call is *waiting*, then *bound* to a site (written before the call is
 offered for the first time), then *answered*, then *taken*. With each offer the caller says below which number it has
 all answers.
 
@@ -107,7 +107,7 @@ class QueuedCall(msgspec.Struct):
         return ANSWERED if self.outcome is not None else BOUND if self.site else WAITING
 
 
-class Outbox:
+class CallOutbox:
     """The caller's calls. What ``bind`` and ``answer`` return is written, and then applied."""
 
     def __init__(self, name: str, rows: Iterable[Row] = ()) -> None:

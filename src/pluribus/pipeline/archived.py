@@ -19,7 +19,7 @@ import msgspec
 
 from ..core.errors import BadInput
 from ..filters import parse
-from ..pubsub.durable.batch import Batch, pack
+from ..pubsub.durable.batch import StoredBatch, pack
 from ..pubsub.durable.requests import Known
 from .columns import kind_of_name
 from .files import local_path
@@ -52,7 +52,7 @@ class Archived:
 
     def batches(
         self, topic: str, start: int, stop: int, where: str = "", bodies: bool = True, *, skip: bool = False
-    ) -> Iterator[Batch]:
+    ) -> Iterator[StoredBatch]:
         """Every event from ``start`` up to ``stop``; ``BadInput`` if one of them is not here, unless that is to be
         skipped."""
         import pyarrow.parquet as parquet
@@ -146,7 +146,7 @@ def _bounds(where: str, path: str) -> tuple[int, int] | None:
     return (min(one.min for one in groups), max(one.max for one in groups)) if groups else None
 
 
-def _packed(topic: str, rows: Any, start: int, stop: int) -> Iterator[Batch]:
+def _packed(topic: str, rows: Any, start: int, stop: int) -> Iterator[StoredBatch]:
     """Rows in runs of one kind, with offsets that follow each other, from ``start`` on."""
     import pyarrow as pa
 
@@ -184,7 +184,7 @@ def _packed(topic: str, rows: Any, start: int, stop: int) -> Iterator[Batch]:
             ids=[one or (1, 1) for one in ids[cut]],
             senders=[one or 0 for one in senders[cut]],
         )
-        yield Batch(packed, offsets[low])
+        yield StoredBatch(packed, offsets[low])
         start, low = offsets[high - 1] + 1, high
 
 
@@ -192,7 +192,7 @@ def _pair(value: Any) -> tuple[int, int] | None:
     return None if value is None else (value["session"], value["number"])
 
 
-def _chosen(batch: Batch, wanted: Any, bodies: bool) -> Batch | None:
+def _chosen(batch: StoredBatch, wanted: Any, bodies: bool) -> StoredBatch | None:
     if wanted is None:
         return batch
     which = [at for at, body in enumerate(batch.plain()) if wanted(body)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..pubsub.durable.batch import EVEN, HEAD_BYTES, ONE_TIME, Batch
+from ..pubsub.durable.batch import EVEN, HEAD_BYTES, ONE_TIME, StoredBatch
 from ..runtime.clients.log_client import Range
 from .columns import name_of_kind
 
@@ -69,8 +69,8 @@ class Heap:
             return None
         return cls(ranges, pieces, heads)
 
-    def batches(self) -> list[Batch]:
-        return [Batch(packed, offset) for _, offset, packed in self._pieces]
+    def batches(self) -> list[StoredBatch]:
+        return [StoredBatch(packed, offset) for _, offset, packed in self._pieces]
 
     def _repeated(self, values: Any) -> Any:
         import numpy as np

@@ -55,7 +55,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from ..core.errors import BadInput, LogChanged
-from ..pubsub.durable.batch import Batch
+from ..pubsub.durable.batch import StoredBatch
 from ..pubsub.durable.requests import Known
 from ..runtime.clients.log_client import LogClient
 from .archived import Archived, reaching_back
@@ -308,7 +308,7 @@ class _Reading:
 
     def _read_one(self, keepers: LogClient, task: Ranges) -> Iterator[Any]:
         """A range of one topic: read ahead of what is done with it."""
-        held: list[Batch] = []
+        held: list[StoredBatch] = []
         rows = 0
         for batch in self._one_range(keepers, task.ranges[0], task.log):
             held.append(batch)
@@ -326,7 +326,7 @@ class _Reading:
             for low in range(0, len(pieces), PIECES_A_BATCH):
                 yield from _there(self._shape.table_of_many(ranges, pieces[low : low + PIECES_A_BATCH]))
 
-    def _one_range(self, keepers: LogClient, wanted: Range, log: int) -> Iterator[Batch]:
+    def _one_range(self, keepers: LogClient, wanted: Range, log: int) -> Iterator[StoredBatch]:
         at, bodies = wanted.start, self._shape.needs_bodies
         while at < wanted.stop:
             found = keepers.read(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from ..core.errors import BadInput
-from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, Batch, Extra, latest_of, pack
+from ..pubsub.durable.batch import EVEN, EXTRA, ONE_TIME, PLACES, StoredBatch, StoredExtra, latest_of, pack
 from ..runtime.clients.log_client import Range
 from ..wire.bodies import BYTES, DATA, array_header
 from .columns import arrow_schema, name_of_kind
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _decode = msgspec.msgpack.Decoder().decode
-NOTHING = Extra()
+NOTHING = StoredExtra()
 
 
 class Shape:
@@ -74,7 +74,7 @@ class Shape:
         row = msgspec.defstruct("Row", fields, rename=names, gc=False)
         return msgspec.msgpack.Decoder(list[row]).decode  # type: ignore[valid-type]
 
-    def table(self, batches: Sequence[Batch]) -> Any:
+    def table(self, batches: Sequence[StoredBatch]) -> Any:
         """Packed batches as an Arrow record batch of these columns; None if poison was all there was."""
         columns = envelope(batches, self.names)
         if self.needs_bodies:
@@ -85,13 +85,13 @@ class Shape:
         """The same of pieces as an answer for many topics has them."""
         heap = Heap.of(ranges, pieces)
         if heap is None:
-            return self.table([Batch(packed, at).cut(*ranges[number][1:]) for number, at, packed in pieces])
+            return self.table([StoredBatch(packed, at).cut(*ranges[number][1:]) for number, at, packed in pieces])
         columns = envelope_of_heap(heap, self.names)
         if self.needs_bodies:
             columns["body"] = bodies_of_heap(heap)
         return self._record(columns, (), heap)
 
-    def _record(self, columns: dict[str, Any], batches: Sequence[Batch], heap: Heap | None) -> Any:
+    def _record(self, columns: dict[str, Any], batches: Sequence[StoredBatch], heap: Heap | None) -> Any:
         """The bodies are those of the heap, if there is one, else of the batches."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -120,7 +120,7 @@ class Shape:
         """The columns of the fields of these bodies, and the reason of each that does not fit; no reasons if all do.
         ``plain``: some were published as bytes, so that nobody knows whether each is one object."""
         packed = pack("decoded", 1, 1, 0, BYTES if plain else DATA, 0, bodies)
-        return self._decoded([Batch(packed, 0)], None)
+        return self._decoded([StoredBatch(packed, 0)], None)
 
     def _columns(self, rows: Sequence[Any]) -> dict[str, Any]:
         """Of rows that have the fields as attributes. Raises what Arrow raises if a value is none of its column."""
@@ -133,7 +133,7 @@ class Shape:
             for number, name in enumerate(self.fields)
         }
 
-    def _decoded(self, batches: Sequence[Batch], heap: Heap | None) -> tuple[dict[str, Any], list[str | None]]:
+    def _decoded(self, batches: Sequence[StoredBatch], heap: Heap | None) -> tuple[dict[str, Any], list[str | None]]:
         """The columns of the fields, and the reason of each event that has none; no reasons if all have them."""
         kinds = {heap.kind} if heap is not None else {batch.kind for batch in batches}
         if BYTES not in kinds:  # of bytes nobody knows whether each is one object
@@ -148,7 +148,7 @@ class Shape:
                 pass
         return self._one_by_one(batches if heap is None else heap.batches())
 
-    def _one_by_one(self, batches: Sequence[Batch]) -> tuple[dict[str, Any], list[str | None]]:
+    def _one_by_one(self, batches: Sequence[StoredBatch]) -> tuple[dict[str, Any], list[str | None]]:
         none, rows = msgspec.msgpack.encode({}), []
         reasons: list[str | None] = []
         for batch in batches:
@@ -227,7 +227,7 @@ def hint_of(kind: DataType) -> Any:
     return Any
 
 
-def envelope(batches: Sequence[Batch], names: Sequence[str]) -> dict[str, Any]:
+def envelope(batches: Sequence[StoredBatch], names: Sequence[str]) -> dict[str, Any]:
     """The columns of the envelope that are wanted, from the packed columns themselves."""
     import numpy as np
     import pyarrow as pa
@@ -325,7 +325,7 @@ def _told(texts: list[str], counts: Any) -> Any:
     return pa.DictionaryArray.from_arrays(numbers, pa.array(list(known), pa.string())).dictionary_decode()
 
 
-def _ids(batch: Batch, copied: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+def _ids(batch: StoredBatch, copied: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
     """Sessions and numbers; of copies, those that they came with."""
     import numpy as np
 
@@ -335,7 +335,7 @@ def _ids(batch: Batch, copied: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
     return np.full(len(batch), batch.head.session, "i8"), batch.sequences
 
 
-def _rare(batches: Sequence[Batch]) -> tuple[Any, Any]:
+def _rare(batches: Sequence[StoredBatch]) -> tuple[Any, Any]:
     """What few events have."""
     import pyarrow as pa
 
@@ -369,7 +369,7 @@ def _mapped() -> Any:
     return pa.map_(pa.string(), pa.string())
 
 
-def bodies(batches: Sequence[Batch]) -> Any:
+def bodies(batches: Sequence[StoredBatch]) -> Any:
     """All bodies: the packed ends are the offsets of an Arrow binary array."""
     import numpy as np
     import pyarrow as pa

@@ -59,7 +59,7 @@ BATCH_BYTES = 200
 """The most that a batch costs besides what it holds."""
 
 
-class Extra(msgspec.Struct, array_like=True, frozen=True):
+class EventExtra(msgspec.Struct, array_like=True, frozen=True):
     """What an event has besides."""
 
     headers: Annotated[Headers, msgspec.Meta(max_length=HEADERS_PER_EVENT_MAX)] = {}
@@ -67,7 +67,7 @@ class Extra(msgspec.Struct, array_like=True, frozen=True):
     retain: bool = False
 
 
-PLAIN = Extra()
+PLAIN = EventExtra()
 TIME_END = 253_402_300_800.0
 """Seconds from 1970 to the end of the year 9999, the last that calendars know."""
 
@@ -81,7 +81,7 @@ class Part(msgspec.Struct, array_like=True):
     """Which of the batch's topics: that of all, or of each."""
     bodies: msgspec.Raw
     """An encoded array; in the process that published them a list, if they are bytes."""
-    extras: Annotated[dict[Number, Extra], msgspec.Meta(max_length=EXTRAS_PER_BATCH_MAX)] = {}
+    extras: Annotated[dict[Number, EventExtra], msgspec.Meta(max_length=EXTRAS_PER_BATCH_MAX)] = {}
 
 
 class Batch(msgspec.Struct, array_like=True):
@@ -321,7 +321,7 @@ class Gathering(OpenBatch):
         self.pending = []
         self._weighed = 0
         self.of = bytearray()
-        self._extras: dict[int, Extra] = {}
+        self._extras: dict[int, EventExtra] = {}
 
     @property
     def empty(self) -> bool:
@@ -339,7 +339,7 @@ class Gathering(OpenBatch):
             self._weighed += unweighed
         return self._left
 
-    def fits(self, topic: str, size: int, kind: Kind | None = None, extra: Extra = PLAIN) -> bool:
+    def fits(self, topic: str, size: int, kind: Kind | None = None, extra: EventExtra = PLAIN) -> bool:
         """Whether an event may join; an empty batch takes any."""
         if self.empty:
             return True
@@ -348,7 +348,7 @@ class Gathering(OpenBatch):
         room = len(self.places) < TOPICS_PER_BATCH_MAX or topic in self.places
         return room and size + OVERHEAD_BYTES + 4 * len(topic) + EXTRA_BYTES < self.left
 
-    def _more_for(self, topic: str, size: int, kind: Kind | None, extra: Extra) -> int:
+    def _more_for(self, topic: str, size: int, kind: Kind | None, extra: EventExtra) -> int:
         """Bytes that the batch has room for if it may be several frames: such an event is like those before it."""
         plain = topic == self.solo and kind == self._kind and extra is PLAIN
         if plain and not (self._extras or self._parts or self._numbers) and len(self.pending) < FEW_MESSAGES:
@@ -365,7 +365,7 @@ class Gathering(OpenBatch):
         kind: Kind,
         encoded: bytes,
         now: float,
-        extra: Extra = PLAIN,
+        extra: EventExtra = PLAIN,
         number: int | None = None,
         typed: type | None = None,
     ) -> MessageId:

@@ -43,7 +43,7 @@ Microseconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 Priority = Annotated[int, msgspec.Meta(ge=0, lt=PRIORITIES)]
 
 
-class Extra(msgspec.Struct, array_like=True):
+class BatchExtra(msgspec.Struct, array_like=True):
     """Columns as long as the batch; or empty, if no message has anything in them."""
 
     priorities: list[Priority] = []
@@ -62,7 +62,7 @@ class Extra(msgspec.Struct, array_like=True):
 COLUMNS = ("priorities", "ttls_us", "delays_us", "keys", "ids", "correlations", "replies", "properties", "uploads")
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class QueueBatchHead(msgspec.Struct, frozen=True, gc=False):
     flags: int
     count: int
     session: int
@@ -82,7 +82,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
         return HEAD_BYTES + self.name_bytes + (0 if self.flags & EVEN else 4 * self.count + 4)
 
 
-_extra = msgspec.msgpack.Decoder(Extra)
+_extra = msgspec.msgpack.Decoder(BatchExtra)
 _properties = msgspec.msgpack.Decoder(dict[str, bool | int | float | str | None])
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -92,7 +92,12 @@ def is_batch(command: bytes) -> bool:
 
 
 def pack(
-    session: int, first: int, time_us: int, kind: Kind, bodies: Sequence[bytes | memoryview], extra: Extra | None = None
+    session: int,
+    first: int,
+    time_us: int,
+    kind: Kind,
+    bodies: Sequence[bytes | memoryview],
+    extra: BatchExtra | None = None,
 ) -> bytes:
     """A batch of bodies that are encoded and of one kind."""
     sizes = [*map(len, bodies)]
@@ -112,12 +117,12 @@ def pack(
     return packed
 
 
-def head_of(command: bytes) -> Head:
+def head_of(command: bytes) -> QueueBatchHead:
     """Of what ``is_batch`` says is one; ``MalformedFrame`` if its parts do not add up."""
     if len(command) < HEAD_BYTES:
         raise MalformedFrame(f"{len(command)} bytes are no batch of messages")
     magic, version, *rest = _HEAD.unpack_from(command)
-    head = Head(*rest)
+    head = QueueBatchHead(*rest)
     if magic != MAGIC or version != VERSION or head.flags > (EXTRA | EVEN):
         raise MalformedFrame(f"a batch of version {version}.{head.flags}: this release reads {VERSION}.3")
     wanted = head.bodies_at + head.bodies_bytes + head.extra_bytes
@@ -130,7 +135,7 @@ def head_of(command: bytes) -> Head:
     return head
 
 
-def ends_of(command: bytes, head: Head) -> Sequence[int]:
+def ends_of(command: bytes, head: QueueBatchHead) -> Sequence[int]:
     """Where each body starts, and where the last one ends, counted from the first body."""
     if head.flags & EVEN:
         size = head.bodies_bytes // head.count
@@ -138,11 +143,11 @@ def ends_of(command: bytes, head: Head) -> Sequence[int]:
     return struct.unpack_from(f"<{head.count + 1}I", command, HEAD_BYTES + head.name_bytes)
 
 
-def extra_of(command: bytes, head: Head) -> Extra:
-    return _extra.decode(memoryview(command)[len(command) - head.extra_bytes :]) if head.extra_bytes else Extra()
+def extra_of(command: bytes, head: QueueBatchHead) -> BatchExtra:
+    return _extra.decode(memoryview(command)[len(command) - head.extra_bytes :]) if head.extra_bytes else BatchExtra()
 
 
-def kind_of(command: bytes, head: Head) -> Kind:
+def kind_of(command: bytes, head: QueueBatchHead) -> Kind:
     return command[HEAD_BYTES : HEAD_BYTES + head.name_bytes].decode() if head.name_bytes else head.kind
 
 
@@ -150,7 +155,7 @@ def properties_of(encoded: bytes) -> dict[str, Any]:
     return _properties.decode(encoded)
 
 
-def checked(command: bytes) -> Head:
+def checked(command: bytes) -> QueueBatchHead:
     """Everything about a batch that a stranger sent: nothing that is read of it later may fail."""
     head = head_of(command)
     try:
@@ -173,7 +178,7 @@ def checked(command: bytes) -> Head:
     return head
 
 
-def bodies_of(command: bytes, head: Head) -> list[memoryview]:
+def bodies_of(command: bytes, head: QueueBatchHead) -> list[memoryview]:
     ends, data = ends_of(command, head), memoryview(command)[head.bodies_at :]
     return [data[start:end] for start, end in pairwise(ends)]
 
@@ -186,7 +191,7 @@ def chosen(command: bytes, which: Sequence[int]) -> bytes:
     if head.extra_bytes:
         whole = extra_of(command, head)
         columns = [getattr(whole, column) for column in COLUMNS]
-        extra = Extra(*([column[at] for at in which] if column else [] for column in columns))
+        extra = BatchExtra(*([column[at] for at in which] if column else [] for column in columns))
     if isinstance(which, range) and extra is None and head.flags & EVEN:
         stretch = data[ends[which.start] : ends[which.stop]]
         name = command[HEAD_BYTES : HEAD_BYTES + head.name_bytes]

@@ -27,7 +27,7 @@ def slice_piece(start: int, count: int) -> int:
     return SLICE + (start << 16) + count - 1
 
 
-class Pieces(Sequence[bytes]):
+class BatchPieces(Sequence[bytes]):
     """The messages of a batch, each as a batch of one; and stretches of them, each as a batch (``slice_piece``)."""
 
     def __init__(self, packed: bytes) -> None:
@@ -54,10 +54,10 @@ def pieces_of(command: bytes) -> Sequence[bytes]:
     """What handles name in a command."""
     try:
         if is_batch(command):
-            return Pieces(command)
+            return BatchPieces(command)
         word = words.command_of(command)
         if isinstance(word, words.Move):
-            return Pieces(word.packed)
+            return BatchPieces(word.packed)
         if isinstance(word, words.Stage | words.Restage):
             return (word.data,)
     except MalformedFrame:

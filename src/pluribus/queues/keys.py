@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 
 
-class Line:
+class KeyLine:
     """``busy`` is the message that blocks the key: it is held, or waits for its next try; -1: none."""
 
     __slots__ = ("busy", "things")
@@ -21,20 +21,20 @@ class Line:
         self.busy = -1
 
 
-class Lines:
+class KeyLines:
     def __init__(self) -> None:
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, KeyLine] = {}
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def line(self, key: str) -> Line:
+    def line(self, key: str) -> KeyLine:
         return self._lines[key]
 
     def add(self, key: str, thing: int) -> None:
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = Line()
+            line = self._lines[key] = KeyLine()
         things = line.things
         if not things or things[-1] < thing:
             things.append(thing)

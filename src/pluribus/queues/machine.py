@@ -46,7 +46,7 @@ from .finder import Finder
 from .forwarding import moves, pieces_of, slice_piece
 from .keeping import NOBODY, keep, resolve
 from .looking import looked, stats_of, where
-from .messages import Messages, Totals, Upload
+from .messages import MessageTable, Totals, Upload
 from .segments import Segment, mask_of, ones_at
 from .selectors import Selectors, seen_of
 from .times import bucket_of
@@ -96,7 +96,7 @@ class Queue(Machine):
     def _clear(self) -> None:
         self.demands = Demands(self.parts)
         self.selectors = Selectors()
-        self.messages = Messages(self.ground, self.parts, lambda: self.selectors.waiting)
+        self.messages = MessageTable(self.ground, self.parts, lambda: self.selectors.waiting)
         self.finder = Finder(self)
         self.answers: dict[int, tuple[int, list[int]]] = {}
         """By consumer: the number of its last settlement, and what it did not hold any more."""

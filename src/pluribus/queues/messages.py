@@ -22,8 +22,8 @@ import msgspec
 from ..group.host.machine import Ground
 from ..group.host.parts import Parts
 from . import words
-from .batch import EVEN, Extra, Head, ends_of, extra_of, head_of
-from .keys import Lines
+from .batch import EVEN, BatchExtra, QueueBatchHead, ends_of, extra_of, head_of
+from .keys import KeyLines
 from .segments import COLUMNS_MAX, PART_BITS, RUN_MAX, RUN_MIN, THIN_MIN, Segment, Segments, bits_of, mask_of
 from .times import Times, bucket_of, is_over
 from .window import IDS_MAX, Window
@@ -63,7 +63,7 @@ class Upload(msgspec.Struct, array_like=True):
     """Row, place, charge."""
 
 
-class Messages:
+class MessageTable:
     """``parts`` are those of the machine; ``watched`` says whether anybody wants to know what becomes ready."""
 
     def __init__(self, ground: Ground, parts: Parts, watched: Callable[[], int]) -> None:
@@ -73,7 +73,7 @@ class Messages:
         self.totals = Totals()
         self.segments = Segments()
         self.times = Times(self._is_real)
-        self.lines = Lines()
+        self.lines = KeyLines()
         self.window = Window()
         self.until: dict[int, int] = {}
         """Of messages that are held for a limited time: until when."""
@@ -90,7 +90,7 @@ class Messages:
         return self.totals.settings or Settings()
 
     def refusal(
-        self, head: Head, command: bytes, count: int = 0, size: int = 0, promised: bool = False
+        self, head: QueueBatchHead, command: bytes, count: int = 0, size: int = 0, promised: bool = False
     ) -> Outcome | None:
         """Why a batch cannot be taken; ``count`` and ``size`` are taken before it by the same transaction, which may
         have been ``promised`` room."""
@@ -116,7 +116,7 @@ class Messages:
                     return Outcome(REFUSED, 0, "pieces of a long body are not there any more: send it again")
         return None
 
-    def take(self, row: int, place: int, command: bytes, head: Head) -> int:
+    def take(self, row: int, place: int, command: bytes, head: QueueBatchHead) -> int:
         """Number the messages of a batch, and put each where it belongs; how many bytes of it are kept."""
         self.totals.sent += head.count
         if not head.extra_bytes and head.count >= RUN_MIN and head.flags & EVEN:
@@ -124,7 +124,7 @@ class Messages:
             return len(command)
         return self._take_columns(row, place, command, head)
 
-    def _take_run(self, row: int, place: int, size: int, head: Head) -> None:
+    def _take_run(self, row: int, place: int, size: int, head: QueueBatchHead) -> None:
         each, rest = divmod(size, head.count)
         for start in range(0, head.count, RUN_MAX):
             count = min(RUN_MAX, head.count - start)
@@ -143,7 +143,7 @@ class Messages:
             if self._watched():
                 self.fresh += range(segment.first, segment.first + count)
 
-    def _take_columns(self, row: int, place: int, command: bytes, head: Head) -> int:
+    def _take_columns(self, row: int, place: int, command: bytes, head: QueueBatchHead) -> int:
         extra = extra_of(command, head)
         ends = ends_of(command, head)
         overhead, rest = divmod(len(command) - head.bodies_bytes, head.count)
@@ -196,7 +196,7 @@ class Messages:
         self.window.add(identity, now_us + window_us)
         return True
 
-    def _describe(self, segment: Segment, at: int, extra: Extra, number: int) -> None:
+    def _describe(self, segment: Segment, at: int, extra: BatchExtra, number: int) -> None:
         """What a message has besides its body."""
         now_us, thing = self._ground.now_us, segment.thing_at(at)
         if extra.keys and extra.keys[number]:

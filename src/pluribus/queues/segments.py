@@ -47,7 +47,7 @@ THIN_MIN = 256
 """Segments with fewer places are not worth thinning."""
 
 
-class Extra(msgspec.Struct, array_like=True):
+class SegmentExtra(msgspec.Struct, array_like=True):
     """What few messages of a segment have, by place in it."""
 
     tries: dict[int, int] = {}
@@ -61,12 +61,14 @@ class Extra(msgspec.Struct, array_like=True):
     def tables(self) -> tuple[dict[int, Any], ...]:
         return (self.tries, self.keys, self.properties, self.reasons, self.pieces)
 
-    def chosen(self, places: dict[int, int]) -> Extra:
+    def chosen(self, places: dict[int, int]) -> SegmentExtra:
         """Of some places only, each under its new number. In order: equal states are equal bytes."""
-        return Extra(*({places[at]: table[at] for at in sorted(table) if at in places} for table in self.tables()))
+        return SegmentExtra(
+            *({places[at]: table[at] for at in sorted(table) if at in places} for table in self.tables())
+        )
 
-    def ordered(self) -> Extra:
-        return Extra(*(dict(sorted(table.items())) for table in self.tables()))
+    def ordered(self) -> SegmentExtra:
+        return SegmentExtra(*(dict(sorted(table.items())) for table in self.tables()))
 
 
 class Segment:
@@ -116,7 +118,7 @@ class Segment:
         """Of a run: bytes of its command that are freed with its last message."""
         self.due: array[int] | None = None
         self.expiry: array[int] | None = None
-        self.extra: Extra | None = None
+        self.extra: SegmentExtra | None = None
         self.numbers: array[int] | None = None
         """Of a thinned segment: the numbers of its messages."""
 
@@ -167,9 +169,9 @@ class Segment:
     def properties_of(self, at: int) -> bytes:
         return b"" if self.extra is None else self.extra.properties.get(at, b"")
 
-    def more(self) -> Extra:
+    def more(self) -> SegmentExtra:
         if self.extra is None:
-            self.extra = Extra({}, {}, {}, {}, {})
+            self.extra = SegmentExtra({}, {}, {}, {}, {})
         return self.extra
 
     def set_due(self, at: int, time_us: int) -> None:
@@ -270,7 +272,7 @@ class Segment:
             segment.row, segment.place, segment.piece, segment.size, segment.at_us, segment.priority = packed
         segment.live, segment.held, segment.dead = (int.from_bytes(bits, "little") for bits in bitmaps)
         segment.due, segment.expiry, segment.numbers = (None if one is None else _array("q", one) for one in rare)
-        segment.extra = None if extra is None else msgspec.convert(extra, Extra)
+        segment.extra = None if extra is None else msgspec.convert(extra, SegmentExtra)
         return segment
 
 

@@ -35,7 +35,7 @@ from ..wire.asking import style_of
 from .clients.login import login_from
 from .group.founding import MachineLock, founded_by, founders_from
 from .group.group import Group
-from .group.joining import Joining
+from .group.joining import GroupsFace
 from .group.replica import Replica
 from .group.secret import Given, catalogue, secret_from, secured
 from .group.spreads import spreading
@@ -66,7 +66,7 @@ STACKS = {"best-effort": BEST_EFFORT, "adhoc": ADHOC, "views": VIEWS, "crowd": C
 """Stacks by name, for ``connect(stack=)``."""
 
 
-class Bus(Joining, Faces):
+class Bus(GroupsFace, Faces):
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .inbox import PLAIN, Memory
+from .inbox import PLAIN, InboxMemory
 from .outbox import RETRY_S, RETRY_S_MAX
 from .plan import End
 from .router import SERVING, Router
@@ -40,7 +40,7 @@ class CentralBus(Router):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self.waiting: dict[tuple[int, int], _Waiting] = {}
-        self.memory = Memory()
+        self.memory = InboxMemory()
         super().__init__(*args, **named)
         self.by = "central"
 

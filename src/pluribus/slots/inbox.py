@@ -38,7 +38,7 @@ class _Origin:
         self.done: dict[tuple[int, str], Answer] = {}
 
 
-class Memory:
+class InboxMemory:
     """Of one occupant. A message is told by its identity and the port that it came to."""
 
     def __init__(self) -> None:

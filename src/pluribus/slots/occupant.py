@@ -19,8 +19,8 @@ may be answered twice. Time and chance are handed in.
 ``TRANSITIONS`` has each word that a state understands; others are counted and not heard.
 
 *Liveness.* Enrolment, drop-out and changes of routes are asked for again every ``ASK_S`` until they are answered.
-Messages are sent again by ``Outbox``. A message whose route is in doubt is kept while the router is asked, and looked
-at again when the answer is there. If the answer is lost the message comes again, and so does the question.
+Messages are sent again by ``SlotOutbox``. A message whose route is in doubt is kept while the router is asked, and
+looked at again when the answer is there. If the answer is lost the message comes again, and so does the question.
 
 *How a map is known.* ``routes`` is a ``RouteTable``, which answers and information fill (destination routing), or a
 ``MapRoutes`` with a copy of the whole map. ``legs_of`` is None where a router counts.
@@ -42,8 +42,8 @@ from ..core.ids import ALL
 from ..core.limits import SLOT_DOUBTS_MAX, SLOT_QUEUE_MESSAGES
 from ..wire.questions import Wrapped
 from .carry import Carry
-from .inbox import PLAIN, Answer, Memory
-from .outbox import Outbox, Queued
+from .inbox import PLAIN, Answer, InboxMemory
+from .outbox import Queued, SlotOutbox
 from .plan import ASKS, OUT, Connection, End, Plan, Port
 from .routes import RouteTable, Stale
 from .words import (
@@ -84,7 +84,7 @@ ASK_S_MAX = 1.0
 CENTRAL = "central"
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class ArrivedMessage(msgspec.Struct, frozen=True):
     """A message for the application."""
 
     id: Id
@@ -158,9 +158,9 @@ class Occupant:
         self.legs_of = legs_of
         self.table = RouteTable()
         self.routes: Routes = routes if routes is not None else self.table
-        self.outbox = Outbox(self._changed, capacity)
-        self.memory = Memory()
-        self.inbox: dict[str, deque[Arrived]] = {}
+        self.outbox = SlotOutbox(self._changed, capacity)
+        self.memory = InboxMemory()
+        self.inbox: dict[str, deque[ArrivedMessage]] = {}
         self.unheard: Counter[str] = Counter()
         """Words that the state did not understand, and messages that were put off."""
         self._held: Counter[tuple[End, str]] = Counter()
@@ -205,7 +205,7 @@ class Occupant:
         """Why it cannot do what it was asked for."""
         return Refused(self.reason or f"this program is {self.state} and does not occupy {self.slot!r}: enroll again")
 
-    def acknowledge(self, arrived: Arrived, answer: Answer = PLAIN) -> None:
+    def acknowledge(self, arrived: ArrivedMessage, answer: Answer = PLAIN) -> None:
         """The application has dealt with it; on a port that answers, with this answer."""
         if not self.memory.is_held(arrived.id, arrived.target.port):
             return
@@ -214,13 +214,13 @@ class Occupant:
         if self.state in (ENROLLED, LEAVING):
             self._say(arrived.sender, AckData(arrived.id, self.ticket, arrived.target, *answer))
 
-    def withhold(self, arrived: Arrived) -> None:
+    def withhold(self, arrived: ArrivedMessage) -> None:
         """No acknowledgement: it stays queued at its sender and comes again."""
         if self.memory.is_held(arrived.id, arrived.target.port):
             self._let_go(arrived)
             self.memory.withhold(arrived.id, arrived.target.port)
 
-    def _let_go(self, arrived: Arrived) -> None:
+    def _let_go(self, arrived: ArrivedMessage) -> None:
         self._held[arrived.source, arrived.target.port] -= 1
 
     def prove(self, challenge: bytes, proofs: Proofs, now: float) -> None:
@@ -480,11 +480,13 @@ class Occupant:
         self.memory.hold(id, port)
         self._held[data.source, port] += 1
         version, expires_at = self.routes.version, now + leg.ttl_s - data.age_s
-        arrived = Arrived(id, leg.target, data.source, sender, data.body, data.asks, version, data.ticket, expires_at)
+        arrived = ArrivedMessage(
+            id, leg.target, data.source, sender, data.body, data.asks, version, data.ticket, expires_at
+        )
         self.inbox.setdefault(port, deque()).append(arrived)
         self.on_event("arrived", port)
 
-    def take_next(self, port: str, now: float) -> Arrived | None:
+    def take_next(self, port: str, now: float) -> ArrivedMessage | None:
         """The next message of a port. One whose time is over is let go: its sender reports it."""
         waiting = self.inbox.get(port)
         while waiting:

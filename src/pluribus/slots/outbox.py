@@ -137,7 +137,7 @@ class Carried(msgspec.Struct, array_like=True, frozen=True):
     acks: list[tuple[End, list[int]]] = []
 
 
-class Outbox:
+class SlotOutbox:
     """``on_change`` is called with a message that was counted, acknowledged, done or expired."""
 
     def __init__(

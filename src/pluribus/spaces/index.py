@@ -33,7 +33,7 @@ from typing import Any, Generic, TypeVar
 from .conditions import Range, predicate_of, range_of
 from .sorted import Sorted
 from .templates import ARITY_ANY, Template
-from .values import Field, Item, condition_view, is_of, plain_of
+from .values import FieldValue, Item, condition_view, is_of, plain_of
 
 SHAPES_MAX = 16_384
 SIGNATURES_MAX = 32
@@ -143,7 +143,7 @@ def _remove(buckets: dict[_Key, _Bucket], key: _Key, number: int) -> None:
             del buckets[key]
 
 
-def _comparable(field: Field) -> Any:
+def _comparable(field: FieldValue) -> Any:
     """A number or a text that can be put in order; None for what is neither, and for what is not a number."""
     if field.kind == "str":
         return plain_of(field)
@@ -154,7 +154,7 @@ def _comparable(field: Field) -> Any:
     return None
 
 
-class Index:
+class TupleIndex:
     """Items by number. Numbers are given by whoever writes, and say which is older."""
 
     def __init__(self) -> None:

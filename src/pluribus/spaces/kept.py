@@ -14,7 +14,7 @@ PART_BYTES_LOW = 128 << 10
 """A part with less is filled up before another is begun."""
 
 
-class Kept(msgspec.Struct, array_like=True):
+class KeptTuple(msgspec.Struct, array_like=True):
     """One tuple of the space."""
 
     number: int
@@ -40,7 +40,7 @@ class Waiter(msgspec.Struct, array_like=True):
     if_exists: bool
 
 
-class Line(msgspec.Struct, array_like=True):
+class WaitingLine(msgspec.Struct, array_like=True):
     """All that wait with one template, in one transaction or in none."""
 
     tag: int
@@ -49,7 +49,7 @@ class Line(msgspec.Struct, array_like=True):
     waiters: int = 0
 
 
-class Transaction(msgspec.Struct, array_like=True):
+class SpaceTransaction(msgspec.Struct, array_like=True):
     number: int
     until_us: int
     prepared: bool = False
@@ -87,7 +87,7 @@ class Filling:
         self.members.setdefault(self.part, set()).add(number)
         return self.part
 
-    def remove(self, kept: Kept) -> bool:
+    def remove(self, kept: KeptTuple) -> bool:
         """True if the part is empty, and gone."""
         filled = self.filled[kept.part]
         filled.tuples -= 1

@@ -13,7 +13,7 @@ import msgspec
 from ..group.host.demand import CREDIT_MAX, Consumer, Demands
 from ..group.host.parts import Parts
 from .index import Wishes
-from .kept import Line, Waiter
+from .kept import Waiter, WaitingLine
 from .templates import Template
 from .values import Item
 from .words import Refused, Take, Waiting, encode
@@ -23,19 +23,19 @@ BYTES_UNBOUNDED = 1 << 50
 _SavedWaiter = tuple[Waiter, Template, int]
 
 
-class Lines:
+class WaitingLines:
     """``parts`` and ``demands`` are those of the machine that the lines belong to."""
 
     def __init__(self, parts: Parts, demands: Demands) -> None:
         self._parts = parts
         self._demands = demands
         self.waiters: dict[int, Waiter] = {}
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, WaitingLine] = {}
         self._line_of: dict[tuple[Template, int], int] = {}
         self._wishes: Wishes[int] = Wishes()
         self.next_tag = 1
 
-    def line(self, consumer: int) -> Line:
+    def line(self, consumer: int) -> WaitingLine:
         return self._lines[self.waiters[consumer].tag]
 
     def join(self, command: Take) -> Refused | Waiting:
@@ -49,7 +49,7 @@ class Lines:
             tag = self.next_tag
             self._parts.touch("numbers")
             self.next_tag += 1
-            self._open(Line(tag, *key))
+            self._open(WaitingLine(tag, *key))
         consumer = self._demands.attach(command.consumer, command.owner, command.owner_lease_us, tag)
         if consumer is None:
             self._close_if_empty(tag)
@@ -60,7 +60,7 @@ class Lines:
         self._lines[tag].waiters += 1
         return Waiting(consumer.epoch)
 
-    def _open(self, line: Line) -> None:
+    def _open(self, line: WaitingLine) -> None:
         self._lines[line.tag] = line
         self._line_of[line.template, line.transaction] = line.tag
         self._wishes.add(line.tag, line.template)
@@ -113,5 +113,5 @@ class Lines:
         for waiter, template, transaction in msgspec.msgpack.decode(data, type=list[_SavedWaiter]):
             self.waiters[waiter.consumer] = waiter
             if waiter.tag not in self._lines:
-                self._open(Line(waiter.tag, template, transaction))
+                self._open(WaitingLine(waiter.tag, template, transaction))
             self._lines[waiter.tag].waiters += 1

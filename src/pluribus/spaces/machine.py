@@ -50,13 +50,13 @@ from ..core.errors import MalformedFrame
 from ..group.host.bodies import Handle
 from ..group.host.demand import Demands
 from ..group.host.machine import TICK_THINGS_MAX, Effects, Ground, Machine, Refusal
-from ..group.sessions import Entry
+from ..group.sessions import SessionEntry
 from . import words
 from .conditions import predicate_of
-from .index import SHAPES_MAX, Index
-from .kept import Filled, Filling, Kept, Transaction
-from .lines import Lines
-from .registrations import EVENT, NOBODY, REGISTRATIONS_MAX, Registration, Registrations
+from .index import SHAPES_MAX, TupleIndex
+from .kept import Filled, Filling, KeptTuple, SpaceTransaction
+from .lines import WaitingLines
+from .registrations import EVENT, NOBODY, REGISTRATIONS_MAX, KeptRegistration, Registrations
 from .templates import Template
 from .values import TUPLE_BYTES_MAX, Item
 from .words import (
@@ -107,15 +107,15 @@ class SpaceMachine(Machine):
         self._clear()
 
     def _clear(self) -> None:
-        self.kept: dict[int, Kept] = {}
-        self.free = Index()
-        self.locked = Index()
-        self.hidden = Index()
-        self.own: dict[int, Index] = {}
+        self.kept: dict[int, KeptTuple] = {}
+        self.free = TupleIndex()
+        self.locked = TupleIndex()
+        self.hidden = TupleIndex()
+        self.own: dict[int, TupleIndex] = {}
         self.demands: Demands = Demands(self.parts)
-        self.lines = Lines(self.parts, self.demands)
+        self.lines = WaitingLines(self.parts, self.demands)
         self.registrations = Registrations(self.parts, self.demands)
-        self.transactions: dict[int, Transaction] = {}
+        self.transactions: dict[int, SpaceTransaction] = {}
         self._ended: dict[int, bool] = {}
         """Transactions, and whether they were committed."""
         self.size_bytes = 0
@@ -134,13 +134,13 @@ class SpaceMachine(Machine):
 
     # Commands.
 
-    def apply(self, row: int, place: int, command: bytes) -> Entry:
+    def apply(self, row: int, place: int, command: bytes) -> SessionEntry:
         try:
             asked = words.command_of(command)
             outcome = self.do(asked)
         except MalformedFrame as error:
             outcome = Refused(str(error))
-        return Entry(True, words.encode(outcome))
+        return SessionEntry(True, words.encode(outcome))
 
     def do(self, command: words.Command) -> Outcome:
         match command:
@@ -208,7 +208,7 @@ class SpaceMachine(Machine):
         number = self._next
         self.parts.touch("numbers")
         self._next += 1
-        kept = Kept(number, item, self._filling.add(item.size, number), -lease_us, written=transaction, readers=[])
+        kept = KeptTuple(number, item, self._filling.add(item.size, number), -lease_us, written=transaction, readers=[])
         self._touch(kept)
         self.kept[number] = kept
         self.size_bytes += item.size
@@ -219,21 +219,21 @@ class SpaceMachine(Machine):
             self.transactions[transaction].wrote[number] = None
             self._tell(kept, False)
             if not self._hand_over(kept):
-                self.own.setdefault(transaction, Index()).add(number, item)
+                self.own.setdefault(transaction, TupleIndex()).add(number, item)
         else:
             self._tell(kept, False)
             self._offer(kept)
         return number
 
-    def _touch(self, kept: Kept) -> None:
+    def _touch(self, kept: KeptTuple) -> None:
         self.parts.touch(f"t/{kept.part:08d}")
 
-    def _offer(self, kept: Kept) -> None:
+    def _offer(self, kept: KeptTuple) -> None:
         """A tuple is free: it goes to who waits for it, or stays."""
         if not self._hand_over(kept):
             self.free.add(kept.number, kept.item)
 
-    def _hand_over(self, kept: Kept) -> bool:
+    def _hand_over(self, kept: KeptTuple) -> bool:
         """To the one that has waited longest of those that may have the tuple."""
         best = self.lines.first_for(kept.item, kept.written)
         if best is None:
@@ -243,7 +243,7 @@ class SpaceMachine(Machine):
         self.demands.assign(best, kept.number, kept.item.size, 1)
         return True
 
-    def _tell(self, kept: Kept, again: bool) -> None:
+    def _tell(self, kept: KeptTuple, again: bool) -> None:
         self.registrations.tell(kept.number, kept.item, kept.written, again)
 
     # Finding.
@@ -252,10 +252,10 @@ class SpaceMachine(Machine):
         until_us = self.kept[number].until_us
         return until_us <= 0 or until_us > self.ground.now_us
 
-    def _find(self, template: Template, transaction: int, reads: bool) -> Kept | None:
+    def _find(self, template: Template, transaction: int, reads: bool) -> KeptTuple | None:
         """The first match that may be read, or taken, by a transaction or by nobody's."""
         alive = self._alive if self._dues else None
-        places: list[tuple[Index, Allowed | None]] = [(self.free, alive)]
+        places: list[tuple[TupleIndex, Allowed | None]] = [(self.free, alive)]
         if len(self.locked):
             if reads:
                 places.append((self.locked, alive))
@@ -291,7 +291,7 @@ class SpaceMachine(Machine):
         refused = self._no_room(command.write) if command.write else None
         if refused is not None:
             return refused
-        found: list[Kept] = []
+        found: list[KeptTuple] = []
         while len(found) < command.most:
             kept = self._find(command.template, transaction, command.keep)
             if kept is None:
@@ -311,7 +311,7 @@ class SpaceMachine(Machine):
             return Nothing(hidden)
         return self.lines.join(command)
 
-    def _remove_for(self, kept: Kept, transaction: int) -> None:
+    def _remove_for(self, kept: KeptTuple, transaction: int) -> None:
         """A tuple that is in an index is taken, for good or by a transaction."""
         self._unindex(kept)
         if not transaction or kept.written == transaction:
@@ -322,7 +322,7 @@ class SpaceMachine(Machine):
             return
         self._hide(kept, transaction)
 
-    def _hide(self, kept: Kept, transaction: int) -> None:
+    def _hide(self, kept: KeptTuple, transaction: int) -> None:
         self._touch(kept)
         self.parts.touch("transactions")
         acting = self.transactions[transaction]
@@ -332,7 +332,7 @@ class SpaceMachine(Machine):
         kept.taken = transaction
         self.hidden.add(kept.number, kept.item)
 
-    def _lock(self, kept: Kept, transaction: int) -> None:
+    def _lock(self, kept: KeptTuple, transaction: int) -> None:
         if kept.written == transaction or transaction in kept.readers:
             return
         self._touch(kept)
@@ -343,7 +343,7 @@ class SpaceMachine(Machine):
         kept.readers = sorted([*kept.readers, transaction])
         self.transactions[transaction].read[kept.number] = None
 
-    def _unindex(self, kept: Kept) -> None:
+    def _unindex(self, kept: KeptTuple) -> None:
         """Out of whichever index it is in."""
         if kept.taken:
             self.hidden.remove(kept.number)
@@ -357,7 +357,7 @@ class SpaceMachine(Machine):
         else:
             self.free.remove(kept.number)
 
-    def _drop(self, kept: Kept) -> None:
+    def _drop(self, kept: KeptTuple) -> None:
         """A tuple is gone; it is in no index any more."""
         self._touch(kept)
         self.parts.touch("numbers")
@@ -369,7 +369,7 @@ class SpaceMachine(Machine):
 
     # The line.
 
-    def _leave_line(self, consumer: int) -> list[Kept]:
+    def _leave_line(self, consumer: int) -> list[KeptTuple]:
         """A waiting take is over; what it was handed, oldest first."""
         held = [self.kept[number] for number in self.lines.leave(consumer)]
         for kept in held:
@@ -400,7 +400,7 @@ class SpaceMachine(Machine):
             self._add(item, lease_us, transaction)
         return Taken([kept.number for kept in found], [kept.item for kept in found])
 
-    def _give_back(self, found: Iterable[Kept]) -> None:
+    def _give_back(self, found: Iterable[KeptTuple]) -> None:
         """To where they were before they were handed over."""
         for kept in found:
             self.back.append(kept.number)
@@ -409,14 +409,14 @@ class SpaceMachine(Machine):
                 self._expired(kept)
             elif kept.written:
                 if not self._hand_over(kept):
-                    self.own.setdefault(kept.written, Index()).add(kept.number, kept.item)
+                    self.own.setdefault(kept.written, TupleIndex()).add(kept.number, kept.item)
             else:
                 self._tell(kept, True)
                 self._offer(kept)
 
     # Leases.
 
-    def _due_again(self, kept: Kept) -> None:
+    def _due_again(self, kept: KeptTuple) -> None:
         """A tuple that was being taken, and was not looked at when its lease ran, is back."""
         if kept.until_us > 0:
             heappush(self._dues, (kept.until_us, 0, kept.number))
@@ -442,7 +442,7 @@ class SpaceMachine(Machine):
         self._expired(kept)
         return Done()
 
-    def _expired(self, kept: Kept) -> None:
+    def _expired(self, kept: KeptTuple) -> None:
         """The lease of a tuple is over; it is in no index any more."""
         for transaction in (kept.written, kept.taken, *kept.readers):
             acting = self.transactions.get(transaction)
@@ -486,7 +486,7 @@ class SpaceMachine(Machine):
 
     # Transactions.
 
-    def _acting(self, transaction: int) -> Transaction | None:
+    def _acting(self, transaction: int) -> SpaceTransaction | None:
         found = self.transactions.get(transaction)
         if found is None or (not found.prepared and 0 < found.until_us <= self.ground.now_us):
             return None
@@ -503,7 +503,7 @@ class SpaceMachine(Machine):
         if found is None:
             if len(self.transactions) >= TRANSACTIONS_MAX:
                 return Refused(f"{TRANSACTIONS_MAX:,} transactions act in this space: end some")
-            self.transactions[transaction] = Transaction(transaction, -lease_us, wrote={}, took={}, read={})
+            self.transactions[transaction] = SpaceTransaction(transaction, -lease_us, wrote={}, took={}, read={})
         else:
             found.until_us = -lease_us
         self._unstamped[2, transaction] = None
@@ -532,7 +532,7 @@ class SpaceMachine(Machine):
         self._ended[transaction] = commits
         while len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
-        visible: list[Kept] = []
+        visible: list[KeptTuple] = []
         for number in sorted({*acting.wrote, *acting.took, *acting.read}):
             kept = self.kept[number]
             self._touch(kept)
@@ -606,7 +606,7 @@ class SpaceMachine(Machine):
             return Written(list(range(first, first + len(command.items))), granted(command.lease_us))
         if isinstance(command, words.Take) and not (command.transaction or command.wait or command.keep):
             _check(command.template)
-            found: list[Kept] = []
+            found: list[KeptTuple] = []
             while len(found) < command.most:
                 number = self.free.find(command.template, lambda one: one not in taken and self._alive(one))
                 if number is None:
@@ -723,10 +723,10 @@ class SpaceMachine(Machine):
 
     def _stamp(self, what: int, which: int, now_us: int) -> None:
         """A lease begins to run."""
-        found: Kept | Registration | Transaction | None
+        found: KeptTuple | KeptRegistration | SpaceTransaction | None
         if what == 0:
             found = self.kept.get(which)
-            if isinstance(found, Kept):
+            if isinstance(found, KeptTuple):
                 self._touch(found)
         elif what == 1:
             found = self.registrations.known.get(which)
@@ -775,12 +775,12 @@ class SpaceMachine(Machine):
             return words.encode(self._of_part(int(which)))
         return self.demands.encode_part(name)
 
-    def _of_part(self, part: int) -> list[Kept]:
+    def _of_part(self, part: int) -> list[KeptTuple]:
         return [self.kept[number] for number in sorted(self._filling.members[part])]
 
     def restore(self, parts: Iterable[tuple[str, bytes]]) -> None:
         self._clear()
-        kept: list[Kept] = []
+        kept: list[KeptTuple] = []
         for name, data in parts:
             table = name.partition("/")[0]
             if table == "numbers":
@@ -790,7 +790,7 @@ class SpaceMachine(Machine):
             elif table == "transactions":
                 acting, ended = msgspec.msgpack.decode(data, type=_SavedTransactions)
                 for number, until_us, prepared, wrote, took, read in acting:
-                    self.transactions[number] = Transaction(
+                    self.transactions[number] = SpaceTransaction(
                         number, until_us, prepared, dict.fromkeys(wrote), dict.fromkeys(took), dict.fromkeys(read)
                     )
                 self._ended = dict(ended)
@@ -799,7 +799,7 @@ class SpaceMachine(Machine):
             elif table == "registrations":
                 self.registrations.restore_part(data)
             elif table == "t":
-                kept += msgspec.msgpack.decode(data, type=list[Kept])
+                kept += msgspec.msgpack.decode(data, type=list[KeptTuple])
             else:
                 self.demands.restore_part(name, data)
         self.demands.restored()
@@ -810,7 +810,7 @@ class SpaceMachine(Machine):
             self._reindex(one)
         self._restamp()
 
-    def _reindex(self, kept: Kept) -> None:
+    def _reindex(self, kept: KeptTuple) -> None:
         if kept.held:
             return
         if kept.taken:
@@ -818,7 +818,7 @@ class SpaceMachine(Machine):
         elif kept.readers:
             self.locked.add(kept.number, kept.item)
         elif kept.written:
-            self.own.setdefault(kept.written, Index()).add(kept.number, kept.item)
+            self.own.setdefault(kept.written, TupleIndex()).add(kept.number, kept.item)
         else:
             self.free.add(kept.number, kept.item)
 
@@ -868,7 +868,7 @@ def _check(template: Template) -> None:
         predicate_of(template.where)
 
 
-def _saved(one: Transaction) -> tuple[int, int, bool, list[int], list[int], list[int]]:
+def _saved(one: SpaceTransaction) -> tuple[int, int, bool, list[int], list[int], list[int]]:
     return (one.number, one.until_us, one.prepared, sorted(one.wrote), sorted(one.took), sorted(one.read))
 
 

@@ -31,7 +31,7 @@ EVENT = 1 << 61
 """Things from here on are events, those below are tuples."""
 
 
-class Registration(msgspec.Struct, array_like=True):
+class KeptRegistration(msgspec.Struct, array_like=True):
     number: int
     template: Template
     until_us: int
@@ -56,7 +56,7 @@ class Registrations:
         self._listeners: dict[int, int] = {}
         """By event: its registration."""
         self.next_event = EVENT
-        self.known: dict[int, Registration] = {}
+        self.known: dict[int, KeptRegistration] = {}
         self._listening: Wishes[int] = Wishes()
 
     def add(self, command: Notify, lease_us: int) -> bool:
@@ -69,7 +69,7 @@ class Registrations:
             return False
         self._demands.demand(number, consumer.epoch, 1, EVENTS_MAX + 1, 1 << 50, UNLIMITED)
         self.touch(number)
-        made = Registration(
+        made = KeptRegistration(
             number,
             command.template,
             -lease_us,
@@ -82,7 +82,7 @@ class Registrations:
         self._put(made)
         return True
 
-    def _put(self, registration: Registration) -> None:
+    def _put(self, registration: KeptRegistration) -> None:
         self.known[registration.number] = registration
         self._listening.add(registration.number, registration.template)
         self._listeners.update(dict.fromkeys(registration.events, registration.number))
@@ -116,12 +116,12 @@ class Registrations:
             while len(found.events) > EVENTS_MAX or found.size_bytes > EVENTS_BYTES_MAX:
                 self._drop(found, next(iter(found.events)))
 
-    def _drop(self, found: Registration, thing: int) -> None:
+    def _drop(self, found: KeptRegistration, thing: int) -> None:
         found.size_bytes -= found.events.pop(thing).item.size
         del self._listeners[thing]
         self._demands.settle(found.number, found.epoch, thing)
 
-    def seen(self, found: Registration, sequence: int) -> None:
+    def seen(self, found: KeptRegistration, sequence: int) -> None:
         """Events up to this one were dealt with."""
         self.touch(found.number)
         found.seen = max(found.seen, min(sequence, found.sequence))
@@ -156,5 +156,5 @@ class Registrations:
         return encode([self.known[one] for one in sorted(self.known) if one % SHARDS == shard])
 
     def restore_part(self, data: bytes) -> None:
-        for registration in msgspec.msgpack.decode(data, type=list[Registration]):
+        for registration in msgspec.msgpack.decode(data, type=list[KeptRegistration]):
             self._put(registration)

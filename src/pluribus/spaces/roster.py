@@ -42,7 +42,7 @@ class Open(msgspec.Struct, frozen=True, array_like=True, tag=3):
     epoch: Number
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class RosterEntry(msgspec.Struct, frozen=True, array_like=True):
     member: Number
     worker: Number
     holds: bool
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):
     number: Number
-    entries: tuple[Entry, ...]
+    entries: tuple[RosterEntry, ...]
     settings: str = ""
     opened: Number = 0
     """The last epoch that was opened, perhaps this one."""
@@ -96,7 +96,7 @@ class Roster:
                 if not number and word.seen:
                     opened = word.seen + 1
                 number = max(number, word.seen) + 2
-                entries.append(Entry(word.member, word.worker, word.holds, number))
+                entries.append(RosterEntry(word.member, word.worker, word.holds, number))
                 self.epoch = Epoch(number, tuple(entries), word.settings, opened)
         else:
             left = [one for one in entries if one.member not in word.members]

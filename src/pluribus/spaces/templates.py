@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.errors import BadInput
 from .conditions import condition_of, fields_in, predicate_of
-from .values import CLASS, FIELDS_MAX, PLAIN, Field, Item, condition_view, field_names, field_of, is_of, kind_of
+from .values import CLASS, FIELDS_MAX, PLAIN, FieldValue, Item, condition_view, field_names, field_of, is_of, kind_of
 
 
 class _Any:
@@ -34,7 +34,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One field of a template. With ``value``: that one; with ``kinds``: of one of these types; else anything."""
 
     kinds: tuple[str, ...] = ()
-    value: Field | None = None
+    value: FieldValue | None = None
 
 
 ANYTHING = Wanted()
@@ -70,7 +70,7 @@ class Template(msgspec.Struct, frozen=True, array_like=True):
         return all(map(_fits, self.fields, item.fields))
 
 
-def _fits(want: Wanted, field: Field) -> bool:
+def _fits(want: Wanted, field: FieldValue) -> bool:
     if want.value is not None:
         return want.value == field
     return not want.kinds or any(is_of(field.kind, kind) for kind in want.kinds)

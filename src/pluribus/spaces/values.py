@@ -30,7 +30,7 @@ BASE = "<"
 """Between the name of a class and that of its base."""
 
 
-class Field(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class FieldValue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A value: the type's name and the bytes."""
 
     kind: str
@@ -40,7 +40,7 @@ class Field(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Item(msgspec.Struct, frozen=True, array_like=True):
     """A tuple, or an entry if ``of`` names its class; then its fields have ``names``."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[FieldValue, ...]
     of: str = ""
     names: tuple[str, ...] = ()
 
@@ -90,7 +90,7 @@ def _class_name(cls: type) -> str | None:
     return CLASS + BASE.join(names)
 
 
-def field_of(value: Any) -> Field:
+def field_of(value: Any) -> FieldValue:
     """A value as it travels. ``BadBody`` says what cannot, and what to do about it."""
     kind = PLAIN.get(value.__class__)
     if kind is None:
@@ -98,7 +98,7 @@ def field_of(value: Any) -> Field:
         if kind is None:
             raise _unsendable(value)
     try:
-        return Field(kind, _encode(value))
+        return FieldValue(kind, _encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         what = type(value).__name__
         raise BadBody(f"a {what} cannot travel ({error}): write bytes, text, data or a registered type") from None
@@ -113,7 +113,7 @@ def _unsendable(value: Any) -> BadBody:
     return BadBody(f"a {name} cannot travel: write bytes, text, data or a registered type")
 
 
-def value_of(field: Field) -> Any:
+def value_of(field: FieldValue) -> Any:
     """The value again; ``Opaque`` if its class is not registered here."""
     kind = field.kind
     if kind[0] != CLASS:
@@ -123,7 +123,7 @@ def value_of(field: Field) -> Any:
     return decode_bodies(name, msgspec.Raw(array_header(1) + field.raw), 1)[0]
 
 
-def plain_of(field: Field) -> Any:
+def plain_of(field: FieldValue) -> Any:
     """What a condition sees: an object of a class as a mapping of its fields."""
     return _decode(field.raw)
 

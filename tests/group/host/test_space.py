@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pluribus.group.host import space as module
-from pluribus.group.host.space import Space
+from pluribus.group.host.space import LogExtents
 
 ROWS = st.lists(st.tuples(st.integers(1, 400), st.booleans(), st.floats(0, 1)), min_size=1, max_size=80)
 
@@ -14,7 +14,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 400), st.booleans(), st.floats(0, 1)), 
 def test_every_byte_is_counted_once(rows, extent_bytes, extents_max):
     before = module.EXTENTS_MAX
     module.EXTENTS_MAX = extents_max
-    sized = type("Sized", (Space,), {"extent_bytes": extent_bytes})
+    sized = type("Sized", (LogExtents,), {"extent_bytes": extent_bytes})
     try:
         space, live = sized(), {}
         for row, (size, retained, release) in enumerate(rows):
@@ -38,9 +38,9 @@ def test_every_byte_is_counted_once(rows, extent_bytes, extents_max):
 
 
 def test_the_deadest_extent_is_written_forward_when_more_is_dead_than_alive(monkeypatch):
-    monkeypatch.setattr(Space, "extent_bytes", 100)
-    monkeypatch.setattr(Space, "dead_bytes_max", 150)
-    space = Space()
+    monkeypatch.setattr(LogExtents, "extent_bytes", 100)
+    monkeypatch.setattr(LogExtents, "dead_bytes_max", 150)
+    space = LogExtents()
     for row in range(6):
         space.add(row, 100, 100)
     for row, freed in ((0, 60), (1, 90), (2, 80), (5, 100)):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.core.frame import Frame, Parents
-from pluribus.group.state.line import Held, Seens
+from pluribus.group.state.line import HeldFrame, Seens
 from pluribus.wire.bodies import BYTES, decode_bodies, join_bodies
 
 runs = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 60), st.integers(1, 6)), max_size=150)
@@ -27,7 +27,7 @@ def test_what_was_not_passed_is_left(passed, held, encoded):
     if encoded:  # as it comes from another process
         kept.bodies = msgspec.Raw(msgspec.msgpack.encode(kept.bodies))
     kept.headers = [Parents([(9, number) for number in range(first, first + count)])]
-    left = Seens(seens.list()).unseen(Held.of(kept, paid=True))
+    left = Seens(seens.list()).unseen(HeldFrame.of(kept, paid=True))
     found = []
     for run in left:
         bodies = decode_bodies(run.kind, run.bodies, run.count)

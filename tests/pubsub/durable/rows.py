@@ -5,8 +5,8 @@ from pluribus.group.host import Host
 from pluribus.group.host.forwarding import unpack
 from pluribus.group.host.host import HOST
 from pluribus.pubsub.durable import commands
-from pluribus.pubsub.durable.batch import Batch, pack
-from pluribus.pubsub.durable.machine import Topics
+from pluribus.pubsub.durable.batch import StoredBatch, pack
+from pluribus.pubsub.durable.machine import TopicsMachine
 from pluribus.pubsub.durable.reading import Reading
 
 TOPICS = 1
@@ -28,7 +28,7 @@ class MemoryRows:
         self.host = self._host()
 
     def _host(self):
-        return Host(self, {Topics.kind: Topics}, builtin=(Topics.kind,))
+        return Host(self, {TopicsMachine.kind: TopicsMachine}, builtin=(TopicsMachine.kind,))
 
     def halt(self, why):
         raise AssertionError(why)
@@ -119,7 +119,7 @@ class MemoryRows:
             if not pieces:
                 break
             for offset, packed in pieces:
-                batch = Batch(packed, offset).cut(at, stop)
+                batch = StoredBatch(packed, offset).cut(at, stop)
                 found += zip(batch.offsets.tolist(), batch.decoded(), strict=True)
                 at = batch.end
         return found

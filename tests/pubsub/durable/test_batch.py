@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pluribus.core.errors import MalformedFrame, TooLarge
-from pluribus.pubsub.durable.batch import Batch, checked, head_of, is_batch, latest_of, pack
+from pluribus.pubsub.durable.batch import StoredBatch, checked, head_of, is_batch, latest_of, pack
 from pluribus.wire.bodies import DATA, TEXT
 
 EVEN = st.integers(0, 8).flatmap(lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=9))
@@ -17,7 +17,7 @@ BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=30) | EVEN
 def test_what_is_packed_is_unpacked(bodies, topic, first, time, step):
     times = [time + step * n for n in range(len(bodies))]
     packed = pack(topic, 5, first, 9, 0, times, bodies)
-    found = Batch(packed, 100)
+    found = StoredBatch(packed, 100)
     assert is_batch(packed) and checked(packed) == found.head
     assert (found.topic, found.head.session, found.head.sender, found.kind) == (topic, 5, 9, 0)
     assert found.decoded() == bodies
@@ -49,7 +49,7 @@ def test_a_cut_keeps_offsets_and_identities(bodies, data):
     start = data.draw(st.integers(100, 100 + len(bodies) - 1))
     stop = data.draw(st.integers(start + 1, 100 + len(bodies)))
     headers = [{"n": n} if n % 2 else None for n in range(len(bodies))]
-    whole = Batch(pack("t", 5, 11, 9, 0, range(len(bodies)), bodies, headers), 100)
+    whole = StoredBatch(pack("t", 5, 11, 9, 0, range(len(bodies)), bodies, headers), 100)
     found = whole.cut(start, stop)
     assert found.decoded() == bodies[start - 100 : stop - 100]
     assert found.offsets.tolist() == list(range(start, stop))
@@ -63,14 +63,14 @@ def test_a_cut_keeps_offsets_and_identities(bodies, data):
 
 def test_bodies_of_every_kind():
     encode = msgspec.msgpack.encode
-    assert Batch(pack("t", 1, 1, 1, TEXT, [0, 0], [encode("a"), encode("b")]), 0).decoded() == ["a", "b"]
-    assert Batch(pack("t", 1, 1, 1, DATA, [0], [encode({"x": 1})]), 0).decoded() == [{"x": 1}]
-    unknown = Batch(pack("t", 1, 1, 1, "Unheard", [0], [encode({"x": 1})]), 0)
+    assert StoredBatch(pack("t", 1, 1, 1, TEXT, [0, 0], [encode("a"), encode("b")]), 0).decoded() == ["a", "b"]
+    assert StoredBatch(pack("t", 1, 1, 1, DATA, [0], [encode({"x": 1})]), 0).decoded() == [{"x": 1}]
+    unknown = StoredBatch(pack("t", 1, 1, 1, "Unheard", [0], [encode({"x": 1})]), 0)
     assert unknown.kind == "Unheard" and unknown.decoded()[0].kind == "Unheard"
 
 
 def test_without_bodies_the_envelope_is_left():
-    found = Batch(pack("t", 1, 1, 1, 0, [3, 4], [b"abc", b"d"]), 0).chosen([1], bodies=False)
+    found = StoredBatch(pack("t", 1, 1, 1, 0, [3, 4], [b"abc", b"d"]), 0).chosen([1], bodies=False)
     assert found.decoded() == [b""] and found.times.tolist() == [4] and found.offsets.tolist() == [1]
 
 
@@ -88,7 +88,7 @@ def test_a_damaged_batch_is_refused_or_can_be_read(bodies, data):
         head = checked(bytes(packed))
     except MalformedFrame:
         return
-    assert len(Batch(bytes(packed), 0).ends) == head.events + 1
+    assert len(StoredBatch(bytes(packed), 0).ends) == head.events + 1
 
 
 def test_a_batch_has_a_limit():

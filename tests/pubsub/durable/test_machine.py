@@ -10,7 +10,7 @@ from pluribus.core.errors import BadInput
 from pluribus.group.host import space
 from pluribus.group.host.words import Together, encode
 from pluribus.pubsub.durable import index
-from pluribus.pubsub.durable.batch import Batch
+from pluribus.pubsub.durable.batch import StoredBatch
 from pluribus.pubsub.durable.commands import (
     AGAIN,
     DONE,
@@ -280,7 +280,7 @@ class AgainstAList(RuleBasedStateMachine):
     def choose_spans(self, spans, extent):
         for name, value in zip(("SPAN_EVENTS", "SPAN_BYTES", "ENTRIES_MAX"), spans, strict=True):
             self.patched.setattr(index, name, value)
-        self.patched.setattr(space.Space, "extent_bytes", extent)
+        self.patched.setattr(space.LogExtents, "extent_bytes", extent)
 
     def bodies(self, count):
         self.number += count
@@ -398,7 +398,7 @@ class AgainstAList(RuleBasedStateMachine):
             while not sweep.done:
                 for number, offset, packed in sweep.step(step):
                     topic, start, stop = wanted[number]
-                    batch = Batch(packed, offset).cut(start, stop)
+                    batch = StoredBatch(packed, offset).cut(start, stop)
                     found[topic] += zip(batch.offsets.tolist(), batch.decoded(), strict=True)
                 if again:
                     break

@@ -8,7 +8,7 @@ import pytest
 import pluribus
 from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadUrl
-from pluribus.runtime.group.survey import GAUGES, QUIET_S, Answer, survey
+from pluribus.runtime.group.survey import GAUGES, QUIET_S, SurveyAnswer, survey
 from tests.harness import on_a_loop
 
 SECRET = "sixteen characters and more"
@@ -96,8 +96,8 @@ async def test_a_url_that_is_none_is_refused():
 
 
 def test_rates_are_of_what_grows():
-    early = Answer(pluribus.MemberId(1), "ann", 10.0, {"transport": {"bytes_in": 100}, "detector": {"peers": 3}})
-    late = Answer(
+    early = SurveyAnswer(pluribus.MemberId(1), "ann", 10.0, {"transport": {"bytes_in": 100}, "detector": {"peers": 3}})
+    late = SurveyAnswer(
         pluribus.MemberId(1),
         "ann",
         12.0,

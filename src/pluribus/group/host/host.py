@@ -42,12 +42,12 @@ import msgspec
 from ...core.errors import BadInput, MalformedFrame
 from ..log import StateInParts
 from ..once import OrderedSessions
-from ..sessions import Command, Entry, Sessions
+from ..sessions import Command, SessionEntry, Sessions
 from .bodies import Bodies, Pieces
 from .machine import Effects, Ground, Machine, Refusal
 from .parts import Parts
 from .ports import HostLog
-from .space import Space
+from .space import LogExtents
 from .words import (
     AGAIN,
     DONE,
@@ -115,7 +115,7 @@ class Host(StateInParts):
         log: HostLog,
         codes: Mapping[str, type[Machine] | Code],
         builtin: Sequence[str] = (),
-        space: type[Space] = Space,
+        space: type[LogExtents] = LogExtents,
     ) -> None:
         self._log = log
         self._space = space
@@ -275,7 +275,7 @@ class Host(StateInParts):
         for place, data in enumerate(commands):
             command = Command.decoded(data)
             if command is None:
-                outcomes[first + place] = Entry(False, b"MalformedFrame: this is no call")
+                outcomes[first + place] = SessionEntry(False, b"MalformedFrame: this is no call")
                 continue
             sessions = self._session(command.session)
             entry = sessions.known(command, 0)
@@ -435,7 +435,7 @@ class Host(StateInParts):
         outcome = self._prepared(row, place, word)
         if outcome.status == REFUSED:
             self._release_all(row, word.parts)
-        sessions.keep(command, Entry(outcome.status == DONE, encode(outcome)))
+        sessions.keep(command, SessionEntry(outcome.status == DONE, encode(outcome)))
         return outcome
 
     def _prepared(self, row: int, place: int, word: Together) -> Outcome:

@@ -12,7 +12,7 @@ import msgspec
 
 from ...wire.asking import WAIT_S_MAX, Need, Words
 from ..requests import group_need
-from ..sessions import Entry
+from ..sessions import SessionEntry
 from . import rights
 from .words import Number, Outcome, Text
 
@@ -115,7 +115,7 @@ class Open(msgspec.Struct, array_like=True, frozen=True, tag=41):
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, tag=42):
-    """A command of a machine, with its identity (``group.sessions.Command``); the answer is an ``Entry``."""
+    """A command of a machine, with its identity (``group.sessions.Command``); the answer is an ``SessionEntry``."""
 
     name: Text
     command: bytes
@@ -140,7 +140,7 @@ WORDS = Words(
         Transact: Outcome,
         InMemory: msgspec.Raw,
         Open: int,
-        Call: Entry,
+        Call: SessionEntry,
         Inspect: bytes,
     },
     rights={

@@ -28,7 +28,7 @@ DEAD_BYTES_MAX = 32 << 20
 """Dead bytes that are not worth writing anything for."""
 
 
-class Saved(msgspec.Struct, array_like=True):
+class SavedExtents(msgspec.Struct, array_like=True):
     starts: bytes
     totals: bytes
     lives: bytes
@@ -36,7 +36,7 @@ class Saved(msgspec.Struct, array_like=True):
     end: int
 
 
-class Space:
+class LogExtents:
     """Extents in the order of the log. ``end`` is the row behind the last one that was counted."""
 
     extent_bytes: ClassVar[int] = EXTENT_BYTES
@@ -131,13 +131,13 @@ class Space:
 
     def saved(self) -> bytes:
         starts, totals, lives = (_little(column) for column in (self._starts, self._totals, self._lives))
-        return msgspec.msgpack.encode(Saved(starts, totals, lives, self._stretch, self.end))
+        return msgspec.msgpack.encode(SavedExtents(starts, totals, lives, self._stretch, self.end))
 
     def restore(self, data: bytes) -> None:
         self._clear()
         if not data:
             return
-        saved = msgspec.msgpack.decode(data, type=Saved)
+        saved = msgspec.msgpack.decode(data, type=SavedExtents)
         for column, kept in ((self._starts, saved.starts), (self._totals, saved.totals), (self._lives, saved.lives)):
             column.frombytes(kept)
             if sys.byteorder == "big":

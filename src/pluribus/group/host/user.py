@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ...core.errors import BadInput
 from ..log import PART_BYTES, StateMachine
-from ..sessions import Entry
+from ..sessions import SessionEntry
 from .machine import Ground, Machine
 from .parts import Parts
 
@@ -62,14 +62,14 @@ class UserMachine(Machine):
         self._piece = b""
         self._count = 0
 
-    def apply(self, row: int, place: int, command: bytes) -> Entry:
+    def apply(self, row: int, place: int, command: bytes) -> SessionEntry:
         self.parts.changed = True
         try:
-            return Entry(True, self.machine.apply(self.ground.index, command))
+            return SessionEntry(True, self.machine.apply(self.ground.index, command))
         except STOPS:
             raise
         except Exception as error:  # noqa: BLE001 - the same everywhere, so it is a result
-            return Entry(False, f"{type(error).__name__}: {error}".encode())
+            return SessionEntry(False, f"{type(error).__name__}: {error}".encode())
 
     def query(self, question: bytes) -> bytes:
         query = getattr(self.machine, "query", None)

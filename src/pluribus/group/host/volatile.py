@@ -31,7 +31,7 @@ from ..log import Done
 from ..safelog import SafeLog
 from .forwarding import forwarding
 from .host import HOST, Host
-from .space import Space
+from .space import LogExtents
 from .words import Expire, Tick, Word, encode
 
 LOOK_S = 0.5
@@ -44,7 +44,7 @@ EXPIRED_MAX = 1_024
 log_ = logging.getLogger("pluribus")
 
 
-class VolatileSpace(Space):
+class VolatileSpace(LogExtents):
     """Shorter extents than on a disk: they are memory at every member."""
 
     extent_bytes: ClassVar[int] = 32 << 10
@@ -57,7 +57,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     commands: list[bytes]
 
 
-class Saved(msgspec.Struct, array_like=True):
+class SavedMachine(msgspec.Struct, array_like=True):
     """The state on its way to a joiner."""
 
     index: int
@@ -69,7 +69,7 @@ class Saved(msgspec.Struct, array_like=True):
 
 Opening = Callable[[int, int, Sequence[bytes]], Any]
 _row = msgspec.msgpack.Decoder(Row)
-_saved = msgspec.msgpack.Decoder(Saved)
+_saved = msgspec.msgpack.Decoder(SavedMachine)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -205,12 +205,12 @@ class VolatileLog:
         names, _ = host.freeze()
         parts = [(name, host.whole_part(name)) for name in names]
         host.thaw(False)
-        return _encode(Saved(self._index, self.row, self.time_us, parts, self._bodies))
+        return _encode(SavedMachine(self._index, self.row, self.time_us, parts, self._bodies))
 
     def _restore(self, index: int, state: bytes) -> None:
         host = self.host
         assert host is not None
-        saved = _saved.decode(state) if state else Saved(0, -1, 0, [], {})
+        saved = _saved.decode(state) if state else SavedMachine(0, -1, 0, [], {})
         self._index, self.row = saved.index, saved.row
         self.time_us, self._time_at = saved.time_us, self._clock.now()
         self._bodies = dict(sorted(saved.bodies.items()))

@@ -32,7 +32,7 @@ import msgspec
 
 from ...core.errors import Damaged, MalformedFrame, PluribusError, Unavailable
 from ...core.ports import Append, Bounds, Change, Cut, Delete, Put, Random, Repair, Replace, Restart, Store, Trim
-from .rows import COMMANDS, VOTERS, Head, Voters, encode_voters, head_of, hollow_of, voters_of
+from .rows import COMMANDS, VOTERS, RowHead, Voters, encode_voters, head_of, hollow_of, voters_of
 from .words import (
     DAMAGED,
     LOST,
@@ -271,7 +271,7 @@ class Ledger:
             self._report("is whole again")
             self._write_meta(health=WHOLE)
 
-    def head_at(self, at: int) -> Head | None:
+    def head_at(self, at: int) -> RowHead | None:
         """None if there is no whole row."""
         row = self._cache.get(at)
         if row is None:

@@ -48,7 +48,7 @@ class Voters(msgspec.Struct, frozen=True, array_like=True):
 _voters = msgspec.msgpack.Decoder(Voters)
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class RowHead(msgspec.Struct, frozen=True, gc=False):
     """``first`` is the index of the first command, ``size`` how many there are; the next row starts behind them."""
 
     kind: int
@@ -90,7 +90,7 @@ def hollow_of(row: bytes) -> bytes:
     return _HEAD.pack(major, kind | _HOLLOW, *rest)
 
 
-def head_of(row: bytes) -> Head:
+def head_of(row: bytes) -> RowHead:
     """``MalformedFrame`` for what is no row of ours."""
     if len(row) < HEAD_BYTES:
         raise MalformedFrame(f"{len(row)} bytes are no row of a keepers' log")
@@ -98,7 +98,7 @@ def head_of(row: bytes) -> Head:
     hollow, kind = kind >= _HOLLOW, kind & ~_HOLLOW
     if major != FORMAT_MAJOR or kind > MARK or (hollow and kind != COMMANDS):
         raise MalformedFrame(f"a row of format {major} and kind {kind}: this release reads format {FORMAT_MAJOR}")
-    return Head(kind, count, epoch, first, machine, time_us, hollow)
+    return RowHead(kind, count, epoch, first, machine, time_us, hollow)
 
 
 def commands_of(row: bytes) -> list[bytes]:

@@ -1,5 +1,5 @@
 """Senders from outside: whoever is on the bus may send to an open group through any member of it."""
 
-from .desk import Desk as Desk
+from .desk import RelayDesk as RelayDesk
 from .member import Relay as Relay
 from .outside import Outside as Outside

@@ -13,7 +13,7 @@ from .outside import Outside
 from .words import CLOSED, Forward, Settled
 
 
-class Desk:
+class RelayDesk:
     """Of one process. ``relay_of`` finds the relay of an open group that it is a member of; ``is_closed`` says that it
     is a member of one that is not open."""
 

@@ -44,7 +44,7 @@ Told = Callable[[bool], None]
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-class Source:
+class RelayedSender:
     """A sender from outside that this member forwards for, in this view."""
 
     __slots__ = ("begins", "confirmed", "taken", "told")
@@ -90,7 +90,7 @@ class Relay:
         self._base: dict[int, int] = {}
         self._early: list[tuple[Frame, Relayed]] = []
         self._ahead: dict[int, dict[int, tuple[Frame, Relayed]]] = {}
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, RelayedSender] = {}
         self._queue: deque[tuple[int, Forward]] = deque()
         self._queue_bytes = 0
         self.forwarded = 0
@@ -220,7 +220,7 @@ class Relay:
             return
         source = self._sources.get(sender)
         if source is None:
-            source = self._sources[sender] = Source(word.begins)
+            source = self._sources[sender] = RelayedSender(word.begins)
         source.confirmed = max(source.confirmed, word.settled)  # by another relay
         source.taken = max(source.taken, word.settled, self._settled(sender, source))
         if word.first == source.taken and self._queue_bytes < RELAY_QUEUE_BYTES_MAX and _is_sound(word):
@@ -246,19 +246,19 @@ class Relay:
             self.forwarded += len(word.bodies)
             self._confirm(number, partial(self._confirmed, sender, source, end))
 
-    def _confirmed(self, sender: int, source: Source, end: int, has: bool) -> None:
+    def _confirmed(self, sender: int, source: RelayedSender, end: int, has: bool) -> None:
         if has and self._sources.get(sender) is source:
             source.confirmed = max(source.confirmed, end)
             if self._settled(sender, source) > source.told:
                 self._answer(sender, source)
 
-    def _settled(self, sender: int, source: Source) -> int:
+    def _settled(self, sender: int, source: RelayedSender) -> int:
         """Everybody who should has what is before."""
         here = min(source.confirmed, self._next.get(sender, 0))
         base = self._base.get(sender, 0) if self._standing else 0
         return max(base, source.begins, here)
 
-    def _answer(self, sender: int, source: Source) -> None:
+    def _answer(self, sender: int, source: RelayedSender) -> None:
         source.told = self._settled(sender, source)
         self._say(sender, Settled(self._stamp, source.told, max(source.taken, source.told)))
 

@@ -38,7 +38,7 @@ FLIGHT_BYTES_MAX = 64 << 10
 BATCH_BYTES_MAX = 8 << 10
 
 
-class Batch:
+class OutsideBatch:
     """Messages of one kind that are said together. ``said``: to anybody, ever. ``parted``: members that it was for may
     have been elsewhere meanwhile, without it."""
 
@@ -81,7 +81,7 @@ class Outside:
         self._say = say
         self._after = after
         self._now = now
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[OutsideBatch] = deque()
         self._bytes = 0
         self.members: tuple[int, ...] = ()
         self._promises = ""
@@ -132,7 +132,7 @@ class Outside:
         batch = self._batches[-1] if self._batches else None
         full = batch is None or batch.said or batch.kind != kind or len(batch.bodies) >= BATCH_MESSAGES_MAX
         if batch is None or full or batch.size + len(encoded) > BATCH_BYTES_MAX:
-            batch = Batch(self.next, kind)
+            batch = OutsideBatch(self.next, kind)
             self._batches.append(batch)
         batch.bodies.append(encoded)
         batch.size += len(encoded)
@@ -220,7 +220,7 @@ class Outside:
     def _under_way(self) -> int:
         return sum(batch.size for batch in self._batches if self._taken <= batch.first < self._said)
 
-    def _tell(self, batch: Batch) -> None:
+    def _tell(self, batch: OutsideBatch) -> None:
         batch.said = True
         self._said = max(self._said, batch.end)
         self._say(self._relay, Forward(self._stamp, self._begins, batch.first, batch.kind, batch.bodies, self.settled))

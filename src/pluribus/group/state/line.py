@@ -15,7 +15,7 @@ from .words import SEEN_MAX, Seen
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
-class Change:
+class ViewChange:
     """A view of the group, as far as it concerns its state."""
 
     __slots__ = ("after", "continues", "epoch", "lineage", "members", "point", "primary", "sent", "view")
@@ -48,7 +48,7 @@ class Change:
         """Of a primary: the primary before it, if this member was in that."""
 
 
-NO_CHANGE = Change(-1, (), primary=False, continues=False)
+NO_CHANGE = ViewChange(-1, (), primary=False, continues=False)
 
 
 class Mark(Frame, kw_only=True):
@@ -59,11 +59,11 @@ class Mark(Frame, kw_only=True):
     """The view that begins here, if one does."""
 
     @classmethod
-    def of(cls, act: Callable[[], None], change: Change = NO_CHANGE) -> Mark:
+    def of(cls, act: Callable[[], None], change: ViewChange = NO_CHANGE) -> Mark:
         return cls(sender=1, act=act, change=change, bodies=[])
 
 
-class Held(Frame, kw_only=True):
+class HeldFrame(Frame, kw_only=True):
     """A frame that was held back. ``paid``: the window has it back already."""
 
     paid: bool = False
@@ -75,7 +75,7 @@ class Held(Frame, kw_only=True):
         return (self.owner, self.group, self.to)
 
     @classmethod
-    def of(cls, frame: Frame, *, paid: bool) -> Held:
+    def of(cls, frame: Frame, *, paid: bool) -> HeldFrame:
         return cls(
             sender=frame.sender,
             to=frame.to,
@@ -114,7 +114,7 @@ class Seens:
             if len(ranges) > 64:
                 _joined(ranges)
 
-    def unseen(self, frame: Held) -> list[Held]:
+    def unseen(self, frame: HeldFrame) -> list[HeldFrame]:
         """What of a frame was not passed: all of it, nothing, or some runs of its messages, each as a frame."""
         seen = [
             (max(first, frame.first), min(stop, frame.first + frame.count))
@@ -143,7 +143,7 @@ class Seens:
         self._ranges.clear()
 
 
-def _run(frame: Held, start: int, stop: int) -> Held:
+def _run(frame: HeldFrame, start: int, stop: int) -> HeldFrame:
     """Some messages of a frame, which the window has back already."""
     bodies = frame.bodies if isinstance(frame.bodies, list) else _decode_raw(frame.bodies)
     kept = bodies[start:stop]
@@ -153,7 +153,7 @@ def _run(frame: Held, start: int, stop: int) -> Held:
         else header
         for header in frame.headers
     ]
-    return Held(
+    return HeldFrame(
         sender=frame.sender,
         to=frame.to,
         group=frame.group,

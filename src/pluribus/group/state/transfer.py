@@ -53,7 +53,7 @@ from ...core.frame import Frame, Header
 from ...core.ids import ALL, MemberId
 from ...core.ports import Timer
 from .chunks import Pull
-from .line import Change, Held, Mark, Seens
+from .line import HeldFrame, Mark, Seens, ViewChange
 from .serving import Serving, State
 from .words import Chunk, Have, Need, Over, Rank, Want
 
@@ -104,19 +104,19 @@ class Transfer:
         self.away = True
         self.founded = False
         """Whether this member was the first, so that its own state is the group's."""
-        self.on_mark: Callable[[Change], None] = lambda change: None
+        self.on_mark: Callable[[ViewChange], None] = lambda change: None
         """The reader has come to a new view."""
-        self.on_older: Callable[[Change], None] = lambda change: None
+        self.on_older: Callable[[ViewChange], None] = lambda change: None
         """The reader has come to where an ordered group goes on with the state of an older primary than the last, or of
         another chain: whoever had more is gone, or was left behind by a primary that somebody forced."""
-        self.on_restored: Callable[[Change, Seens], None] = lambda change, seens: None
+        self.on_restored: Callable[[ViewChange, Seens], None] = lambda change, seens: None
         """The reader has restored a state: everything before a view, and these messages of it."""
         self._lived = False
         self._version: tuple[int, int, int, int] = (0, 0, 0, 0)
         self._version_view = (0, 0)
         self._since = 0
         self._count = 0
-        self._view = Change(0, (), primary=False, continues=False)
+        self._view = ViewChange(0, (), primary=False, continues=False)
         self._rank: Rank = (NONE,)
         self._answers: dict[int, Rank] = {}
         self._avoid: set[int] = set()
@@ -138,7 +138,7 @@ class Transfer:
 
     # Views
 
-    def changed(self, change: Change) -> None:
+    def changed(self, change: ViewChange) -> None:
         """The group has a new view; what is delivered from now on is of this view."""
         if self._me not in change.members:
             self._stay_out(change)
@@ -163,7 +163,7 @@ class Transfer:
         if self.holding:
             self._go_on_asking()
 
-    def _stay_out(self, change: Change) -> None:
+    def _stay_out(self, change: ViewChange) -> None:
         """This member is not in the group yet, or was until now: a group that is left and joined again at once may
         still be shown as it was before. What is delivered until it is back is not for us."""
         self.away = True
@@ -175,14 +175,14 @@ class Transfer:
             self.has = self._lived = False
             self.holding = True
 
-    def _suspend(self, change: Change) -> None:
+    def _suspend(self, change: ViewChange) -> None:
         """Outside a primary nothing is delivered. What was held is of no use: others have gone on, or will."""
         self.away = True
         self._pull = None
         self._drop_held()
         self._put(self._mark(change))
 
-    def _enter_ordered(self, change: Change) -> None:
+    def _enter_ordered(self, change: ViewChange) -> None:
         if change.continues and self.ready:
             self._rank = (SURE,)
             self._version = (change.lineage, change.epoch, change.point, 0)
@@ -203,7 +203,7 @@ class Transfer:
         else:
             self._rank = (NONE,)
 
-    def _enter(self, change: Change) -> None:
+    def _enter(self, change: ViewChange) -> None:
         if self.ready and (self._lived or self.serving.taken):
             self._rank = (SURE,)
             self._put(self._mark(change))
@@ -212,7 +212,7 @@ class Transfer:
         self.holding = True
         self._hold.append(self._mark(change))
 
-    def _mark(self, change: Change) -> Mark:
+    def _mark(self, change: ViewChange) -> Mark:
         return Mark.of(lambda: self._passed_view(change), change)
 
     # What arrives
@@ -228,12 +228,12 @@ class Transfer:
         if paid:
             self._held_bytes += frame.size
             self._consumed(frame)
-        self._hold.append(Held.of(frame, paid=paid))
+        self._hold.append(HeldFrame.of(frame, paid=paid))
         return True
 
     def _was_ahead(self, frame: Frame, ahead: Seens) -> bool:
         """The snapshot may hold messages of this view that reach us only now; the state has them."""
-        held = Held.of(frame, paid=False)
+        held = HeldFrame.of(frame, paid=False)
         unseen = [held] if frame.to != ALL else ahead.unseen(held)
         if unseen == [held]:
             return False
@@ -244,7 +244,7 @@ class Transfer:
 
     def _drop_held(self) -> None:
         for frame in self._hold:
-            if type(frame) is Held and not frame.paid:
+            if type(frame) is HeldFrame and not frame.paid:
                 self._consumed(frame)
         self._hold.clear()
         self._held_bytes = 0
@@ -371,7 +371,7 @@ class Transfer:
         last = max(at for at, frame in enumerate(self._hold) if type(frame) is Mark)
         before, after = list(self._hold)[:last], list(self._hold)[last:]
         for frame in before:
-            if type(frame) is Held:
+            if type(frame) is HeldFrame:
                 self._drop(frame)
         self._hold = deque([*(frame for frame in before if type(frame) is Mark), *after])
 
@@ -448,7 +448,7 @@ class Transfer:
         rest: list[Frame] = []
         in_view = True
         for at, frame in enumerate(self._hold):
-            if type(frame) is not Held:
+            if type(frame) is not HeldFrame:
                 in_view = in_view and at <= marks[0]
                 if at > marks[0]:
                     rest.append(frame)
@@ -463,7 +463,7 @@ class Transfer:
                 rest += unseen
         return rest
 
-    def _drop(self, frame: Held) -> None:
+    def _drop(self, frame: HeldFrame) -> None:
         if not frame.paid:
             self._consumed(frame)
 
@@ -473,13 +473,13 @@ class Transfer:
         """The reader took a frame out of the inbox; whether the window has it back already."""
         if frame.to == ALL:
             self.serving.seens.add(frame)
-        return type(frame) is Held and frame.paid
+        return type(frame) is HeldFrame and frame.paid
 
-    def _passed_view(self, change: Change) -> None:
+    def _passed_view(self, change: ViewChange) -> None:
         self.on_mark(change)
         self.serving.reader_at(change.point, Seens())
 
-    def _restore(self, state: bytes, seens: Seens, passed: list[Change]) -> None:
+    def _restore(self, state: bytes, seens: Seens, passed: list[ViewChange]) -> None:
         """The views that were held back are passed with the state, up to its own."""
         self._state.restore(state)
         self.restored += 1

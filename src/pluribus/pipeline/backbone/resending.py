@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ...pubsub.durable.batch import Batch, pack
+from ...pubsub.durable.batch import StoredBatch, pack
 from ...runtime.clients.log_client import LogClient
 from ...wire.bodies import BYTES
 from ..columns import kind_of_name
@@ -96,7 +96,7 @@ def _do(keepers: LogClient, configuration: Configuration, writer: str, plan: Pla
     return count
 
 
-def _again(batch: Batch, topic: str, plan: Plan, session: int, before: int) -> Iterator[tuple[bytes, int]]:
+def _again(batch: StoredBatch, topic: str, plan: Plan, session: int, before: int) -> Iterator[tuple[bytes, int]]:
     """The events that are wanted, packed; in runs of one kind of body."""
     extra, ends, times = batch.extra, batch.ends.tolist(), batch.times.tolist()
     ids = extra.ids or [(batch.head.session, number) for number in batch.sequences.tolist()]

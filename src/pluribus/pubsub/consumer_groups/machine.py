@@ -53,7 +53,7 @@ TOPICS_MAX = 65_536
 _encode = msgspec.msgpack.encode
 
 
-class Open(msgspec.Struct, array_like=True):
+class OpenEvent(msgspec.Struct, array_like=True):
     """An event that is not settled."""
 
     order: int
@@ -69,7 +69,7 @@ class Place(msgspec.Struct, array_like=True):
     """How far the group is in one topic."""
 
     seen: int
-    open: dict[int, Open]
+    open: dict[int, OpenEvent]
     """By offset."""
 
     @property
@@ -239,7 +239,7 @@ class ConsumerGroup(Machine):
         return Outcome(DONE, place.seen)
 
     def _add(self, topic: str, place: Place, offset: int, size: int, key: int) -> None:
-        one = place.open[offset] = Open(self._next, size, key)
+        one = place.open[offset] = OpenEvent(self._next, size, key)
         self._next += 1
         self._open += 1
         if self._is_first(topic, offset, key):
@@ -287,7 +287,7 @@ class ConsumerGroup(Machine):
         self._things[one.thing] = (topic, offset)
         self.demands.assign(consumer, one.thing, one.size, one.tries + 1)
 
-    def _first(self) -> Open:
+    def _first(self) -> OpenEvent:
         _, topic, offset = self._ready[0]
         return self.places[topic].open[offset]
 
@@ -392,4 +392,4 @@ class ConsumerGroup(Machine):
         return self.demands.next(size=self._first().size) is not None
 
 
-_Saved = tuple[list[str], str, int, int, list[Dead], list[tuple[str, int, list[tuple[int, Open]]]]]
+_Saved = tuple[list[str], str, int, int, list[Dead], list[tuple[str, int, list[tuple[int, OpenEvent]]]]]

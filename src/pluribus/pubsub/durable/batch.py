@@ -48,7 +48,7 @@ EVENTS_MAX = 1 << 20
 """Events in one batch."""
 
 
-class Extra(msgspec.Struct, array_like=True):
+class StoredExtra(msgspec.Struct, array_like=True):
     """What few events have; lists are as long as the batch, or empty."""
 
     headers: list[dict[str, Any] | None] = []
@@ -57,7 +57,7 @@ class Extra(msgspec.Struct, array_like=True):
     senders: list[Long] = []
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class StoredBatchHead(msgspec.Struct, frozen=True, gc=False):
     """What there is to know of a batch without looking at its events."""
 
     flags: int
@@ -78,7 +78,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
         return self.first + self.events - 1
 
 
-_extra = msgspec.msgpack.Decoder(Extra)
+_extra = msgspec.msgpack.Decoder(StoredExtra)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -110,7 +110,7 @@ def pack(
     extra = b""
     if extras:
         rare = (list(headers) if any(headers) else [], list(parents) if any(parents) else [])
-        extra = _encode(Extra(*rare, list(ids), list(senders)))
+        extra = _encode(StoredExtra(*rare, list(ids), list(senders)))
     if not isinstance(times, int) and min(times) == max(times):
         times = times[0]
     sizes = [*map(len, bodies)]
@@ -174,7 +174,7 @@ def _little(column: array[int]) -> bytes:
     return column.tobytes()
 
 
-def head_of(command: bytes) -> Head:
+def head_of(command: bytes) -> StoredBatchHead:
     """Of what ``is_batch`` says is one; ``MalformedFrame`` if its parts do not add up."""
     if len(command) < HEAD_BYTES:
         raise MalformedFrame(f"{len(command)} bytes are no batch of events")
@@ -184,7 +184,7 @@ def head_of(command: bytes) -> Head:
     bodies_bytes, extra_bytes, topic_bytes, name_bytes = sizes
     names = topic_bytes + name_bytes
     columns = HEAD_BYTES + names + -names % 8
-    head = Head(
+    head = StoredBatchHead(
         flags, events, session, first, sender, bodies_bytes, extra_bytes, topic_bytes, name_bytes, kind, columns
     )
     wanted = head.columns + columns_bytes(head) + bodies_bytes + extra_bytes
@@ -195,18 +195,18 @@ def head_of(command: bytes) -> Head:
     return head
 
 
-def columns_bytes(head: Head) -> int:
+def columns_bytes(head: StoredBatchHead) -> int:
     flags, events = head.flags, head.events
     times = 8 if flags & ONE_TIME else 8 * events
     ends = 0 if flags & EVEN else 4 * events + 4
     return times + ends + (4 * events if flags & PLACES else 0)
 
 
-def topic_of(command: bytes, head: Head) -> bytes:
+def topic_of(command: bytes, head: StoredBatchHead) -> bytes:
     return command[HEAD_BYTES : HEAD_BYTES + head.topic_bytes]
 
 
-def latest_of(command: bytes, head: Head) -> int:
+def latest_of(command: bytes, head: StoredBatchHead) -> int:
     """The latest time in it; publishers' clocks may go back, so it need not be the last."""
     at = head.columns
     if head.flags & ONE_TIME:
@@ -221,10 +221,10 @@ def outline_of(command: bytes) -> Outline:
     return head.session, head.first, head.last, head.events, topic_of(command, head), latest_of(command, head)
 
 
-def checked(command: bytes) -> Head:
+def checked(command: bytes) -> StoredBatchHead:
     """Everything about a batch that a stranger sent: nothing that is read of it later may fail."""
     head = head_of(command)
-    batch = Batch(command, 0)
+    batch = StoredBatch(command, 0)
     try:
         topic, name = topic_of(command, head).decode(), batch.kind
         ends = batch.ends
@@ -241,7 +241,7 @@ def checked(command: bytes) -> Head:
     return head
 
 
-class Batch:
+class StoredBatch:
     """A batch to look into. ``offset`` is that of its first event in the topic. Columns are views of its bytes."""
 
     __slots__ = ("data", "head", "offset")
@@ -317,10 +317,12 @@ class Batch:
         return memoryview(self.data)[at : at + head.bodies_bytes]
 
     @property
-    def extra(self) -> Extra:
+    def extra(self) -> StoredExtra:
         head = self.head
         return (
-            _extra.decode(memoryview(self.data)[len(self.data) - head.extra_bytes :]) if head.extra_bytes else Extra()
+            _extra.decode(memoryview(self.data)[len(self.data) - head.extra_bytes :])
+            if head.extra_bytes
+            else StoredExtra()
         )
 
     @property
@@ -344,7 +346,7 @@ class Batch:
             return self.decoded()
         return decode_bodies(DATA, msgspec.Raw(array_header(self.head.events) + self.bodies), self.head.events)
 
-    def cut(self, start: int, stop: int) -> Batch:
+    def cut(self, start: int, stop: int) -> StoredBatch:
         """The events with offsets from ``start`` up to ``stop``; itself if that is all of them."""
         if start <= self.offset and stop >= self.end:
             return self
@@ -352,7 +354,7 @@ class Batch:
         low, high = (int(at) for at in offsets.searchsorted([start, stop]))
         return self.chosen(range(low, high))
 
-    def chosen(self, which: Sequence[int], bodies: bool = True) -> Batch:
+    def chosen(self, which: Sequence[int], bodies: bool = True) -> StoredBatch:
         """Only these events, by their place in ``times``; ``bodies=False`` leaves their bodies out."""
         if not len(which):
             raise BadInput("a batch has at least one event: leave it out instead")
@@ -373,4 +375,4 @@ class Batch:
             [extra.ids[i] for i in which] if extra.ids else (),
             [extra.senders[i] for i in which] if extra.senders else (),
         )
-        return Batch(packed, self.offset)
+        return StoredBatch(packed, self.offset)

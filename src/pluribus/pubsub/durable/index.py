@@ -36,7 +36,7 @@ class Moved(NamedTuple):
     size: int
 
 
-class Index:
+class TopicIndex:
     """Columns of one topic's entries. All of them are functions of the commands that were applied."""
 
     __slots__ = ("_at_bytes", "_open", "offsets", "places", "rows", "sizes", "stretch", "times")
@@ -145,7 +145,7 @@ class Index:
         return ([_little(column) for column in columns], self.stretch, self._at_bytes, self._open)
 
     @classmethod
-    def restored(cls, saved: tuple[list[bytes], int, int, bool]) -> Index:
+    def restored(cls, saved: tuple[list[bytes], int, int, bool]) -> TopicIndex:
         index = cls()
         columns, index.stretch, index._at_bytes, index._open = saved
         for column, kept in zip(

@@ -35,9 +35,9 @@ from ...group.host.words import ONCE
 from . import commands
 from .batch import checked, head_of, is_batch, latest_of, outline_of, topic_of
 from .commands import AGAIN, DONE, REFUSED, Outcome
-from .index import Index, Moved
+from .index import Moved, TopicIndex
 from .spans import ALONE, Spans
-from .stages import FOR_EVER_US, Part, Stages
+from .stages import FOR_EVER_US, StagedPart, Stages
 from .subscriptions import Bounds, Subscriptions
 
 PLACE_BITS = 20
@@ -74,7 +74,7 @@ class Topic:
         """Bytes of all events that ever were."""
         self.age_us = 0
         self.size_bytes = 0
-        self.index = Index()
+        self.index = TopicIndex()
         self.spans = Spans()
 
     @property
@@ -131,7 +131,7 @@ class _Appends(Effects):
     batches: list[tuple[int, int, bytes]]
 
 
-class Topics(Machine):
+class TopicsMachine(Machine):
     """The state. ``apply`` is handed each command once, with its place in the log."""
 
     kind: ClassVar[str] = "topics"
@@ -273,7 +273,7 @@ class Topics(Machine):
         if name not in self.topics and len(self.topics) >= DURABLE_TOPICS_MAX:
             return Outcome(REFUSED, 0, f"{DURABLE_TOPICS_MAX:,} durable topics are there: use one of them")
         self.parts.touch("stages")
-        part = Part(row, place, head.events, len(command.packed), latest, name, size)
+        part = StagedPart(row, place, head.events, len(command.packed), latest, name, size)
         outcome = self.stages.stage(command, part)
         self._due_us = min(self._due_us, self.stages.due_us())
         return outcome
@@ -291,7 +291,7 @@ class Topics(Machine):
         self._due_us = min(self._due_us, self.stages.due_us())
         return outcome
 
-    def _release(self, parts: Iterable[Part]) -> None:
+    def _release(self, parts: Iterable[StagedPart]) -> None:
         for part in parts:
             self.ground.release(part.row, part.held)
 
@@ -312,7 +312,7 @@ class Topics(Machine):
         topic.first = min(before, topic.end)
         if topic.first == topic.end:
             stretch = topic.index.stretch
-            topic.index = Index()
+            topic.index = TopicIndex()
             topic.index.stretch = stretch
         else:
             topic.index.forget(topic.first)
@@ -539,7 +539,7 @@ class Topics(Machine):
                     topic.part = part
                     topic.first, topic.end, topic.latest, topic.size = first, end, latest, size
                     topic.age_us, topic.size_bytes = age_us, size_bytes
-                    topic.index, topic.spans = Index.restored(index), Spans.restored(spans)
+                    topic.index, topic.spans = TopicIndex.restored(index), Spans.restored(spans)
         self.subscriptions.restore(known)
         self._names = [numbers[number] for number in range(len(numbers))]
         ordered = {name: self.topics[name] for name in self._names}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from ...core.errors import BadInput, Damaged
 from ...group.host.host import command_at
 from . import commands
-from .batch import HEAD_BYTES, Batch, head_of, is_batch, latest_of, topic_of
-from .machine import INNER, PLACE_BITS, Topic, Topics
+from .batch import HEAD_BYTES, StoredBatch, head_of, is_batch, latest_of, topic_of
+from .machine import INNER, PLACE_BITS, Topic, TopicsMachine
 
 Rows = Callable[[int, int], Sequence[tuple[int, Sequence[bytes]]]]
 """``rows(start, bytes_max)``: rows of commands from there on, each with its position; ``Damaged`` if they cannot be had
@@ -30,7 +30,7 @@ READ_BYTES_MAX = 16 << 20
 
 
 class Reading:
-    def __init__(self, topics: Topics, rows: Rows, row: Row) -> None:
+    def __init__(self, topics: TopicsMachine, rows: Rows, row: Row) -> None:
         self.topics = topics
         self._rows = rows
         self._row = row
@@ -72,7 +72,7 @@ class Reading:
             for offset, packed in self.read(name, at, topic.end, READ_BYTES):
                 head = head_of(packed)
                 if latest_of(packed, head) >= time_us:
-                    times = Batch(packed, offset).times
+                    times = StoredBatch(packed, offset).times
                     late = (times >= time_us).nonzero()[0]
                     found = [offset + int(place) for place in late if offset + int(place) >= at]
                     if found:

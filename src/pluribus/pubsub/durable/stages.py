@@ -30,7 +30,7 @@ KEEP_WRITER_S = 30 * 86_400.0
 FOR_EVER_US = 1 << 62
 
 
-class Part(msgspec.Struct, array_like=True):
+class StagedPart(msgspec.Struct, array_like=True):
     """Where a staged batch is in the log."""
 
     row: int
@@ -45,11 +45,11 @@ class Part(msgspec.Struct, array_like=True):
 
 class Attempt(msgspec.Struct, array_like=True):
     until: int
-    parts: list[Part] = []
+    parts: list[StagedPart] = []
     query: str = ""
 
 
-class Memory(msgspec.Struct, array_like=True):
+class QueryMemory(msgspec.Struct, array_like=True):
     """What is remembered of a writer's query."""
 
     last: int
@@ -63,7 +63,7 @@ Staged = dict[tuple[str, int, str], Attempt]
 class Stages:
     def __init__(self) -> None:
         self._attempts: Staged = {}
-        self._writers: dict[str, dict[str, Memory]] = {}
+        self._writers: dict[str, dict[str, QueryMemory]] = {}
         """By writer and query."""
         self._count = 0
         self._remembered = 0
@@ -82,7 +82,7 @@ class Stages:
         memory = self._writers.get(writer, {}).get(query)
         return -1 if memory is None else memory.last
 
-    def stage(self, command: Stage, part: Part) -> Outcome:
+    def stage(self, command: Stage, part: StagedPart) -> Outcome:
         last = self.last(command.writer, command.query)
         if command.batch <= last:
             return Outcome(AGAIN, last)
@@ -107,7 +107,7 @@ class Stages:
         self._count += 1
         return Outcome(DONE, len(attempt.parts))
 
-    def publish(self, command: Publish) -> tuple[Outcome, list[Part], list[Part]]:
+    def publish(self, command: Publish) -> tuple[Outcome, list[StagedPart], list[StagedPart]]:
         """The parts to become visible, in order; and those that nobody needs any more."""
         writer, batch, query = command.writer, command.batch, command.query
         last = self.last(writer, query)
@@ -129,7 +129,7 @@ class Stages:
             part for name, parts in command.attempts if parts for part in self._attempts[(writer, batch, name)].parts
         ]
         until = command.at + command.keep_us if command.at and command.keep_us else FOR_EVER_US
-        self._remember(writer, query, Memory(batch, until))
+        self._remember(writer, query, QueryMemory(batch, until))
         gone = self._remove(
             [
                 key
@@ -153,13 +153,13 @@ class Stages:
             "checkpoint of that query, name another writer, or publish all of it again with the option foreign='begin'"
         )
 
-    def _remember(self, writer: str, query: str, memory: Memory) -> None:
+    def _remember(self, writer: str, query: str, memory: QueryMemory) -> None:
         queries = self._writers.setdefault(writer, {})
         self._remembered += query not in queries
         queries[query] = memory
         self._next_end = min(self._next_end, memory.until)
 
-    def drop(self, command: Drop) -> tuple[Outcome, list[Part]]:
+    def drop(self, command: Drop) -> tuple[Outcome, list[StagedPart]]:
         """The number is that of the attempts that went; and their parts."""
         wanted = (command.writer, command.batch)
 
@@ -184,22 +184,22 @@ class Stages:
         """When a lease ends, or a writer is to be forgotten, at the earliest; ``FOR_EVER_US`` if never."""
         return min(self._next_end, *(attempt.until for attempt in self._attempts.values()), FOR_EVER_US)
 
-    def parts_within(self, rows: Container[int]) -> Iterator[tuple[tuple[str, int, str], int, Part]]:
+    def parts_within(self, rows: Container[int]) -> Iterator[tuple[tuple[str, int, str], int, StagedPart]]:
         """What is staged and stands in these rows: whose it is, which part, and where."""
         for key, attempt in self._attempts.items():
             for number, part in enumerate(attempt.parts):
                 if part.row in rows:
                     yield key, number, part
 
-    def move(self, writer: str, batch: int, attempt: str, number: int, old_row: int) -> Part | None:
+    def move(self, writer: str, batch: int, attempt: str, number: int, old_row: int) -> StagedPart | None:
         """The part that is to stand elsewhere from now on, if it is still staged and stands where it was."""
         found = self._attempts.get((writer, batch, attempt))
         if found is None or number >= len(found.parts) or found.parts[number].row != old_row:
             return None
         return found.parts[number]
 
-    def _remove(self, keys: list[tuple[str, int, str]]) -> list[Part]:
-        gone: list[Part] = []
+    def _remove(self, keys: list[tuple[str, int, str]]) -> list[StagedPart]:
+        gone: list[StagedPart] = []
         for key in keys:
             gone += self._attempts.pop(key).parts
         self._count -= len(gone)
@@ -215,7 +215,7 @@ class Stages:
         self._count = sum(len(attempt.parts) for attempt in self._attempts.values())
         self._writers, self._remembered, self._next_end = {}, 0, FOR_EVER_US
         for writer, batch in without_query:  # as a snapshot from before queries had identities has them
-            self._remember(writer, "", Memory(batch))
+            self._remember(writer, "", QueryMemory(batch))
         for writer, query, memory in known:
             self._remember(writer, query, memory)
 
@@ -223,5 +223,5 @@ class Stages:
 _Saved = tuple[
     list[tuple[tuple[str, int, str], Attempt]],
     list[tuple[str, int]],
-    list[tuple[str, str, Memory]],
+    list[tuple[str, str, QueryMemory]],
 ]

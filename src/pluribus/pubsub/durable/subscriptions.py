@@ -21,7 +21,7 @@ Bounds = tuple[int, int]
 """The first offset of a topic that is kept, and the next one that it will give."""
 
 
-class Subscription(msgspec.Struct, array_like=True):
+class SubscriptionRecord(msgspec.Struct, array_like=True):
     patterns: list[str]
     offsets: dict[str, int]
     epoch: int = 0
@@ -33,7 +33,7 @@ class Subscription(msgspec.Struct, array_like=True):
 
 class Subscriptions:
     def __init__(self) -> None:
-        self.known: dict[str, Subscription] = {}
+        self.known: dict[str, SubscriptionRecord] = {}
         self.news: dict[str, None] = {}
         """Subscriptions that somebody took over or removed, since somebody looked. Not part of the state."""
 
@@ -54,7 +54,7 @@ class Subscriptions:
                 return Outcome(
                     REFUSED, 0, f"{DURABLE_SUBSCRIPTIONS_MAX:,} durable subscriptions are there: remove some"
                 )
-            found = self.known[command.name] = Subscription(list(command.patterns), {})
+            found = self.known[command.name] = SubscriptionRecord(list(command.patterns), {})
             for topic, bounds in topics.items():
                 if found.wants(topic):
                     found.offsets[topic] = command.starts.get(topic, _start(command.start, bounds))
@@ -87,7 +87,7 @@ class Subscriptions:
         return list(self.known.items())
 
     def restore(self, saved: Any) -> None:
-        self.known = dict(msgspec.convert(saved, list[tuple[str, Subscription]]))
+        self.known = dict(msgspec.convert(saved, list[tuple[str, SubscriptionRecord]]))
 
 
 def _start(start: int, bounds: Bounds) -> int:

@@ -75,7 +75,7 @@ class Doorman:
         if len(self._url.hosts) != 1:
             raise BadInput(f"serve={serve!r} names {len(self._url.hosts)} addresses: give one HOST:PORT")
         self._server: asyncio.Server | None = None
-        self._clients: set[Connection] = set()
+        self._clients: set[ClientConnection] = set()
         self.address = self._url.hosts[0]
         self.served = 0
 
@@ -101,7 +101,7 @@ class Doorman:
             self._bus.guard.required = True
 
     async def _knocked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Connection(self._bus, reader, writer)
+        client = ClientConnection(self._bus, reader, writer)
         if len(self._clients) >= CLIENTS_MAX:
             writer.close()
             return
@@ -135,7 +135,7 @@ class Doorman:
             client.abandon()
 
 
-class Connection:
+class ClientConnection:
     """One client that is here: an ``Asker``."""
 
     client = True

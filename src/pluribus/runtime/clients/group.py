@@ -76,7 +76,7 @@ class ClientGroups(Style):
 
 
 class ClientAsker:
-    """The part of a group's ``Asker`` that styles use."""
+    """The part of a group's ``GroupQuestions`` that styles use."""
 
     def __init__(self, group: ClientGroup) -> None:
         self._group = group

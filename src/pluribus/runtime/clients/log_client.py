@@ -30,7 +30,7 @@ from ...core.errors import (
 from ...core.url import parse_url
 from ...engines.tls import tls_option
 from ...pubsub.durable import commands
-from ...pubsub.durable.batch import Batch
+from ...pubsub.durable.batch import StoredBatch
 from ...pubsub.durable.commands import REFUSED, Outcome
 from ...pubsub.durable.many import COMMANDS_MAX, MANY_BYTES, AtMany, DoMany, FetchedMany, FetchMany
 from ...pubsub.durable.requests import (
@@ -134,12 +134,12 @@ class LogClient:
         bodies: bool = True,
         log: int = 0,
         whole: bool = False,
-    ) -> Iterator[Batch]:
+    ) -> Iterator[StoredBatch]:
         """Every event from ``start`` up to ``stop``, in packed batches, as far as they are there now.
 
         ``BadInput`` if retention removed ``start``. With ``where`` only events that match; ``bodies=False`` leaves
-        bodies out. See ``pubsub.durable.batch.Batch`` for the columns. ``LogChanged`` if the log is not number ``log``
-        (``Known.log``; 0 is any), or, with ``whole``, if not all of it is there.
+        bodies out. See ``pubsub.durable.batch.StoredBatch`` for the columns. ``LogChanged`` if the log is not number
+        ``log`` (``Known.log``; 0 is any), or, with ``whole``, if not all of it is there.
         """
         at = start
         number = self._begin(Fetch(topic, at, stop, max_bytes, 0.0, where, bodies)) if at < stop else 0
@@ -153,7 +153,7 @@ class LogClient:
                 if not done:
                     number = self._begin(Fetch(topic, at, stop, max_bytes, 0.0, where, bodies))
                 for offset, packed in found.pieces:
-                    yield Batch(packed, offset).cut(last, stop)
+                    yield StoredBatch(packed, offset).cut(last, stop)
                 if done:
                     break
             if whole and at < stop:
@@ -175,7 +175,7 @@ class LogClient:
         One request for all of them, and one more for each ``max_bytes``.
 
         Yields the ranges that were asked for, and pieces: the number of a range, the offset of a packed batch's first
-        event, the batch, which may reach beyond the range: ``Batch(packed, offset).cut(start, stop)``.
+        event, the batch, which may reach beyond the range: ``StoredBatch(packed, offset).cut(start, stop)``.
 
         ``LogChanged`` if the log is not number ``log``, or if not all of a range is there. Where retention removed the
         start of a range, ``over(topic, start, first)`` says where to go on, or raises; ``BadInput`` without it.

@@ -25,7 +25,7 @@ Send = Callable[[Any, int, MessageId | None, float | None], Awaitable[MessageId]
 """Body, destination, parent, time-out: the group's own way to send."""
 
 
-class Asker:
+class GroupQuestions:
     """The questions and answers of one group, for one member."""
 
     def __init__(self, channel: Channel, send: Send, now: Callable[[], float]) -> None:

@@ -21,7 +21,7 @@ APPLIED_S = 10.0
 """How long a write waits for its place in the order, unless somebody says otherwise."""
 
 
-class Consumer:
+class CacheConsumer:
     """The end of the notification bus: applies changes, and tells those who wait for theirs."""
 
     def __init__(self, me: int, entries_max: int) -> None:
@@ -60,7 +60,7 @@ class Consumer:
 class Cache:
     """Made by ``bus.cache(name)``. Read it like a dictionary; ``await`` what changes it."""
 
-    def __init__(self, notifications: Notifications, consumer: Consumer) -> None:
+    def __init__(self, notifications: Notifications, consumer: CacheConsumer) -> None:
         self._notifications = notifications
         self._consumer = consumer
 

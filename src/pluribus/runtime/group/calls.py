@@ -23,15 +23,15 @@ from ...group.calls import arguments_of, called, methods_of
 from ...group.channel import Channel
 from ...wire.questions import ABSENT, GOOD, Answered, Called, words_of, wrapped
 from ..loop.futures import in_a_thread
-from .asking import Asker, failure
+from .asking import GroupQuestions, failure
 
 log = logging.getLogger(__name__)
 
 
-class Service:
+class GroupCalls:
     """What one member does of the calls in one group."""
 
-    def __init__(self, channel: Channel, asker: Asker, consumed: Callable[[], None]) -> None:
+    def __init__(self, channel: Channel, asker: GroupQuestions, consumed: Callable[[], None]) -> None:
         self._channel = channel
         self._asker = asker
         self._consumed = consumed

@@ -39,8 +39,8 @@ from ...group.pieces import Large
 from ...wire.bodies import BYTES, Kind, check_size, encode_body, encode_quickly
 from ..loop.futures import in_a_thread
 from ..loop.opening import Opening
-from .asking import ANSWER_S, Asker
-from .calls import Service
+from .asking import ANSWER_S, GroupQuestions
+from .calls import GroupCalls
 from .objects import Objects
 from .readers import Readers
 from .stability import Stability
@@ -95,9 +95,9 @@ class Group(End):
         self._readers = Readers()
         self._excluded = ""
         self.opening = Opening(self.close)
-        self._asker = Asker(channel, self._send, now)
+        self._asker = GroupQuestions(channel, self._send, now)
         self._stability = Stability(channel, dispatch, now)
-        self._service = Service(channel, self._asker, lambda: dispatch.consumed(channel))
+        self._service = GroupCalls(channel, self._asker, lambda: dispatch.consumed(channel))
         channel.on_arrival = self._arrivals.wake
         channel.on_room = lambda: _wake(self._rooms)
         channel.on_view = lambda view: _wake(self._view_waiters)

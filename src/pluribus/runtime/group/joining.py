@@ -44,7 +44,7 @@ JOIN_S = 30.0
 M = TypeVar("M", bound=StateMachine)
 
 
-class Joining:
+class GroupsFace:
     """What ``Bus`` offers of groups; ``Bus`` owns the stack below and ends what is opened here."""
 
     me: MemberId
@@ -309,9 +309,9 @@ class Joining:
     async def cache(self, name: str, *, entries_max: int = CACHE_ENTRIES_MAX) -> Cache:
         """Join a replicated cache; returns when this member has what the others have. The first member's
         ``entries_max`` holds for all."""
-        from .cache import Cache, Consumer
+        from .cache import Cache, CacheConsumer
 
-        consumer = Consumer(self.me, entries_max)
+        consumer = CacheConsumer(self.me, entries_max)
         return Cache(await self.notifications(f"cache/{name}", consumer), consumer)
 
     async def _durable_replica(

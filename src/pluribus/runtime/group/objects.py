@@ -14,7 +14,7 @@ from ...core.errors import AnswersLate, Unanswered
 from ...group.asking import Answers, Replies
 from ...group.calls import interface_of
 from .asking import ANSWER_S
-from .calls import Service
+from .calls import GroupCalls
 
 Method = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -26,7 +26,7 @@ class Objects:
     ``TypeError``, before anything is sent.
     """
 
-    def __init__(self, service: Service, interface: type | None = None, timeout: float | None = ANSWER_S) -> None:
+    def __init__(self, service: GroupCalls, interface: type | None = None, timeout: float | None = ANSWER_S) -> None:
         self._service = service
         self._methods = None if interface is None else interface_of(interface)
         self._timeout = timeout

@@ -38,7 +38,7 @@ class Replica(Generic[M]):
         self.name = name
         self._tell = tell
         self._log = log
-        self._core = core.Replica(name, log, machine, session)
+        self._core = core.LoggedMachine(name, log, machine, session)
         self._left = left
         self._waiters: list[asyncio.Future[None]] = []
         self._room = asyncio.Semaphore(CALLS_MAX)

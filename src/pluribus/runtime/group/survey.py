@@ -71,7 +71,7 @@ Counts = dict[str, dict[str, Any]]
 """By layer: what it counted."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SurveyAnswer(msgspec.Struct, frozen=True):
     """How a member was at a time of its own clock."""
 
     member: MemberId
@@ -79,7 +79,7 @@ class Answer(msgspec.Struct, frozen=True):
     at: float
     layers: Counts
 
-    def rates(self, before: Answer) -> dict[str, dict[str, float]]:
+    def rates(self, before: SurveyAnswer) -> dict[str, dict[str, float]]:
         """By layer and counter: how much it grew a second since an earlier answer of the same member."""
         seconds = max(self.at - before.at, 1e-9)
         return {
@@ -112,11 +112,11 @@ class Survey:
     def __init__(self, stack: Stack, inquirer: Inquirer) -> None:
         self._stack = stack
         self._inquirer = inquirer
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, SurveyAnswer] = {}
         self._quiet_s = 0.0
         inquirer.on_answer = self._hear
 
-    async def take(self, wait_s: float = 1.0) -> list[Answer]:
+    async def take(self, wait_s: float = 1.0) -> list[SurveyAnswer]:
         """Everybody's answer, by name; as soon as no more come, or after ``wait_s`` when none came at all."""
         loop = asyncio.get_running_loop()
         began = asked = loop.time()
@@ -138,7 +138,7 @@ class Survey:
             return
         if member not in self._answers:
             self._quiet_s = 0.0
-        self._answers[member] = Answer(MemberId(member), told.name, told.at, told.layers)
+        self._answers[member] = SurveyAnswer(MemberId(member), told.name, told.at, told.layers)
 
 
 @asynccontextmanager

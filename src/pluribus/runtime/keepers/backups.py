@@ -18,7 +18,7 @@ from contextlib import closing, suppress
 import msgspec
 
 from ...core.errors import BadInput, Damaged, MalformedFrame, Unavailable
-from ...group.keepers.rows import Head, head_of
+from ...group.keepers.rows import RowHead, head_of
 from ...group.keepers.voting import named
 from ...group.keepers.words import Base, Meta, Snapshot, base_of, digest_of, meta_of, snapshot_of, stored
 from ...store.salvage import Salvage, build_store, copy_store
@@ -134,7 +134,7 @@ def _base(copy: Salvage, log: str, start: int, snapshot: Snapshot) -> Base:
     return Base() if start == 0 else Base(start, head.epoch, head.first)
 
 
-def _head(row: bytes | None) -> Head | None:
+def _head(row: bytes | None) -> RowHead | None:
     with suppress(MalformedFrame):
         return None if row is None else head_of(row)
     return None

@@ -1,5 +1,5 @@
-"""What a keeper does for those who ask. One ``Desk`` serves the own process, members of the bus and clients alike;
-``ask`` is all there is.
+"""What a keeper does for those who ask. One ``KeeperDesk`` serves the own process, members of the bus and clients
+alike; ``ask`` is all there is.
 
 The desk itself answers questions about machines and about the keeper. Styles with questions of their own add *parts*
 (``TopicsDesk`` is one), which answer from what this keeper has applied, and use what the desk gives them: commands
@@ -27,9 +27,9 @@ from ...group.keepers.leader import Leader
 from ...group.keepers.operations import Adopt, Lead, Stand, Voting
 from ...group.keepers.voting import MachineStanding, Standing, standing_of
 from ...group.log import StateMachine
-from ...group.sessions import Command, Entry
+from ...group.sessions import Command, SessionEntry
 from ...pubsub.consumer_groups.machine import ConsumerGroup
-from ...pubsub.durable.machine import Topics
+from ...pubsub.durable.machine import TopicsMachine
 from ..machines.desk import MachineDesk
 from ..styles.topics.desk import TopicsDesk
 from ..styles.topics.groups_desk import GroupsDesk
@@ -39,7 +39,7 @@ MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
 WAITERS_MAX = 65_536
 
 
-class Part(Protocol):
+class DeskPart(Protocol):
     """What a style adds to the desk."""
 
     def questions(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]: ...
@@ -47,13 +47,13 @@ class Part(Protocol):
     def stats(self) -> dict[str, Any]: ...
 
 
-class Desk:
+class KeeperDesk:
     """The machines on one keeper, and the questions that it answers."""
 
     def __init__(self, keeper: Keeper, codes: Mapping[str, type[Machine]] | None = None) -> None:
         self.keeper = keeper
-        shipped: dict[str, type[Machine]] = {Topics.kind: Topics, ConsumerGroup.kind: ConsumerGroup}
-        self.host = Host(keeper, {**shipped, **(codes or {})}, builtin=(Topics.kind,))
+        shipped: dict[str, type[Machine]] = {TopicsMachine.kind: TopicsMachine, ConsumerGroup.kind: ConsumerGroup}
+        self.host = Host(keeper, {**shipped, **(codes or {})}, builtin=(TopicsMachine.kind,))
         self.host.on_applied = self._applied
         self.tending = Tending(self.host, keeper)
         self.machines = MachineDesk(self.host, keeper, self.announced, keeper.alive)
@@ -63,7 +63,7 @@ class Desk:
         self.host.on_restored = self._restored
         self.groups = GroupsDesk(self, self.of_topics)
         self.tending.also = self.groups.look
-        self._parts: list[Part] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
+        self._parts: list[DeskPart] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
             **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self._machine),
             Call: self._call,
@@ -144,7 +144,7 @@ class Desk:
 
     async def _machine(self, request: Any) -> Any:
         """About a machine of a style. Durable topics have questions of their own, which check what comes."""
-        if isinstance(request, Order) and request.name == Topics.kind:
+        if isinstance(request, Order) and request.name == TopicsMachine.kind:
             raise Refused("durable topics take no bare commands: publish to them")
         return await self.machines.ask(request)
 
@@ -180,11 +180,11 @@ class Desk:
         if dict(self.host.announced(self.keeper.id)) != self.host.versions():
             await self.ordered(HOST, [words.encode(Announce(self.keeper.id, self.host.versions()))])
 
-    async def _call(self, asked: Call) -> Entry:
+    async def _call(self, asked: Call) -> SessionEntry:
         if Command.decoded(asked.command) is None:
             raise MalformedFrame("what was called is no command with an identity")
         (entry,) = await self.ordered((await self._hosted(asked.name)).number, [asked.command])
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, SessionEntry):
             raise Refused(f"the machine {asked.name!r} was removed: open it again")
         return entry
 

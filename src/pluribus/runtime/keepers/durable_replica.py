@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Overflow, Refused, Uncertain
 from ...core.ids import checked_name
 from ...group.host.requests import Call, Inspect, Open
 from ...group.log import StateMachine
 from ...group.replica import CALLS_MAX, CallId
-from ...group.sessions import FIRST_TIME, Command, Entry
+from ...group.sessions import FIRST_TIME, Command, SessionEntry
 
 if TYPE_CHECKING:
+    from ..machines.line import Way
     from .keeping import Keeping
 
 M = TypeVar("M", bound=StateMachine)
@@ -27,17 +28,11 @@ DURABLE = 0
 """The generation of a durable log: it never begins anew."""
 
 
-class Asking(Protocol):
-    """A way to the keepers that asks again until it is answered."""
-
-    async def ask(self, request: Any, timeout: float | None = None) -> Any: ...
-
-
 class DurableReplica(Generic[M]):
     """Made by ``bus.replica(name, kind, durable=True)``. What was answered is on the disks of most voters."""
 
     def __init__(
-        self, name: str, kind: str, asking: Asking, session: int, own: Callable[[str], StateMachine | None]
+        self, name: str, kind: str, asking: Way, session: int, own: Callable[[str], StateMachine | None]
     ) -> None:
         self.name = name
         self.kind = kind
@@ -78,7 +73,7 @@ class DurableReplica(Generic[M]):
             asked = Command(session, sequence, settled, DURABLE if again else FIRST_TIME, command).encoded()
             try:
                 async with asyncio.timeout(timeout):
-                    entry: Entry = await self._asking.ask(Call(self.name, asked), timeout)
+                    entry: SessionEntry = await self._asking.ask(Call(self.name, asked), timeout)
             except (Uncertain, Closed, TimeoutError) as error:
                 why = str(error) or f"no answer of the keepers in {timeout:g} s"
                 raise Uncertain(f"{why}: call again with the same id", key) from None

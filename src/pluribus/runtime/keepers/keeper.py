@@ -33,7 +33,7 @@ from ...store.sqlite import SqliteBackend
 from ..group.group import Group
 from ..group.member_line import MemberLine
 from ..machines.kinds import style_machines
-from .desk import Desk
+from .desk import KeeperDesk
 from .store_writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class BusKeeper:
         refuse_older(store)
         self.keeper = Keeper(LOG, store, self, bus._stack.ports.clock, bus._random, settings, wall=bus._wall)
         codes = {kind: hosted(checked_kind(kind), code) for kind, code in (machines or {}).items()}
-        self.desk = Desk(self.keeper, {**style_machines(), **codes})
+        self.desk = KeeperDesk(self.keeper, {**style_machines(), **codes})
         self.desk.member = bus.name
         self._tasks: list[asyncio.Task[None]] = []
         meeting.on_words = self.keeper.receive

@@ -30,7 +30,7 @@ Owner = tuple[int, int]
 """Of a lease: the number of the machine, and of the owner."""
 
 
-class Log(Protocol):
+class CommandLog(Protocol):
     """What puts commands in order; a keeper, or a ``VolatileLog``."""
 
     def submit_many(self, commands: Sequence[bytes], done: Done, machine: int = 0) -> None: ...
@@ -49,7 +49,7 @@ class MachineDesk:
     def __init__(
         self,
         host: Host,
-        log: Log,
+        log: CommandLog,
         announce: Callable[[], Awaitable[None]] = nothing,
         alive: Callable[[Sequence[Owner]], None] | None = None,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import Closed, GroupMismatch
 from ...group.channel import Channel
 from ...group.host import Host, Machine
-from ...group.host.space import Space
+from ...group.host.space import LogExtents
 from ...group.host.volatile import VolatileLog, VolatileSpace, VolatileTending
 from ...group.safelog import SafeLog
 from ..group.joining import new_number
@@ -32,7 +32,7 @@ class GroupHost:
         name: str,
         codes: Mapping[str, type[Machine]],
         left: Callable[[GroupHost], None],
-        space: type[Space] = VolatileSpace,
+        space: type[LogExtents] = VolatileSpace,
     ) -> None:
         self.name = name
         self._left = left

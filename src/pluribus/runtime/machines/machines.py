@@ -15,7 +15,7 @@ from ...core.errors import BadInput
 from ...core.ids import checked_name
 from ...group.host import Machine
 from ...group.host.requests import InMemory
-from ...group.host.space import Space
+from ...group.host.space import LogExtents
 from ...group.host.tending import machines_of
 from ...group.host.volatile import VolatileSpace
 from ..styles.style import Style
@@ -41,7 +41,7 @@ class Machines(Style):
         super().__init__(bus)
         self.bus: Bus = bus
         self._hosts: dict[str, GroupHost] = {}
-        self.space: type[Space] = VolatileSpace
+        self.space: type[LogExtents] = VolatileSpace
         """How the memory of machines is counted."""
 
     async def open(

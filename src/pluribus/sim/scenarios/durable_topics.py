@@ -2,7 +2,8 @@
 parts. Answers get lost, clients die and come again; retention removes.
 
 The keepers are those of the scenario ``keepers``, with its faults. What applications use is the shipped code of the
-runtime: ``Durable``, its publishers and subscriptions, and the ``Desk``; only the line between them is the world's.
+runtime: ``Durable``, its publishers and subscriptions, and the ``KeeperDesk``; only the line between them is the
+world's.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from ...core.errors import Closed, NoKeeper, PluribusError, Refused, Uncertain, 
 from ...group.host import Host
 from ...group.keepers import Keeper
 from ...pubsub.durable import commands
-from ...pubsub.durable.batch import Batch, pack
+from ...pubsub.durable.batch import StoredBatch, pack
 from ...pubsub.durable.requests import Put, Request
 from ...runtime.bus import BEST_EFFORT, Bus
-from ...runtime.keepers.desk import Desk
+from ...runtime.keepers.desk import KeeperDesk
 from ...runtime.styles.topics.durable import Durable
 from ...runtime.styles.topics.follower import DurableSubscription
 from ...runtime.styles.topics.publisher import Ended
@@ -66,7 +67,7 @@ class Life(KeeperLife):
         clock, random = self.host.clock(), self.host.random("/keeper")
         wall = lambda: play.world.now  # noqa: E731
         self.keeper = Keeper(NAME, self.host.disk, self, clock, random, SETTINGS, self._report, wall)
-        self.desk = Desk(self.keeper)
+        self.desk = KeeperDesk(self.keeper)
         self._apply = self.keeper.on_commit
         self.keeper.on_commit = self._commit
         self.keeper.seat.state = Watched(self.desk.host, self.restored)
@@ -95,7 +96,7 @@ class Life(KeeperLife):
             at = first
             while at < end:
                 for offset, packed in self.desk.of_topics.reading.read(name, at, end, 1 << 20):
-                    batch = Batch(packed, offset).cut(at, end)
+                    batch = StoredBatch(packed, offset).cut(at, end)
                     numbers = batch.sequences.tolist()
                     rows = zip(batch.offsets.tolist(), numbers, batch.decoded(), strict=True)
                     events += [(place, batch.head.session, number, body) for place, number, body in rows]

@@ -18,12 +18,12 @@ from ...core.errors import Damaged, PluribusError, Violation
 from ...group.host.bodies import Handle
 from ...group.host.host import HOST, Host
 from ...group.host.machine import Machine
-from ...group.host.space import Space
+from ...group.host.space import LogExtents
 from ...group.host.tending import Tending
 from ...group.host.user import hosted
 from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode
 from ...group.keepers import Keeper
-from ...group.sessions import FIRST_TIME, Command, Entry
+from ...group.sessions import FIRST_TIME, Command, SessionEntry
 from ...runtime.bus import BEST_EFFORT
 from ...runtime.machines.reading import read_bodies
 from ..checkers.hosts import (
@@ -78,7 +78,7 @@ class Counters:
         self.values = dict(msgspec.msgpack.decode(state, type=list[tuple[str, int]])) if state else {}
 
 
-class SmallSpace(Space):
+class SmallSpace(LogExtents):
     extent_bytes: ClassVar[int] = 400
     dead_bytes_max: ClassVar[int] = 2_000
 
@@ -358,7 +358,7 @@ class Play(KeepersPlay):
                 command.generation = FIRST_TIME if first else 0
                 entry = await self.ordered("counters", command.encoded())
                 first = False
-                if isinstance(entry, Entry) and not entry.lost:
+                if isinstance(entry, SessionEntry) and not entry.lost:
                     break
             if entry.fine == (name == "never"):
                 raise Violation(f"a call of {name!r} was answered {entry}")

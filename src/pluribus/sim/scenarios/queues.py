@@ -19,7 +19,7 @@ from ...filters.packed import packed
 from ...group.host import words as host_words
 from ...group.host.machine import Machine
 from ...queues import words
-from ...queues.batch import Extra, bodies_of, head_of, pack
+from ...queues.batch import BatchExtra, bodies_of, head_of, pack
 from ...queues.machine import Queue
 from ...queues.words import AGAIN, BACK, DONE, ENDED, FULL, NACK, NEXT, REJECT, Attach, Configure, Redrive, Settings
 from ...runtime.bus import BEST_EFFORT
@@ -133,9 +133,9 @@ class Play(hosts.Play):
 
     # Sending.
 
-    def _messages(self, count: int, plain: bool) -> tuple[list[Sent], list[bytes], Extra | None]:
+    def _messages(self, count: int, plain: bool) -> tuple[list[Sent], list[bytes], BatchExtra | None]:
         random = self.world.random
-        sent, extra = [], Extra([], [], [], [], [], [], [], [], [])
+        sent, extra = [], BatchExtra([], [], [], [], [], [], [], [], [])
         for _ in range(count):
             self._numbers += 1
             key = "" if plain else random.choice(KEYS)

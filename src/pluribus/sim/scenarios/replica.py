@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from ...core.errors import NotPrimary, PluribusError, Uncertain, Violation
-from ...group.state.line import Change
+from ...group.state.line import ViewChange
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group.replica import Replica
 from ..checkers.linearizability import linearizable
@@ -141,7 +141,7 @@ class Player:
         assert transfer is not None, "replicas have a state"
         told = transfer.on_older
 
-        def older(change: Change) -> None:
+        def older(change: ViewChange) -> None:
             told(change)
             self.life(self.index)
 

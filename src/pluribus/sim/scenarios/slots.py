@@ -28,7 +28,7 @@ from ...runtime.styles.slots.station import Station
 from ...slots.carry import Carry
 from ...slots.check import plan_of
 from ...slots.map import Change
-from ...slots.occupant import Arrived, Occupant
+from ...slots.occupant import ArrivedMessage, Occupant
 from ...slots.outbox import Queued
 from ...slots.words import AnsRoute, Dropout, RouteAdded, RouteDeleted, SendData, SlotChanged, Word
 from ..checkers.slots import (
@@ -278,7 +278,7 @@ class Role:
         self.current = slot
         self.book.add("enrolled", self.slot, chain=(occupant.origin, occupant.ticket))
 
-    def _accepted(self, arrived: Arrived, origin: int, ticket: int) -> None:
+    def _accepted(self, arrived: ArrivedMessage, origin: int, ticket: int) -> None:
         told = self._told.get(arrived.source.slot)
         stale = told is not None and arrived.version[0] == told[0] and arrived.ticket not in told[2]
         knew = self._versions.get(arrived.id, (0, 0))

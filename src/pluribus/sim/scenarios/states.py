@@ -8,7 +8,7 @@ import msgspec
 
 from ...core.errors import PluribusError, Violation
 from ...core.ids import MessageId
-from ...group.state.line import Change, Mark, Seens
+from ...group.state.line import Mark, Seens, ViewChange
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.group.group import Group
 from ..checkers.states import applied_once, heard, nothing_left_out, same_state
@@ -107,7 +107,7 @@ class Player:
         assert transfer is not None, "opened with a state"
         resolve = transfer._resolve
 
-        def restored(change: Change, seens: Seens) -> None:
+        def restored(change: ViewChange, seens: Seens) -> None:
             self.note("restored", (change.point, 0), _encode(notes.applied))
 
         def resolved() -> None:
@@ -118,7 +118,7 @@ class Player:
 
         told = transfer.on_older
 
-        def older(change: Change) -> None:
+        def older(change: ViewChange) -> None:
             at, members = self.world.now, change.members
             self.history.add(Happening(at, self.bus.me, "older", NAME, (change.point, 0), members=members))
             told(change)

@@ -46,7 +46,7 @@ READ_AGAIN_S = 1.0
 """A read that waits asks again after so long: an offer to it is said once."""
 
 
-class Request(msgspec.Struct):
+class PartitionRequest(msgspec.Struct):
     """What this worker wants."""
 
     number: int
@@ -84,7 +84,7 @@ class Request(msgspec.Struct):
     tallies: dict[int, words.Tallied] = {}
 
 
-class Result(msgspec.Struct, frozen=True):
+class PartitionResult(msgspec.Struct, frozen=True):
     """What became of a request. A write has the name of its tuple, a tally its count and items. ``unknown``: the range
     of a write was lost while it was under way, perhaps with the tuple in it."""
 
@@ -112,9 +112,9 @@ class PartitionedMember:
         self.opening = 0
         """The epoch that the roster should open now; 0: none."""
         self.out: list[tuple[int, Word]] = []
-        self.results: list[Result] = []
+        self.results: list[PartitionResult] = []
         self.lost: list[dict[int, int]] = []
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, PartitionRequest] = {}
         self._next = 1
         self._withdrawing: dict[int, set[int]] = {}
         """Requests that are over, with the servers that do not know it yet."""
@@ -127,7 +127,7 @@ class PartitionedMember:
     # For the application.
 
     def write(self, item: Item, lease_us: int, now: float) -> int:
-        request = Request(0, item=item, lease_us=lease_us, ranges=[range_of(item, self.key)])
+        request = PartitionRequest(0, item=item, lease_us=lease_us, ranges=[range_of(item, self.key)])
         return self._begin(request, now)
 
     def read(self, template: Template, probe: bool, now: float) -> int:
@@ -142,7 +142,7 @@ class PartitionedMember:
 
     def relet(self, name: Name, item: Item, lease_us: int, ends: bool, now: float) -> int:
         """The lease of a tuple of this worker begins anew, or ends."""
-        request = Request(0, lease_us=lease_us, ranges=[range_of(item, self.key)], relets=name, ends=ends)
+        request = PartitionRequest(0, lease_us=lease_us, ranges=[range_of(item, self.key)], relets=name, ends=ends)
         return self._begin(request, now)
 
     def _seek(
@@ -158,15 +158,15 @@ class PartitionedMember:
         if len(ranges) > 1:  # everybody begins elsewhere
             at = self.random.randrange(len(ranges))
             ranges = ranges[at:] + ranges[:at]
-        request = Request(0, template, takes, probe, lease_us=lease_us, ranges=ranges, left=list(ranges))
+        request = PartitionRequest(0, template, takes, probe, lease_us=lease_us, ranges=ranges, left=list(ranges))
         request.written = written
         return self._begin(request, now)
 
     def tally(self, template: Template, most: int, now: float) -> int:
         """Count matches at all servers, and get the first ``most`` of each."""
-        return self._begin(Request(0, template, most=most, tallies={}, probe=True), now)
+        return self._begin(PartitionRequest(0, template, most=most, tallies={}, probe=True), now)
 
-    def _begin(self, request: Request, now: float) -> int:
+    def _begin(self, request: PartitionRequest, now: float) -> int:
         if len(self._requests) >= REQUESTS_MAX:
             raise Overflow(f"{REQUESTS_MAX:,} operations are under way: await some of them")
         request.number = self._next
@@ -182,7 +182,7 @@ class PartitionedMember:
             return
         request.cancelled = True
         if request.word is None and not request.recalls:
-            self._finish(request, Result(number))
+            self._finish(request, PartitionResult(number))
 
     @property
     def pending(self) -> int:
@@ -202,7 +202,7 @@ class PartitionedMember:
     def _owner(self, number: int) -> int:
         return self.server.placed[number][0]
 
-    def _go_on(self, request: Request, now: float) -> None:
+    def _go_on(self, request: PartitionRequest, now: float) -> None:
         """Say what comes next for a request, unless an answer is awaited."""
         if not self.opened or request.word is not None:
             return
@@ -235,17 +235,17 @@ class PartitionedMember:
             about = [at for at in request.asked if self._owner(at) == server]
             self._ask(request, server, self._seeking(request, about, True), request.asked, now)
         elif request.cancelled:
-            self._finish(request, Result(request.number))
+            self._finish(request, PartitionResult(request.number))
         elif request.left:
             server = self._owner(request.left[0])
             about = [at for at in request.left if self._owner(at) == server]
             self._ask(request, server, self._seeking(request, about, False), about, now)
         elif request.probe:
-            self._finish(request, Result(request.number))
+            self._finish(request, PartitionResult(request.number))
         else:
             self._claim_next(request, now)
 
-    def _claim_next(self, request: Request, now: float) -> None:
+    def _claim_next(self, request: PartitionRequest, now: float) -> None:
         request.again_at = now + READ_AGAIN_S
         if request.offers:
             assert self.epoch is not None
@@ -255,7 +255,7 @@ class PartitionedMember:
             claim = msgspec.structs.replace(claim, carried=self._carried(request))
             self._ask(request, server, claim, [at], now)
 
-    def _seeking(self, request: Request, about: list[int], recall: bool) -> words.Seek:
+    def _seeking(self, request: PartitionRequest, about: list[int], recall: bool) -> words.Seek:
         assert self.epoch is not None and request.template is not None
         request.attempt += 1
         return words.Seek(
@@ -272,19 +272,19 @@ class PartitionedMember:
             self._carried(request),
         )
 
-    def _carried(self, request: Request) -> words.Carried | None:
+    def _carried(self, request: PartitionRequest) -> words.Carried | None:
         if request.written is None:
             return None
         assert self.epoch is not None
         request.first = request.first or self.epoch.number
         return words.Carried(request.written, request.lease_us, range_of(request.written, self.key), request.first)
 
-    def _ask(self, request: Request, to: int, word: Word, about: list[int], now: float) -> None:
+    def _ask(self, request: PartitionRequest, to: int, word: Word, about: list[int], now: float) -> None:
         request.word, request.to, request.asked = word, to, about
         request.again_at = now + REPEAT_S
         self._to(to, word)
 
-    def _count(self, request: Request, now: float) -> None:
+    def _count(self, request: PartitionRequest, now: float) -> None:
         assert self.epoch is not None and request.template is not None
         tally = words.Tally(self.epoch.number, request.number, request.template, request.most)
         request.again_at = now + REPEAT_S
@@ -299,7 +299,7 @@ class PartitionedMember:
         asked = request.word
         request.word = None
         if word.item is not None:
-            self._finish(request, Result(request.number, word.name, word.item))
+            self._finish(request, PartitionResult(request.number, word.name, word.item))
             return
         if isinstance(asked, words.Seek) and asked.recall:
             request.asked = [at for at in request.asked if at not in asked.ranges]
@@ -319,7 +319,7 @@ class PartitionedMember:
                 self._withdraw(word.number)
             return
         if not request.takes:
-            self._finish(request, Result(request.number, word.name, word.item))
+            self._finish(request, PartitionResult(request.number, word.name, word.item))
             return
         offer = (sender, word.range, word.name)
         if offer not in request.offers and not (
@@ -329,7 +329,7 @@ class PartitionedMember:
         if not request.left:
             self._go_on(request, now)
 
-    def _finish(self, request: Request, result: Result) -> None:
+    def _finish(self, request: PartitionRequest, result: PartitionResult) -> None:
         del self._requests[request.number]
         self.results.append(result)
         if request.template is not None and (request.interested or request.word is not None):
@@ -346,13 +346,13 @@ class PartitionedMember:
         request = self._requests.get(number)
         if request is not None and request.item is not None:
             request.word = None
-            self._finish(request, Result(number, (self.worker, number), request.item, unknown=unknown))
+            self._finish(request, PartitionResult(number, (self.worker, number), request.item, unknown=unknown))
 
     def _let(self, number: int, done: bool) -> None:
         request = self._requests.get(number)
         if request is not None and request.relets != (0, 0):
             request.word = None
-            self._finish(request, Result(number, done=done))
+            self._finish(request, PartitionResult(number, done=done))
 
     def _tallied(self, sender: int, word: words.Tallied) -> None:
         request = self._requests.get(word.number)
@@ -363,7 +363,7 @@ class PartitionedMember:
             del self._requests[request.number]
             found = request.tallies.values()
             items = [item for one in found for item in one.items]
-            self.results.append(Result(request.number, count=sum(one.count for one in found), items=items))
+            self.results.append(PartitionResult(request.number, count=sum(one.count for one in found), items=items))
 
     # Epochs.
 
@@ -492,7 +492,7 @@ class PartitionedMember:
         asks = [one.again_at for one in self._requests.values() if self.opened and self._repeats(one)]
         return min([*asks, self.server.next_end, self._again_at])
 
-    def _repeats(self, request: Request) -> bool:
+    def _repeats(self, request: PartitionRequest) -> bool:
         waits = not request.takes and request.item is None  # reads ask again
         return request.word is not None or waits
 
@@ -516,7 +516,7 @@ class PartitionedMember:
                 if now >= request.again_at and self._repeats(request):
                     self._repeat(request, now)
 
-    def _repeat(self, request: Request, now: float) -> None:
+    def _repeat(self, request: PartitionRequest, now: float) -> None:
         if request.word is not None:
             request.again_at = now + REPEAT_S
             self._to(request.to, request.word)

@@ -11,9 +11,9 @@ from functools import partial
 from hashlib import blake2b
 from heapq import heappop, heappush
 
-from ..index import Index, Wishes
+from ..index import TupleIndex, Wishes
 from ..templates import ARITY_ANY, Template
-from ..values import BASE, Field, Item
+from ..values import BASE, FieldValue, Item
 from .words import Change, Interest, Name, Owed, State
 
 RANGES = 64
@@ -45,7 +45,7 @@ def _root(of: str) -> bytes:
     return of.rpartition(BASE)[2].lstrip("@").encode()
 
 
-def _of_tuple(arity: int, field: Field | None) -> int:
+def _of_tuple(arity: int, field: FieldValue | None) -> int:
     return _hashed(b"%d\0" % arity + (b"" if field is None else field.kind.encode() + b"\0" + field.raw))
 
 
@@ -89,8 +89,8 @@ class RangeState:
         self.floors: dict[int, int] = {}
         self.owed: dict[tuple[int, int], Owed] = {}
         """By request: what replaces the tuple that it took here, and is not kept elsewhere yet."""
-        self.free = Index()
-        self.kept = Index()
+        self.free = TupleIndex()
+        self.kept = TupleIndex()
         """Those that are set aside: they can be read."""
         self._numbers: dict[Name, int] = {}
         self._names: dict[int, Name] = {}

@@ -60,7 +60,7 @@ OPS_SENT = 256
 """Operations in one word."""
 
 
-class Request(msgspec.Struct):
+class ViewRequest(msgspec.Struct):
     """A read or a take that is under way."""
 
     number: int
@@ -82,7 +82,7 @@ class Request(msgspec.Struct):
     answered: set[int] = set()
 
 
-class Result(msgspec.Struct, frozen=True):
+class ViewResult(msgspec.Struct, frozen=True):
     """What became of a request. ``name`` names the tuple; no item: there was no match."""
 
     request: int
@@ -107,7 +107,7 @@ class ViewsMember:
         self.opening = 0
         """The epoch that the roster should open now; 0: none."""
         self.out: list[tuple[int, Word]] = []
-        self.results: list[Result] = []
+        self.results: list[ViewResult] = []
         self.void: list[Item] = []
         self._removing: dict[Name, Item] = {}
         """What takes that are not finished have taken."""
@@ -118,7 +118,7 @@ class ViewsMember:
         """Operations that are not at all replicas, with the epoch in which they were decided."""
         self._next_op = 1
         self._acks: dict[int, int] = {}
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, ViewRequest] = {}
         self._next_request = 1
         self._unlocking: dict[tuple[int, int], tuple[set[int], bool]] = {}
         """By request and attempt: the replicas that have not said that the lock is free."""
@@ -152,24 +152,24 @@ class ViewsMember:
 
     def read(self, template: Template, probe: bool, now: float) -> int:
         """``probe``: do not wait for a match."""
-        return self._begin(Request(0, template, False, probe, self._next_op - 1), now)
+        return self._begin(ViewRequest(0, template, False, probe, self._next_op - 1), now)
 
     def take(self, template: Template, probe: bool, now: float) -> int:
-        return self._begin(Request(0, template, True, probe, self._next_op - 1, locked={}), now)
+        return self._begin(ViewRequest(0, template, True, probe, self._next_op - 1, locked={}), now)
 
     def replace(self, template: Template, probe: bool, item: Item, lease_us: int, now: float) -> int:
         """Take a match, and write ``item`` in its place: one operation at every replica."""
-        request = Request(0, template, True, probe, self._next_op - 1, locked={}, written=item, lease_us=lease_us)
+        request = ViewRequest(0, template, True, probe, self._next_op - 1, locked={}, written=item, lease_us=lease_us)
         return self._begin(request, now)
 
     def relet(self, name: Name, item: Item, lease_us: int, ends: bool, now: float) -> int:
         """The lease of a tuple begins anew, or ends: under the lock, so that nobody takes it meanwhile."""
         template = exactly(item)
-        request = Request(0, template, True, True, self._next_op - 1, locked={}, lease_us=lease_us, only=name)
+        request = ViewRequest(0, template, True, True, self._next_op - 1, locked={}, lease_us=lease_us, only=name)
         request.written = None if ends else item
         return self._begin(request, now)
 
-    def _begin(self, request: Request, now: float) -> int:
+    def _begin(self, request: ViewRequest, now: float) -> int:
         if len(self._requests) >= REQUESTS_MAX:
             raise Overflow(f"{REQUESTS_MAX:,} reads and takes are under way: await some of them")
         request.number = self._next_request
@@ -185,7 +185,7 @@ class ViewsMember:
         if request is not None:
             self._over(request)
 
-    def _over(self, request: Request) -> None:
+    def _over(self, request: ViewRequest) -> None:
         if request.locking and request.takes:
             self._unlock(request, False)
         elif self.epoch is not None:
@@ -193,7 +193,7 @@ class ViewsMember:
 
     # Requests of this worker.
 
-    def _start(self, request: Request, now: float) -> None:
+    def _start(self, request: ViewRequest, now: float) -> None:
         if self.epoch is None or not self.opened or not self.epoch.holders:
             return
         epoch = self.epoch.number
@@ -211,7 +211,7 @@ class ViewsMember:
         request.locked, request.denied = {}, set()
         self._ask_locks(request, False, now)
 
-    def _own_answer(self, request: Request) -> bool:
+    def _own_answer(self, request: ViewRequest) -> bool:
         """From the replica of this member, if it has executed what this worker did before."""
         assert self.replica is not None and self.epoch is not None
         if self.replica.marks.get(self.worker, 0) < request.after:
@@ -219,10 +219,10 @@ class ViewsMember:
         found = self.replica.find(request.template)
         if found is None:
             return False
-        self._finish(request, Result(request.number, *found))
+        self._finish(request, ViewResult(request.number, *found))
         return True
 
-    def _ask_locks(self, request: Request, most: bool, now: float) -> None:
+    def _ask_locks(self, request: ViewRequest, most: bool, now: float) -> None:
         assert self.epoch is not None
         asked = words.Lock(
             self.epoch.number,
@@ -238,7 +238,7 @@ class ViewsMember:
             if member not in request.locked and self._requests.get(request.number) is request and request.locking:
                 self._to(member, asked)
 
-    def _finish(self, request: Request, result: Result) -> None:
+    def _finish(self, request: ViewRequest, result: ViewResult) -> None:
         if self._requests.pop(request.number, None) is None:
             return
         self.results.append(result)
@@ -250,12 +250,12 @@ class ViewsMember:
         if request is None or request.takes:
             return
         if word.item is not None:
-            self._finish(request, Result(request.number, word.name, word.item))
+            self._finish(request, ViewResult(request.number, word.name, word.item))
             return
         request.answered.add(sender)
         assert self.epoch is not None
         if request.probe and request.answered >= set(self.epoch.holders):
-            self._finish(request, Result(request.number))
+            self._finish(request, ViewResult(request.number))
 
     def _granted(self, sender: int, word: words.Locked, now: float) -> None:
         request = self._requests.get(word.request)
@@ -272,7 +272,7 @@ class ViewsMember:
                 request.denied.add(sender)
             self._decide(request, now)
 
-    def _decide(self, request: Request, now: float) -> None:
+    def _decide(self, request: ViewRequest, now: float) -> None:
         """Phase 1 ends when all replicas have granted the lock, or most have not."""
         assert self.epoch is not None
         count = len(self.epoch.holders)
@@ -284,7 +284,7 @@ class ViewsMember:
             else:
                 self._give_back(request, now)
 
-    def _choose(self, request: Request, now: float) -> None:
+    def _choose(self, request: ViewRequest, now: float) -> None:
         common = self._common(list(request.locked.values()))
         if common:
             name = self.random.choice(common)
@@ -292,14 +292,14 @@ class ViewsMember:
             request.locking = False
             del self._requests[request.number]
             written = 0 if request.written is None else self._next_op
-            self.results.append(Result(request.number, name, item, written))
+            self.results.append(ViewResult(request.number, name, item, written))
             if request.only == (0, 0):
                 self._removing[name] = item
             self._op(Op(self._next_op, request.written, request.lease_us, name, request.number), now)
         elif request.probe:
             del self._requests[request.number]
             self._unlock(request, False)
-            self.results.append(Result(request.number))
+            self.results.append(ViewResult(request.number))
         else:
             self._unlock(request, True)
             request.retry_at = now + BACK_OFF_S_MAX * (1 + self.random.random())
@@ -308,12 +308,12 @@ class ViewsMember:
         """The tuples that all replicas have."""
         return sorted(set(answers[0]).intersection(*answers[1:]))
 
-    def _give_back(self, request: Request, now: float) -> None:
+    def _give_back(self, request: ViewRequest, now: float) -> None:
         self._unlock(request, False)
         longest = min(BACK_OFF_S * 2 ** min(request.attempt, 6), BACK_OFF_S_MAX)
         request.retry_at = now + longest * self.random.random()
 
-    def _unlock(self, request: Request, waits: bool) -> None:
+    def _unlock(self, request: ViewRequest, waits: bool) -> None:
         assert self.epoch is not None
         request.locking = False
         self._unlocking[request.number, request.attempt] = (set(self.epoch.holders), waits)
@@ -627,7 +627,7 @@ class ViewsMember:
             if now >= request.retry_at:
                 self._retry(request, now)
 
-    def _retry(self, request: Request, now: float) -> None:
+    def _retry(self, request: ViewRequest, now: float) -> None:
         assert self.epoch is not None
         request.retry_at = now + REPEAT_S
         if request.takes and request.locking:

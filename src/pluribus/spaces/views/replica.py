@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from ..index import Index
+from ..index import TupleIndex
 from ..templates import Template
 from ..values import Item
 from .words import Name, Op
@@ -48,7 +48,7 @@ class TupleReplica:
         self.ahead: dict[int, set[int]] = {}
         """By worker: removals beyond its mark that were executed when an epoch began."""
         self._ends: list[tuple[float, Name]] = []
-        self._index = Index()
+        self._index = TupleIndex()
         self._numbers: dict[Name, int] = {}
         self._names: dict[int, Name] = {}
         self._next = 0

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from types import SimpleNamespace
 
-from pluribus.runtime.styles.conversations.carrier import LATE_S, LISTEN_TURNS, Carrier
+from pluribus.runtime.styles.conversations.carrier import LATE_S, LISTEN_TURNS, ProtocolCarrier
 from tests.harness import on_a_loop
 
 SOON_S = 0.05
@@ -78,7 +78,7 @@ async def stood_still(words, *, calmed):
     """A carrier, its group and its protocol, after the loop has stood still and words came in that while."""
     group, clock = SlowlyRead(), Hand()
     part = Counting(clock.now(), calmed=calmed)
-    carrier = Carrier(group, part, lambda body: body, clock, lambda: None)
+    carrier = ProtocolCarrier(group, part, lambda body: body, clock, lambda: None)
     await turns(20)
     group._channel.inbox.extend(words)
     clock.at += SOON_S + 5 * LATE_S

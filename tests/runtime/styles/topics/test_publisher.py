@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pluribus.core.errors import TooLarge
 from pluribus.core.limits import DURABLE_EVENT_BYTES_MAX
-from pluribus.pubsub.durable.batch import Batch, checked
+from pluribus.pubsub.durable.batch import StoredBatch, checked
 from pluribus.pubsub.durable.commands import DONE, Outcome
 from pluribus.runtime.styles.topics.publisher import BATCH_BYTES, BATCH_EVENTS, Publisher
 from pluribus.wire.bodies import BYTES, TEXT, encode_body
@@ -53,7 +53,7 @@ async def published(steps):
     found = []
     for packed in put:
         head = checked(packed)
-        batch = Batch(packed, 0)
+        batch = StoredBatch(packed, 0)
         headers = batch.extra.headers or [None] * len(batch)
         numbers = [(head.session, head.first + place) for place in range(len(batch))]
         found += zip(numbers, batch.decoded(), headers, strict=True)
@@ -72,7 +72,7 @@ def test_a_batch_ends_where_it_is_full():
     ids, expected, found, put = asyncio.run(published(steps))
     assert len(ids) == len(found) == len(expected)
     assert [body for _, body, _ in found] == [body for body, _ in expected]
-    sizes = [len(Batch(packed, 0)) for packed in put]
+    sizes = [len(StoredBatch(packed, 0)) for packed in put]
     assert len(sizes) > 3 and max(sizes) <= BATCH_EVENTS and max(map(len, put)) < 2 * BATCH_BYTES
 
 

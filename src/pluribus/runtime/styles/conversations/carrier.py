@@ -29,7 +29,7 @@ LISTEN_TURNS = 256
 """Of the loop, at most, before a late member acts all the same."""
 
 
-class Part(Protocol):
+class CarriedProtocol(Protocol):
     """What a carrier needs of a protocol."""
 
     @property
@@ -41,13 +41,13 @@ class Part(Protocol):
     def newcomer(self, now: float) -> None: ...
 
 
-class Carrier:
+class ProtocolCarrier:
     """``wake`` it after every call of the protocol; ``done`` is called when the protocol may have something to tell."""
 
     def __init__(
         self,
         group: Group,
-        part: Part,
+        part: CarriedProtocol,
         decode: Callable[[bytes], Any],
         clock: Clock,
         done: Callable[[], None],

@@ -17,7 +17,7 @@ from ....core.ids import checked_name
 from ....core.limits import NAME_CHARS_MAX
 from ....core.ports import Store
 from ..style import Style
-from .carrier import Carrier
+from .carrier import ProtocolCarrier
 from .room import WORD_SPARE_BYTES, Room
 
 LOBBY = "conversations"
@@ -34,7 +34,7 @@ class Conversations(Style):
     def __init__(self, bus: Any) -> None:
         super().__init__(bus)
         self._joining = Joining(bus.name, bus._random)
-        self._carrier: Carrier | None = None
+        self._carrier: ProtocolCarrier | None = None
         self._opening: asyncio.Lock = asyncio.Lock()
         self._rooms: dict[str, Room] = {}
         self._numbers: dict[str, int] = {}
@@ -62,7 +62,7 @@ class Conversations(Style):
                 if self._store is not None:
                     self._joining.restore(load_table(self._store))
                 self._joining.piece_bytes = max(group.longest_bytes - WORD_SPARE_BYTES, 256)
-                self._carrier = Carrier(group, self._joining, decode_lobby, self.bus.clock, self._settled)
+                self._carrier = ProtocolCarrier(group, self._joining, decode_lobby, self.bus.clock, self._settled)
                 self._joining.enter(self.bus._now())
                 self._settled()
         return self

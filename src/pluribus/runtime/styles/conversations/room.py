@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from ....conversations.history import Delivered, History, Node
-from ....conversations.kept import Kept
+from ....conversations.kept import KeptConversation
 from ....conversations.synchronising import Synchronising
 from ....conversations.words import Entry, Said, checked_body, decode_room, encode
 from ....core.errors import BadInput, Closed, Overflow, TooLarge
@@ -17,7 +17,7 @@ from ....core.ids import MessageId
 from ....core.ports import Change, Store
 from ...group.group import Group
 from ...loop.futures import looked_at
-from .carrier import Carrier
+from .carrier import ProtocolCarrier
 
 if TYPE_CHECKING:
     from .lobby import Conversations
@@ -45,7 +45,7 @@ class Room:
         self._lobby = lobby
         self._history = history
         self._store = store
-        self._kept = Kept(store, name) if store is not None else None
+        self._kept = KeptConversation(store, name) if store is not None else None
         self._unsaved: list[Entry] = []
         self._saving = False
         self._writes: set[asyncio.Future[None]] = set()
@@ -61,7 +61,7 @@ class Room:
         self._sync = Synchronising(int(bus.me), history, bus._random, piece_bytes=piece_bytes)
         self._sync.issued = lobby.issued(name)
         self._sync.number = lobby.requests.get(name, 0)
-        self._carrier = Carrier(group, self._sync, decode_room, bus.clock, self._settled)
+        self._carrier = ProtocolCarrier(group, self._sync, decode_room, bus.clock, self._settled)
         self._sync.begin(bus._now())
 
     @property

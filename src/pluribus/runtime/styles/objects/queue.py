@@ -30,7 +30,19 @@ from ....core.ports import Store
 from ....group.calls import arguments_of, called
 from ....objects.journal import Journal
 from ....objects.names import new_id
-from ....objects.queued import NEW, OLD, OVER, RUNS, Inbox, Outbox, Outcome, QueuedCall, Row, decode_rows, encode_row
+from ....objects.queued import (
+    NEW,
+    OLD,
+    OVER,
+    RUNS,
+    CallOutbox,
+    Inbox,
+    Outcome,
+    QueuedCall,
+    Row,
+    decode_rows,
+    encode_row,
+)
 from ....objects.words import FAILED, GOOD, Offer, Outcomes, Settled, Whereabouts, packed_call, unpacked_call
 from ....wire.questions import unwrapped, wrapped
 from ...group.asking import ERROR_CHARS_MAX
@@ -60,7 +72,7 @@ class CallQueue:
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self._outbox = Outbox("")
+        self._outbox = CallOutbox("")
         self._inbox = Inbox(f"{EPHEMERAL}{int(post.bus.me)}")
         self._out: Journal | None = None
         self._in: Journal | None = None
@@ -104,7 +116,7 @@ class CallQueue:
         out, into = (Journal(store, log, lambda: ()) for log in (OUT, IN))
         sent, came = decode_rows(out.rows()), decode_rows(into.rows())
         name = new_id(self._post.bus._random)
-        self._outbox = Outbox(name, sent)
+        self._outbox = CallOutbox(name, sent)
         lost = (FAILED, wrapped([Uncertain.__name__, "the process of the object ended while it did this call"]))
         self._inbox = Inbox(name, came, lost)
         self._out = Journal(store, OUT, self._outbox.live)

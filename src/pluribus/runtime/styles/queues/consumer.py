@@ -33,7 +33,7 @@ PAUSE_S = 0.05
 Settling = tuple[QueueMessage[Any], int, int, str, "asyncio.Future[None] | None"]
 
 
-class Consumer:
+class QueueConsumer:
     """``owner`` is whose lease it is; ``number`` is drawn for this consumer."""
 
     def __init__(

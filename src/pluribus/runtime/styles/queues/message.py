@@ -13,10 +13,10 @@ from ....queues import batch, words
 from ....wire.bodies import BYTES, Kind, array_header, decode_bodies
 
 if TYPE_CHECKING:
-    from .consumer import Consumer
+    from .consumer import QueueConsumer
 
 T = TypeVar("T")
-Slice = tuple[batch.Head, list[Any]]
+Slice = tuple[batch.QueueBatchHead, list[Any]]
 """A plain batch: its head, and its bodies."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -41,7 +41,7 @@ class QueueMessage(Generic[T]):
     )
 
     def __init__(
-        self, consumer: Consumer | None, number: int, deliveries: int, packed: bytes, long: bytes | None
+        self, consumer: QueueConsumer | None, number: int, deliveries: int, packed: bytes, long: bytes | None
     ) -> None:
         head = batch.head_of(packed)
         self._consumer = consumer
@@ -73,7 +73,7 @@ class QueueMessage(Generic[T]):
                 self.properties = MappingProxyType(batch.properties_of(extra.properties[0]))
 
     @classmethod
-    def of(cls, consumer: Consumer, number: int, deliveries: int, batch: Slice, place: int) -> QueueMessage[T]:
+    def of(cls, consumer: QueueConsumer, number: int, deliveries: int, batch: Slice, place: int) -> QueueMessage[T]:
         """A message of a plain batch."""
         head, bodies = batch
         self = cls.__new__(cls)
@@ -115,7 +115,7 @@ class QueueMessage(Generic[T]):
         """Hold it for so long from now on."""
         await self._settling(False).settle(self, words.EXTEND, _microseconds(seconds))
 
-    def _settling(self, ends: bool = True) -> Consumer:
+    def _settling(self, ends: bool = True) -> QueueConsumer:
         if self._consumer is None:
             raise BadInput(f"message {self.number} was browsed, not received: it cannot be settled")
         if self.settled:

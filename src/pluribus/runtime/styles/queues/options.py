@@ -13,7 +13,7 @@ from ....filters.packed import packed
 from ....group.host.demand import CREDIT_MAX
 from ....queues import words
 from ....queues.words import Settings
-from .sender import Outgoing, checked, encoded_properties
+from .sender import OutgoingMessage, checked, encoded_properties
 
 
 def message_of(
@@ -27,9 +27,9 @@ def message_of(
     id: str,
     correlation: str,
     reply_to: str,
-) -> Outgoing:
+) -> OutgoingMessage:
     return checked(
-        Outgoing(
+        OutgoingMessage(
             kind,
             encoded,
             priority,

@@ -21,11 +21,11 @@ from ...machines.line import MachineLine
 from ...machines.machines import Machines
 from ..style import Style
 from ..tables.face import ROWS_MAX, TIMEOUT_S
-from .consumer import Consumer
+from .consumer import QueueConsumer
 from .message import QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
 from .receiving import Handler, Messages, Receiving, Singles, call_with
-from .sender import Outgoing, Sender
+from .sender import OutgoingMessage, Sender
 
 if TYPE_CHECKING:
     from ....tables.result import SqlTable
@@ -98,7 +98,7 @@ class MessageQueue:
         self._sender = Sender(line, self._numbers, bus.durable.wall)
         self._singles: dict[bytes, Singles] = {}
         """By selector: the consumer of single receives."""
-        self._consumers: dict[Consumer, None] = {}
+        self._consumers: dict[QueueConsumer, None] = {}
         self._calling: set[asyncio.Task[None]] = set()
         self._last: tuple[int, Stats] | None = None
         self.closed = False
@@ -175,7 +175,7 @@ class MessageQueue:
             and priority == PRIORITY
             and not (ttl or delay or properties or key or id or correlation or reply_to)
         ):
-            return self._sender.put_soon(Outgoing(BYTES, body))
+            return self._sender.put_soon(OutgoingMessage(BYTES, body))
         kind, encoded = encode_body(body)
         if len(encoded) > LONG_BYTES:
             raise TooLarge(f"a body of {len(encoded):,} bytes is sent in pieces: await send(...)")
@@ -198,13 +198,13 @@ class MessageQueue:
         id: str = "",
         correlation: str = "",
         reply_to: str = "",
-    ) -> Outgoing:
+    ) -> OutgoingMessage:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
         await self.stage(message)
         return message
 
-    async def stage(self, message: Outgoing) -> None:
+    async def stage(self, message: OutgoingMessage) -> None:
         """A long body goes ahead of its message, in pieces, which the message then names."""
         encoded = message.body
         if len(encoded) <= LONG_BYTES:
@@ -300,8 +300,8 @@ class MessageQueue:
 
     async def _consumer(
         self, selector: bytes, things: int, size: int, want: int = UNLIMITED, exclusive: bool = False
-    ) -> Consumer:
-        consumer = Consumer(self._line, self._numbers(), self._owner, LEASE_S, selector, exclusive)
+    ) -> QueueConsumer:
+        consumer = QueueConsumer(self._line, self._numbers(), self._owner, LEASE_S, selector, exclusive)
         self._consumers[consumer] = None
         try:
             await consumer.open(things, size, want)

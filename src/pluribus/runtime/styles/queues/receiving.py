@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError
 from ....group.host.demand import CREDIT_MAX
 from ....queues import words
-from .consumer import Consumer
+from .consumer import QueueConsumer
 from .message import QueueMessage
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Singles:
     def __init__(self, queue: MessageQueue, selector: bytes) -> None:
         self._queue = queue
         self._selector = selector
-        self._consumer: Consumer | None = None
+        self._consumer: QueueConsumer | None = None
         self._opening = asyncio.Lock()
         self._waiting = 0
         self._asked = 0
@@ -67,11 +67,11 @@ class Singles:
             self._waiting -= 1
             self._give_back(consumer)
 
-    def _want(self, consumer: Consumer, count: int) -> None:
+    def _want(self, consumer: QueueConsumer, count: int) -> None:
         self._asked = count
         consumer.want(CREDIT_MAX, BYTES, count)
 
-    async def _opened(self) -> Consumer:
+    async def _opened(self) -> QueueConsumer:
         async with self._opening:
             consumer = self._consumer
             if consumer is None or consumer.closed or consumer.failure is not None:
@@ -81,7 +81,7 @@ class Singles:
                 consumer.ahead = self._ahead
             return consumer
 
-    async def _cancelled(self, consumer: Consumer) -> QueueMessage[Any] | None:
+    async def _cancelled(self, consumer: QueueConsumer) -> QueueMessage[Any] | None:
         """Take the demand back; if a message was given just before, that is it."""
         self._streak = 0
         self._asked = self._waiting - 1
@@ -116,7 +116,7 @@ class Singles:
             self._want(consumer, 0)
         self._give_back(consumer)
 
-    def _give_back(self, consumer: Consumer) -> None:
+    def _give_back(self, consumer: QueueConsumer) -> None:
         """Messages that came when nobody waited any more."""
         kept = self._waiting + (self._idle is not None)
         while len(consumer.arrived) > kept and not consumer.closed:
@@ -162,7 +162,7 @@ class Messages:
         self._selector = selector
         self._credit = (credit, credit_bytes)
         self._exclusive = exclusive
-        self._consumer: Consumer | None = None
+        self._consumer: QueueConsumer | None = None
         self._before: QueueMessage[Any] | None = None
 
     async def __aenter__(self) -> Messages:

@@ -35,7 +35,7 @@ PAUSE_S_MAX = 0.5
 _encode = msgspec.msgpack.encode
 
 
-class Outgoing(msgspec.Struct):
+class OutgoingMessage(msgspec.Struct):
     """One message on its way."""
 
     kind: Kind
@@ -62,7 +62,7 @@ class _Batch:
     __slots__ = ("count", "done", "first", "messages", "packed", "plain", "size", "waits")
 
     def __init__(self, plain: bool) -> None:
-        self.messages: list[Outgoing] = []
+        self.messages: list[OutgoingMessage] = []
         self.plain = plain
         self.size = 0
         self.count = 0
@@ -72,12 +72,12 @@ class _Batch:
         self.waits = 0
         """How many wait for it; with nobody, a failure is for ``flush``."""
 
-    def add(self, message: Outgoing) -> None:
+    def add(self, message: OutgoingMessage) -> None:
         self.messages.append(message)
         self.size += len(message.body) + len(message.properties) + 16
         self.count += 1
 
-    def takes(self, message: Outgoing, plain: bool) -> bool:
+    def takes(self, message: OutgoingMessage, plain: bool) -> bool:
         if self.size + len(message.body) > BATCH_BYTES or self.count >= BATCH_MESSAGES:
             return False
         return self.messages[0].kind == message.kind and self.plain == plain
@@ -89,12 +89,12 @@ class _Batch:
         self.packed = batch.pack(session, first, time_us, self.messages[0].kind, bodies, extra)
 
 
-def extra_of(messages: list[Outgoing]) -> batch.Extra:
+def extra_of(messages: list[OutgoingMessage]) -> batch.BatchExtra:
     def column(name: str, nothing: Any) -> list[Any]:
         values = [getattr(one, name) for one in messages]
         return values if any(value != nothing for value in values) else []
 
-    return batch.Extra(
+    return batch.BatchExtra(
         column("priority", words.PRIORITY),
         column("ttl_us", 0),
         column("delay_us", 0),
@@ -131,7 +131,7 @@ class Sender:
 
     # What callers do.
 
-    def put(self, message: Outgoing) -> tuple[asyncio.Future[None], MessageId]:
+    def put(self, message: OutgoingMessage) -> tuple[asyncio.Future[None], MessageId]:
         """Send a message; the future is done when its batch is confirmed."""
         if self._closed:
             raise Closed("the queue is closed: open it again")
@@ -148,7 +148,7 @@ class Sender:
             self._pumping = asyncio.get_running_loop().call_soon(self._pump)
         return last.done, (self._session, self._numbers)
 
-    def put_soon(self, message: Outgoing) -> MessageId:
+    def put_soon(self, message: OutgoingMessage) -> MessageId:
         if self._waiting_bytes > WAITING_BYTES_MAX:
             raise Overflow(f"{WAITING_BYTES_MAX:,} bytes wait to be sent: await flush() now and then")
         return self.put(message)[1]
@@ -294,7 +294,7 @@ def _looked_at(future: asyncio.Future[None]) -> None:
         future.exception()
 
 
-def checked(message: Outgoing) -> Outgoing:
+def checked(message: OutgoingMessage) -> OutgoingMessage:
     """``BadInput`` for what a queue does not take."""
     if not 0 <= message.priority < words.PRIORITIES:
         raise BadInput(f"priority={message.priority}: priorities are 0 to {words.PRIORITIES - 1}, the highest is first")
@@ -322,4 +322,4 @@ def encoded_properties(given: Any) -> bytes:
     return _encode(dict(given))
 
 
-__all__ = ["BYTES", "Outgoing", "Sender", "checked", "encoded_properties"]
+__all__ = ["BYTES", "OutgoingMessage", "Sender", "checked", "encoded_properties"]

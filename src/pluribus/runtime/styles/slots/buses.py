@@ -62,7 +62,7 @@ class Slots(Style):
         self.hosts: list[RouterHost] = []
         self.replicas: dict[str, ReplicaHost] = {}
         self._machines: dict[str, MapMachine] = {}
-        self._directory: Directory | None = None
+        self._directory: BusDirectory | None = None
         self.observe: Callable[[Occupant, str, Any], None] | None = None
         """Is shown what occupants tell their applications; for the simulator."""
 
@@ -78,11 +78,11 @@ class Slots(Style):
                 found = self.stations[name] = Station(self.bus, group)
         return found
 
-    async def directory(self) -> Directory:
+    async def directory(self) -> BusDirectory:
         if self._directory is None or self._directory.station.closed:
             group = await self.bus.group(GROUP, own=False)
             if self._directory is None or self._directory.station.closed:
-                self._directory = Directory(Station(self.bus, group))
+                self._directory = BusDirectory(Station(self.bus, group))
         return self._directory
 
     async def communications(self) -> CommunicationsManager:
@@ -358,7 +358,7 @@ class Slots(Style):
             station.validate()
 
 
-class Directory:
+class BusDirectory:
     """The buses that are advertised, as one member hears of them."""
 
     def __init__(self, station: Station) -> None:

@@ -20,7 +20,7 @@ from ....slots.plan import Plan, Slot
 from ....slots.words import Advertise, AnsMap, Challenge, NegAck, Proofs, ReqMap, Seat, Word
 
 if TYPE_CHECKING:
-    from .buses import Directory, Slots
+    from .buses import BusDirectory, Slots
 
 LISTEN_S = 0.3
 """How long those who answer an enquiry are waited for."""
@@ -51,7 +51,7 @@ class BusShown(msgspec.Struct, frozen=True):
 class CommunicationsManager:
     """Made by ``bus.communications()``."""
 
-    def __init__(self, slots: Slots, directory: Directory) -> None:
+    def __init__(self, slots: Slots, directory: BusDirectory) -> None:
         self._slots = slots
         self._directory = directory
         self.started: list[asyncio.subprocess.Process] = []

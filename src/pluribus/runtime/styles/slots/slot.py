@@ -23,7 +23,7 @@ from ....core.errors import (
 from ....core.limits import SLOT_REPORTS_MAX
 from ....slots.carry import Carry
 from ....slots.language import end_of
-from ....slots.occupant import ENROLLED, LEAVING, OUT_OF_IT, Arrived, Occupant
+from ....slots.occupant import ENROLLED, LEAVING, OUT_OF_IT, ArrivedMessage, Occupant
 from ....slots.outbox import Queued
 from ....slots.plan import ANSWERS, ASKS, CAPACITY, IN, OUT, TTL_S, Connection, End, Port
 from ....wire.bodies import BYTES, DATA, TEXT, Kind, Opaque
@@ -44,7 +44,7 @@ class SlotMessage:
 
     __slots__ = ("_arrived", "_slot", "body")
 
-    def __init__(self, slot: EnrolledSlot, arrived: Arrived) -> None:
+    def __init__(self, slot: EnrolledSlot, arrived: ArrivedMessage) -> None:
         self._slot = slot
         self._arrived = arrived
         try:
@@ -340,11 +340,11 @@ class EnrolledSlot:
                     raise self._occupant.refusal()
                 await event.wait()
 
-    def _acknowledge(self, arrived: Arrived, answer: Wrapped | None, failure: str) -> None:
+    def _acknowledge(self, arrived: ArrivedMessage, answer: Wrapped | None, failure: str) -> None:
         self._occupant.acknowledge(arrived, (answer, failure))
         self._station.flush()
 
-    def _withhold(self, arrived: Arrived) -> None:
+    def _withhold(self, arrived: ArrivedMessage) -> None:
         self._occupant.withhold(arrived)
 
     # Reconfiguring

@@ -33,7 +33,7 @@ Tap = Callable[[int, int, Word], None]
 """Is shown each word: who said it, to whom, and what."""
 
 
-class Machine(Protocol):
+class SlotProtocol(Protocol):
     out: list[tuple[int, Word]]
 
     @property
@@ -53,14 +53,14 @@ class Station:
         self.group = group
         self.me = int(group.me)
         self.clock = bus.clock
-        self.machines: list[Machine] = []
+        self.machines: list[SlotProtocol] = []
         self.unsent = 0
         self.said: Counter[type] = Counter()
         """Words that machines of this member said, by type: what the protocol costs, counted at the group."""
         self.taps: list[Tap] = []
         self.faulty = 0
         self.closed = False
-        self._local: deque[tuple[int, Word, Machine | None]] = deque()
+        self._local: deque[tuple[int, Word, SlotProtocol | None]] = deque()
         self._outgoing: deque[tuple[int, Word]] = deque()
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -74,11 +74,11 @@ class Station:
     def now(self) -> float:
         return self.clock.now()
 
-    def add(self, machine: Machine) -> None:
+    def add(self, machine: SlotProtocol) -> None:
         self.machines.append(machine)
         self.flush()
 
-    def remove(self, machine: Machine) -> None:
+    def remove(self, machine: SlotProtocol) -> None:
         if machine in self.machines:
             self.flush()
             self.machines.remove(machine)
@@ -118,7 +118,7 @@ class Station:
             self._flushing = False
         self._arm(now)
 
-    def _carry(self, machine: Machine) -> None:
+    def _carry(self, machine: SlotProtocol) -> None:
         said, machine.out = machine.out, []
         for to, word in said:
             self.said[type(word)] += 1
@@ -131,7 +131,7 @@ class Station:
         if said:
             self._wake.set()
 
-    def _deliver(self, sender: int, word: Word, said_by: Machine | None, now: float) -> None:
+    def _deliver(self, sender: int, word: Word, said_by: SlotProtocol | None, now: float) -> None:
         for machine in list(self.machines):
             if machine is not said_by:
                 try:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ....core.errors import BadInput, Closed, LeaseEnded, PluribusError, Refused, TransactionEnded
-from ....group.sessions import FIRST_TIME, Command, Entry
+from ....group.sessions import FIRST_TIME, Command, SessionEntry
 from ....spaces import words
 from ....spaces.machine import SpaceMachine
 from ....spaces.templates import Template
@@ -40,7 +40,7 @@ class ReplicatedWay:
     def __init__(
         self,
         name: str,
-        line: MachineLine[Entry],
+        line: MachineLine[SessionEntry],
         owner: int,
         draw: Callable[[], int],
         machine: Callable[[], SpaceMachine | None],
@@ -69,7 +69,7 @@ class ReplicatedWay:
             entry = await self.line.call(asked)
         finally:
             self._unsettled.pop(number, None)
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, SessionEntry):
             raise Refused(f"the space {self.name!r}: {entry}")
         outcome = words.outcome_of(entry.result)
         if isinstance(outcome, words.Refused):

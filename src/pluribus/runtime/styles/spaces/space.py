@@ -26,7 +26,7 @@ class Written(msgspec.Struct, frozen=True):
     granted_s: float | None
 
 
-class Way(Protocol):
+class SpaceWay(Protocol):
     """To the tuples of one space. Times are seconds; ``timeout`` None waits for ever, 0 does not wait."""
 
     kind: str
@@ -83,7 +83,7 @@ class Acts(Protocol):
 class Lease:
     """What ``write`` returns: how long the tuple stays, and the way to change that."""
 
-    def __init__(self, way: Way, number: int, granted_s: float | None, item: Item) -> None:
+    def __init__(self, way: SpaceWay, number: int, granted_s: float | None, item: Item) -> None:
         self._way = way
         self._item = item
         self.number = number
@@ -136,7 +136,7 @@ class Space:
     ``bus.transaction()`` gave, or the number that its ``enter`` returned: what it takes is hidden from others, what it
     writes only it sees, and what it reads others cannot take, until it ends."""
 
-    def __init__(self, name: str, way: Way) -> None:
+    def __init__(self, name: str, way: SpaceWay) -> None:
         self.name = name
         self._way = way
         self._closed = False
@@ -387,9 +387,9 @@ def packed(hand_back: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    from ....spaces.values import Field
+    from ....spaces.values import FieldValue
 
-    return value_of(msgspec.msgpack.decode(data, type=Field)) if data else None
+    return value_of(msgspec.msgpack.decode(data, type=FieldValue)) if data else None
 
 
 def microseconds(lease_s: float | None) -> int:

@@ -9,13 +9,13 @@ import msgspec
 
 from ....core.errors import BadInput, PluribusError
 from ....core.ids import checked_name
-from ....group.sessions import Entry
+from ....group.sessions import SessionEntry
 from ....spaces.machine import SpaceMachine
 from ....spaces.templates import template_of
 from ...machines.machines import Machines
 from ..style import Style
 from .replicated import ReplicatedWay
-from .space import Space, Way
+from .space import Space, SpaceWay
 
 KINDS = ("replicated", "views", "partitioned")
 MACHINE = "space/"
@@ -64,7 +64,7 @@ class Spaces(Style):
 
     async def _way(
         self, name: str, kind: str, durable: bool, replica: bool, copies: int, key: int, timeout: float | None
-    ) -> Way:
+    ) -> SpaceWay:
         if kind == "replicated":
             return await self._replicated(MACHINE + name, name, durable)
         from .crew import Crew, PartitionedWay, ViewsWay
@@ -89,7 +89,7 @@ class Spaces(Style):
 
     async def _replicated(self, machine: str, name: str, durable: bool) -> ReplicatedWay:
         machines = self.bus._style(Machines)
-        line = await machines.open(machine, SpaceMachine, Entry, durable=durable)
+        line = await machines.open(machine, SpaceMachine, SessionEntry, durable=durable)
         return ReplicatedWay(name, line, int(self.bus.me), self._draw, lambda: self._own(machine, durable))
 
     def _own(self, machine: str, durable: bool) -> SpaceMachine | None:
@@ -175,7 +175,7 @@ class ClientSpaces(Spaces):
 
     async def _way(
         self, name: str, kind: str, durable: bool, replica: bool, copies: int, key: int, timeout: float | None
-    ) -> Way:
+    ) -> SpaceWay:
         if kind != "replicated":
             raise BadInput(
                 f"the members of the bus make a space of kind {kind!r}, and client:// is none: connect to the bus "

@@ -10,7 +10,7 @@ import msgspec
 from ....core.errors import BadInput, PluribusError, TooLarge
 from ....filters import Filter
 from ....filters.packed import packed
-from ....pubsub.durable.batch import Batch
+from ....pubsub.durable.batch import StoredBatch
 from ....queues import batch, words
 from ....queues.columns import COLUMNS, NAMES_MAX
 from ....queues.words import Outcome
@@ -158,7 +158,7 @@ class Copying:
             log = durable.log(topic.topic)
             while start < topic.end:
                 found = await log.fetch(start, topic.end, bodies="body" in wanted.used)
-                batches = [Batch(data, offset).cut(start, topic.end) for offset, data in found.pieces]
+                batches = [StoredBatch(data, offset).cut(start, topic.end) for offset, data in found.pieces]
                 rows, seen = await self._apart(_events, batches, now, "body" in wanted.used)
                 self._count(len(rows))
                 self._weigh(sum(len(data) for _, data in found.pieces))
@@ -239,7 +239,7 @@ def _decoded(kind: Any, body: bytes) -> Any:
         return Opaque(str(kind), body)
 
 
-def _events(batches: Sequence[Batch], now: float, bodies: bool) -> tuple[list[dict[str, Any]], list[str]]:
+def _events(batches: Sequence[StoredBatch], now: float, bodies: bool) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows, and the names of headers."""
     rows: list[dict[str, Any]] = []
     names: dict[str, None] = {}

@@ -15,9 +15,9 @@ from ....core.errors import BadInput, Closed, MalformedFrame, Overflow, Pluribus
 from ....filters import parse
 from ....group.host.host import HOST
 from ....pubsub.durable import commands
-from ....pubsub.durable.batch import Batch, checked, head_of, is_batch
+from ....pubsub.durable.batch import StoredBatch, checked, head_of, is_batch
 from ....pubsub.durable.commands import Outcome
-from ....pubsub.durable.machine import Topic, Topics
+from ....pubsub.durable.machine import Topic, TopicsMachine
 from ....pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
 from ....pubsub.durable.requests import (
     At,
@@ -38,7 +38,7 @@ from ....pubsub.topics import matches, overlap
 from .publisher import Ended
 
 if TYPE_CHECKING:
-    from ...keepers.desk import Desk
+    from ...keepers.desk import KeeperDesk
 
 TOPICS = 1
 """The number of the machine that durable topics are: every log begins with it."""
@@ -54,7 +54,7 @@ LONG_AGO_BYTES = 8 << 20
 class TopicsDesk:
     """Durable topics of one keeper. ``questions`` are what it answers."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: KeeperDesk) -> None:
         self._desk = desk
         self._reading: Reading | None = None
         self._filters: dict[str, Callable[[Any], Any]] = {}
@@ -78,13 +78,13 @@ class TopicsDesk:
         }
 
     @property
-    def topics(self) -> Topics:
+    def topics(self) -> TopicsMachine:
         """The state of durable topics; another object after a snapshot was taken over."""
-        hosted = self._desk.host.named(Topics.kind)
+        hosted = self._desk.host.named(TopicsMachine.kind)
         if hosted is None:
             raise Closed(f"this keeper {self._desk.keeper.seat.halted or 'has no durable topics'}: ask another one")
         machine = hosted.machine
-        assert isinstance(machine, Topics)
+        assert isinstance(machine, TopicsMachine)
         return machine
 
     @property
@@ -103,7 +103,7 @@ class TopicsDesk:
 
     def stats(self) -> dict[str, Any]:
         host = self._desk.host
-        if host.named(Topics.kind) is None:
+        if host.named(TopicsMachine.kind) is None:
             return {}
         topics = self.topics
         return {
@@ -195,7 +195,7 @@ class TopicsDesk:
 
     def applied(self) -> None:
         """Commands were applied: whoever lost a subscription hears of it."""
-        hosted = self._desk.host.named(Topics.kind) if self._watchers else None
+        hosted = self._desk.host.named(TopicsMachine.kind) if self._watchers else None
         news = self.topics.subscriptions.news if hosted is not None else {}
         if news:
             for name in news:
@@ -303,7 +303,7 @@ class TopicsDesk:
                 break
             for offset, packed in pieces:
                 looked += len(packed)
-                chosen = self.chosen(Batch(packed, offset).cut(start, stop), where, bodies)
+                chosen = self.chosen(StoredBatch(packed, offset).cut(start, stop), where, bodies)
                 start = min(_end((offset, packed)), stop)
                 if chosen is not None:
                     kept.append((offset, chosen.data))
@@ -311,13 +311,13 @@ class TopicsDesk:
         self._read_bytes += looked
         return kept, start
 
-    def chosen(self, batch: Batch, where: str, bodies: bool) -> Batch | None:
+    def chosen(self, batch: StoredBatch, where: str, bodies: bool) -> StoredBatch | None:
         which = self.which(batch, where)
         if not which:
             return None
         return batch if len(which) == len(batch) and bodies else batch.chosen(which, bodies)
 
-    def which(self, batch: Batch, where: str) -> Sequence[int]:
+    def which(self, batch: StoredBatch, where: str) -> Sequence[int]:
         """The events that a filter wants, by their place in the batch."""
         if not where:
             return range(len(batch))

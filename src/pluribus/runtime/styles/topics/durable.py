@@ -1,7 +1,7 @@
 """Durable topics as an application has them: publish, subscribe, read the log. The same on a member and on a client.
 
-``Durable`` asks keepers through a ``Line``: the keeper of this process, one that is a member of the same bus, or one
-behind a TCP connection. A line may break; what is asked here is asked again, of another keeper if need be, because
+``Durable`` asks keepers through a ``KeeperLine``: the keeper of this process, one that is a member of the same bus, or
+one behind a TCP connection. A line may break; what is asked here is asked again, of another keeper if need be, because
 every request may be repeated: batches have identities, commands say what they want in full.
 """
 
@@ -27,7 +27,7 @@ from ....core.errors import (
 )
 from ....core.ids import MessageId
 from ....pubsub.durable import commands
-from ....pubsub.durable.batch import Batch, pack
+from ....pubsub.durable.batch import StoredBatch, pack
 from ....pubsub.durable.commands import REFUSED, Outcome
 from ....pubsub.durable.requests import (
     FETCH_BYTES,
@@ -70,7 +70,7 @@ TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable, NoMe
 """Ask again, perhaps somebody else."""
 
 
-class Line(Protocol):
+class KeeperLine(Protocol):
     """A way to a keeper."""
 
     async def ask(self, request: Any) -> Any:
@@ -83,7 +83,7 @@ class Line(Protocol):
 class Durable:
     """``sender`` is who publishes, as readers see it."""
 
-    def __init__(self, line: Line, sender: int, new_number: Callable[[], int], wall: Callable[[], float]) -> None:
+    def __init__(self, line: KeeperLine, sender: int, new_number: Callable[[], int], wall: Callable[[], float]) -> None:
         self._line = line
         self._sender = sender
         self._new_number = new_number
@@ -536,17 +536,17 @@ class Log:
         """
         stop = FOR_EVER if stop is None else stop
         found = await self.fetch(start, stop, max_bytes, where, columns is None or "body" in columns)
-        batches = [Batch(packed, offset).cut(start, stop) for offset, packed in found.pieces]
+        batches = [StoredBatch(packed, offset).cut(start, stop) for offset, packed in found.pieces]
         return Batches(batches, found.next, found.first, found.end)
 
     def __repr__(self) -> str:
         return f"<log of {self.topic!r}>"
 
 
-class Batches(list[Batch]):
+class Batches(list[StoredBatch]):
     """What was read: packed batches, whose columns numpy and Arrow take as they are; or ``events()``."""
 
-    def __init__(self, batches: list[Batch], next: int, first: int, end: int) -> None:
+    def __init__(self, batches: list[StoredBatch], next: int, first: int, end: int) -> None:
         super().__init__(batches)
         self.next = next
         """Where to read on."""

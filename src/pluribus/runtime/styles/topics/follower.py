@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ....core.errors import BadInput, Closed, PluribusError, Refused
 from ....core.ids import MessageId
 from ....pubsub.durable import commands
-from ....pubsub.durable.batch import Batch
+from ....pubsub.durable.batch import StoredBatch
 from ....pubsub.durable.commands import EARLIEST, LATEST
 from ....pubsub.durable.requests import FETCH_BYTES, At, Find, Follow, Followed, Known, Watch
 from ....pubsub.event import NO_HEADERS, Event
@@ -47,7 +47,7 @@ def refuse_live(**options: Any) -> None:
             raise BadInput(f"{name}= is for live events: leave it out, or leave out durable= and start=")
 
 
-def unpacked(batch: Batch) -> list[Event[Any]]:
+def unpacked(batch: StoredBatch) -> list[Event[Any]]:
     """The events of a batch, as subscribers get them."""
     head, topic, extra = batch.head, batch.topic, batch.extra
     headers, parents, ids, senders = extra.headers, extra.parents, extra.ids, extra.senders
@@ -245,7 +245,7 @@ class DurableSubscription(Generic[B]):
     def _take(self, found: Followed) -> None:
         kind = self._type
         for offset, packed in found.pieces:
-            batch = Batch(packed, offset)
+            batch = StoredBatch(packed, offset)
             batch = batch.cut(self._offsets.get(batch.topic, 0), 1 << 62)
             events = unpacked(batch)
             self._ready += events if kind is None else [event for event in events if isinstance(event.body, kind)]

@@ -16,14 +16,14 @@ from ....group.host.words import Remove, encode
 from ....pubsub.consumer_groups import words
 from ....pubsub.consumer_groups.machine import ConsumerGroup
 from ....pubsub.consumer_groups.words import AHEAD_EVENTS_MAX, Ahead
-from ....pubsub.durable.batch import Batch
+from ....pubsub.durable.batch import StoredBatch
 from ....pubsub.durable.commands import AGAIN, DONE, REFUSED, Outcome
-from ....pubsub.durable.machine import Topics
+from ....pubsub.durable.machine import TopicsMachine
 from ....pubsub.durable.requests import GroupKnown, Groups, RemoveGroup
 from ....pubsub.event import KEY
 
 if TYPE_CHECKING:
-    from ...keepers.desk import Desk
+    from ...keepers.desk import KeeperDesk
     from .desk import TopicsDesk
 
 AHEAD_BYTES = 256 << 10
@@ -35,7 +35,7 @@ PREFIX = "consumers/"
 class GroupsDesk:
     """Consumer groups on one keeper."""
 
-    def __init__(self, desk: Desk, topics: TopicsDesk) -> None:
+    def __init__(self, desk: KeeperDesk, topics: TopicsDesk) -> None:
         self._desk = desk
         self._topics = topics
         self._under_way: set[int] = set()
@@ -79,7 +79,7 @@ class GroupsDesk:
 
     def lags(self) -> dict[str, int]:
         """By machine: the events that a group has not settled."""
-        if self._desk.host.named(Topics.kind) is None:
+        if self._desk.host.named(TopicsMachine.kind) is None:
             return {}
         return {name: self._behind(group.standing()) for _, name, group in self._machines()}
 
@@ -147,14 +147,14 @@ class GroupsDesk:
         events: list[tuple[int, int, int]] = []
         upto = start
         for offset, packed in self._topics.reading.read(name, start, end, AHEAD_BYTES):
-            batch = Batch(packed, offset).cut(start, min(end, upto + count - len(events)))
+            batch = StoredBatch(packed, offset).cut(start, min(end, upto + count - len(events)))
             ends, offsets, headers = batch.ends.tolist(), batch.offsets.tolist(), batch.extra.headers
             for place in self._topics.which(batch, group.where):
                 key = (headers[place] or {}).get(KEY) if headers else None
                 size = ends[place + 1] - ends[place]
                 events.append((offsets[place], size, 0 if key is None else number_of_key(key)))
             upto = batch.end
-            if len(events) >= count or upto < offset + Batch(packed, offset).head.events:
+            if len(events) >= count or upto < offset + StoredBatch(packed, offset).head.events:
                 break
         return Ahead(name, seen, upto, events)
 

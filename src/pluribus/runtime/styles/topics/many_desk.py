@@ -8,7 +8,7 @@ from typing import Any
 
 from ....core.errors import BadInput
 from ....pubsub.durable import commands
-from ....pubsub.durable.batch import Batch, checked
+from ....pubsub.durable.batch import StoredBatch, checked
 from ....pubsub.durable.commands import Outcome
 from ....pubsub.durable.many import AtMany, DoMany, FetchedMany, FetchMany
 from ....pubsub.durable.reading import READ_BYTES_MAX
@@ -84,7 +84,7 @@ class ManyDesk:
         kept: list[Found] = []
         for number, offset, packed in found:
             _, start, stop = asked.ranges[number]
-            chosen = self._desk.chosen(Batch(packed, offset).cut(start, stop), asked.where, asked.bodies)
+            chosen = self._desk.chosen(StoredBatch(packed, offset).cut(start, stop), asked.where, asked.bodies)
             if chosen is not None:
                 kept.append((number, offset, chosen.data))
         return kept

@@ -81,7 +81,7 @@ class Confirmation:
                 waiter.set_exception(self._error)
 
 
-class Batch:
+class UnconfirmedBatch:
     """Events that travel together."""
 
     __slots__ = ("count", "done", "first", "packed", "session", "since", "size")
@@ -132,8 +132,8 @@ class Publisher:
         self._extra = False
         self._gathered = 0
         self._gathering: Confirmation | None = None
-        self._queue: deque[Batch] = deque()
-        self._under_way: list[Batch] = []
+        self._queue: deque[UnconfirmedBatch] = deque()
+        self._under_way: list[UnconfirmedBatch] = []
         self._puts = 0
         self._again = False
         self._reason = ""
@@ -294,7 +294,7 @@ class Publisher:
             self._headers,
             self._parents,
         )
-        batch = Batch(self.session, first, len(bodies), packed, self._gathered, self._loop.time(), done)
+        batch = UnconfirmedBatch(self.session, first, len(bodies), packed, self._gathered, self._loop.time(), done)
         self._queue.append(batch)
         self._bodies, self._gathered, self._extra = [], 0, False
         self._headers, self._parents = [], []
@@ -315,7 +315,7 @@ class Publisher:
                 self.tasks[task] = None
                 task.add_done_callback(self.tasks.pop)
 
-    async def _put(self, put: Put, batches: list[Batch]) -> None:
+    async def _put(self, put: Put, batches: list[UnconfirmedBatch]) -> None:
         try:
             outcomes = await self._ask(put)
         except PluribusError as error:
@@ -323,7 +323,7 @@ class Publisher:
         else:
             self._answered(batches, outcomes, None)
 
-    def _answered(self, batches: list[Batch], outcomes: list[Outcome], error: PluribusError | None) -> None:
+    def _answered(self, batches: list[UnconfirmedBatch], outcomes: list[Outcome], error: PluribusError | None) -> None:
         self._puts -= 1
         if isinstance(error, BadInput | MalformedFrame):
             self._fail(error)
@@ -360,7 +360,7 @@ class Publisher:
         self._again = False
         self._pump()
 
-    def _confirm(self, batch: Batch) -> None:
+    def _confirm(self, batch: UnconfirmedBatch) -> None:
         if batch not in self._under_way:  # it was given up meanwhile
             return
         self._under_way.remove(batch)
@@ -369,7 +369,7 @@ class Publisher:
         self._freed()
 
     def _give_up(self, why: str) -> None:
-        def uncertain(batch: Batch) -> PluribusError:
+        def uncertain(batch: UnconfirmedBatch) -> PluribusError:
             return Uncertain(f"{why}: publish it again with id=, which is safe", (batch.session, batch.first))
 
         self._end(uncertain)
@@ -377,7 +377,7 @@ class Publisher:
     def _fail(self, error: PluribusError) -> None:
         self._end(lambda batch: error)
 
-    def _end(self, reason: Callable[[Batch], PluribusError]) -> None:
+    def _end(self, reason: Callable[[UnconfirmedBatch], PluribusError]) -> None:
         """Of everything that is not confirmed; what comes next is a new session."""
         self._close_batch()
         batches = [*self._under_way, *self._queue]

@@ -25,7 +25,7 @@ from ....core.limits import BACKLOG_EVENTS
 from ....core.view import View
 from ....filters import Filter
 from ....pubsub.backlog import SAMPLE, WAIT, Backlog
-from ....pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, Extra, Gathering, checked_headers
+from ....pubsub.batch import OVERHEAD_BYTES, PLAIN, Arrived, EventExtra, Gathering, checked_headers
 from ....pubsub.concepts import Vocabulary
 from ....pubsub.event import Event, keys_of, with_key
 from ....pubsub.interest import Interest
@@ -230,7 +230,7 @@ class Topics(End):
 
     publish = publishes(publish, encode_quickly)
 
-    async def _publish(self, topic: str, body: Any, extra: Extra, timeout: float | None) -> MessageId:
+    async def _publish(self, topic: str, body: Any, extra: EventExtra, timeout: float | None) -> MessageId:
         kind, encoded = (BYTES, body) if type(body) is bytes else encode_body(body)
         return await self._publish_encoded(topic, kind, encoded, extra, timeout, type(body))
 
@@ -248,7 +248,7 @@ class Topics(End):
         return await self._publish_encoded(topic, kind, encoded, _extra(headers, parent, retain), timeout, _Elsewhere)
 
     async def _publish_encoded(
-        self, topic: str, kind: Kind, encoded: bytes, extra: Extra, timeout: float | None, typed: type
+        self, topic: str, kind: Kind, encoded: bytes, extra: EventExtra, timeout: float | None, typed: type
     ) -> MessageId:
         checked_topic(topic)
         base = self._base or await self.base()
@@ -266,7 +266,7 @@ class Topics(End):
             await full.room(timeout)
 
     def _add(
-        self, carriers: tuple[Carrier, ...], topic: str, kind: Any, encoded: bytes, extra: Extra, typed: type
+        self, carriers: tuple[Carrier, ...], topic: str, kind: Any, encoded: bytes, extra: EventExtra, typed: type
     ) -> MessageId:
         now, number = self.wall(), None
         for carrier in carriers:
@@ -569,8 +569,8 @@ def _nothing(heard: Any) -> None:
     """Of no concern to carriers that only carry."""
 
 
-def _extra(headers: Mapping[str, Any] | None, parent: MessageId | None, retain: bool) -> Extra:
+def _extra(headers: Mapping[str, Any] | None, parent: MessageId | None, retain: bool) -> EventExtra:
     if not headers and parent is None and not retain:
         return PLAIN
     wire = None if parent is None else (int(parent[0]), parent[1])
-    return Extra(checked_headers(headers) if headers else {}, wire, retain)
+    return EventExtra(checked_headers(headers) if headers else {}, wire, retain)

@@ -24,7 +24,7 @@ from ....group.host.requests import Given
 from ....pubsub.consumer_groups import words
 from ....pubsub.consumer_groups.machine import ConsumerGroup, Told
 from ....pubsub.consumer_groups.words import ENDED, REASON_CHARS_MAX, REFUSED, SETTLES_MAX, Dead, Outcome, Standing
-from ....pubsub.durable.batch import Batch
+from ....pubsub.durable.batch import StoredBatch
 from ....pubsub.durable.requests import FETCH_BYTES, Fetch, Fetched, Find, Known
 from ....pubsub.event import Event
 from ...machines.line import MachineLine
@@ -236,7 +236,7 @@ class SharedSubscription(DurableSubscription[B]):
                 left = [offset for offset in left if offset >= first]
                 continue
             for at, packed in found.pieces:
-                some = unpacked(Batch(packed, at).cut(left[0], stop))
+                some = unpacked(StoredBatch(packed, at).cut(left[0], stop))
                 events += [event for event in some if event.offset in wanted and event.offset < found.next]
             left = [offset for offset in left if offset >= found.next]
         return events if kind is None else [event for event in events if isinstance(event.body, kind)]

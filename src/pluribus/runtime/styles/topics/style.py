@@ -9,7 +9,7 @@ from typing import Any
 
 from ....core.errors import Closed, Gap, Overflow, TooLarge
 from ....core.limits import CLIENT_EVENTS_MAX
-from ....pubsub.durable.batch import Batch, checked
+from ....pubsub.durable.batch import StoredBatch, checked
 from ....pubsub.event import Event
 from ....pubsub.requests import (
     Advertise,
@@ -98,7 +98,7 @@ class TopicsStyle(Style):
     async def _tell(self, request: Tell) -> None:
         for packed in request.batches:
             checked(packed)
-            batch = Batch(packed, 0)
+            batch = StoredBatch(packed, 0)
             ends, data, extra, topic, kind = batch.ends.tolist(), batch.bodies, batch.extra, batch.topic, batch.kind
             for place in range(len(batch)):
                 body = bytes(data[ends[place] : ends[place + 1]])

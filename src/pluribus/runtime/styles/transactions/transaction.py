@@ -32,7 +32,7 @@ from ..queues.consumer import _runs as runs_of
 from ..queues.message import QueueMessage
 from ..queues.options import message_of
 from ..queues.queue import LONG_BYTES, MessageQueue
-from ..queues.sender import Outgoing, extra_of
+from ..queues.sender import OutgoingMessage, extra_of
 from ..spaces.replicated import ReplicatedWay
 from ..spaces.space import Space
 
@@ -67,7 +67,7 @@ class Transaction:
         self._until = 0.0
         self._joined = joined
         self._session = host.ONCE | style.bus.durable.new_number() % host.ONCE
-        self._sent: dict[str, list[Outgoing]] = {}
+        self._sent: dict[str, list[OutgoingMessage]] = {}
         self._published: list[tuple[str, Any, bytes, dict[str, Any]]] = []
         self._received: list[tuple[MessageQueue, QueueMessage[Any]]] = []
         self._spaces: dict[str, ReplicatedWay] = {}
@@ -130,7 +130,7 @@ class Transaction:
             queue, message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
         )
 
-    async def pass_on(self, queue: MessageQueue, message: Outgoing) -> None:
+    async def pass_on(self, queue: MessageQueue, message: OutgoingMessage) -> None:
         """Send a message that is encoded already."""
         self._check(queue)
         self._check_count()
