@@ -9,4 +9,4 @@ from pluribus.sim.machinery.campaign import campaign
 def test_a_sample_of_the_campaign_breaks_no_promise():
     found = campaign("spaces", range(6_600_016, 6_600_020))
     assert (found["failures"], found["reasons"]) == ([], {})
-    assert all(count > 20 for count in found["checkers"].values())
+    assert all(count > 10 for count in found["checkers"].values())
