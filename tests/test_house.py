@@ -174,6 +174,44 @@ def test_only_doors_print():
     assert not found, complaints_of(found)
 
 
+ONE_MEANING_ROOMS = ("runtime", "group", *STYLES, "transactions", "outbox")
+WORD_FILES = {
+    "commands.py",
+    "crowd_words.py",
+    "guests.py",
+    "headers.py",
+    "operations.py",
+    "requests.py",
+    "words.py",
+}
+
+
+def is_word(path: Path, node: ast.ClassDef) -> bool:
+    """Words of the wire may share a name (``Commit``, ``Offer``): each belongs to the vocabulary of one style. A file
+    that needs two of them imports the module and says ``words.Offer``. Only structs are words; the other classes of
+    such a file have names like everybody."""
+    return path.name in WORD_FILES and any(ast.unparse(base) in ("msgspec.Struct", "Header") for base in node.bases)
+
+
+def is_synchronous_twin(path: Path) -> bool:
+    """``pluribus.sync`` has the names of what it stands for, on purpose: a program changes its import and no more."""
+    return path.is_relative_to(PACKAGE / "runtime" / "sync") or path.name == "sync.py"
+
+
+def test_a_class_name_has_one_meaning():
+    """Across ``runtime``, ``group`` and the styles: a reader who knows a name knows the class."""
+    found: dict[str, list[str]] = {}
+    for path in sources(*(PACKAGE / room for room in ONE_MEANING_ROOMS)):
+        for node in parsed(path).body:
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                continue
+            if not is_word(path, node) and not is_synchronous_twin(path):
+                found.setdefault(node.name, []).append(f"{short(path)}:{node.lineno}")
+    assert len(found) > 400, "else this shows nothing"
+    twice = [f"{name} is the name of {' and '.join(places)}" for name, places in found.items() if len(places) > 1]
+    assert not twice, complaints_of(twice)
+
+
 # --- the public face ------------------------------------------------------------------------------------------------
 
 

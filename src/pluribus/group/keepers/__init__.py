@@ -2,6 +2,6 @@
 
 from .keeper import Keeper
 from .seat import Settings
-from .words import Carrier
+from .words import Courier
 
-__all__ = ["Carrier", "Keeper", "Settings"]
+__all__ = ["Courier", "Keeper", "Settings"]

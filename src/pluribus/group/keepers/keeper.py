@@ -40,7 +40,7 @@ from .ledger import Ledger
 from .requests import Requests
 from .rows import COMMANDS, Voters, commands_of, head_of
 from .seat import Seat, Settings
-from .words import Alive, Answer, Ask, Carrier, Differs, Digest, Failed, Got, Held, Hello, Offer, Piece, Rows, Word
+from .words import Alive, Answer, Ask, Courier, Differs, Digest, Failed, Got, Held, Hello, Offer, Piece, Rows, Word
 
 log_ = logging.getLogger("pluribus")
 READ_BYTES = 256 << 10
@@ -57,7 +57,7 @@ class Keeper:
         self,
         name: str,
         store: Store,
-        carrier: Carrier,
+        carrier: Courier,
         clock: Clock,
         random: Random,
         settings: Settings | None = None,

@@ -18,7 +18,7 @@ from ...core.ports import Clock, Random
 from ..log import PART_BYTES, PlainState, StateInParts
 from .ledger import Ledger
 from .rows import COMMANDS, MARK, commands_of, head_of
-from .words import Carrier, Hello, Part, Snapshot, Word, digest_of, encode
+from .words import Courier, Hello, Part, Snapshot, Word, digest_of, encode
 
 APPLY_BYTES = 1 << 20
 """Applied in one go, if it does not take longer than a turn of the loop; then others have theirs."""
@@ -78,7 +78,7 @@ class Taking:
 class Seat:
     """``on_applied`` is called after rows were applied."""
 
-    def __init__(self, ledger: Ledger, carrier: Carrier, clock: Clock, random: Random, settings: Settings) -> None:
+    def __init__(self, ledger: Ledger, carrier: Courier, clock: Clock, random: Random, settings: Settings) -> None:
         self.ledger = ledger
         self.carrier = carrier
         self.clock = clock

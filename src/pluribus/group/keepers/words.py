@@ -20,7 +20,7 @@ WHOLE, DAMAGED, LOST = 0, 1, 2
 """What a keeper says of its log: all there; rows to be put back; or its state is gone, and only a snapshot helps."""
 
 
-class Carrier(Protocol):
+class Courier(Protocol):
     """How words reach other keepers; nothing is promised but that what arrives was sent."""
 
     def send(self, to: int, words: bytes) -> None: ...

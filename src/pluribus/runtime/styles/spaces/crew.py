@@ -23,7 +23,7 @@ from ....spaces.templates import Template
 from ....spaces.values import Item, written_of
 from ....spaces.views import words as views_words
 from ....spaces.views.member import ViewsMember
-from .space import Registration, Written, ended, microseconds, only_replicated, seconds
+from .space import Registration, WriteResult, ended, microseconds, only_replicated, seconds
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -224,7 +224,7 @@ class Crew:
     def _cancel(self, number: int) -> None:
         raise NotImplementedError
 
-    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
         raise NotImplementedError
 
     async def take(
@@ -266,7 +266,7 @@ class Crew:
     async def count(self, template: Template) -> int:
         raise NotImplementedError
 
-    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
         raise NotImplementedError
 
     async def cancel(self, number: int, item: Item) -> None:
@@ -382,16 +382,16 @@ class ViewsWay(Crew):
             for listener in self.on_lost:
                 listener({})
 
-    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
         self._check(transaction)
         lease_us = granted(microseconds(lease_s))
         names = [self.member.write(item, lease_us, self._now) for item in items]
         self._settle()
-        return Written([number for _, number in names], seconds(lease_us))
+        return WriteResult([number for _, number in names], seconds(lease_us))
 
-    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
         lease_us = granted(microseconds(lease_s))
-        return Written([await self._relet(number, item, lease_us, False)], seconds(lease_us))
+        return WriteResult([await self._relet(number, item, lease_us, False)], seconds(lease_us))
 
     async def cancel(self, number: int, item: Item) -> None:
         await self._relet(number, item, 0, True)
@@ -437,7 +437,7 @@ class PartitionedWay(Crew):
             for listener in self.on_lost:
                 listener(ranges)
 
-    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
         self._check(transaction)
         lease_us = granted(microseconds(lease_s))
         asked = [self.member.write(item, lease_us, self._now) for item in items]
@@ -446,12 +446,12 @@ class PartitionedWay(Crew):
             raise Uncertain(
                 f"a server of {self.name!r} was lost while it was written to: look whether the tuple is there"
             )
-        return Written([result.name[1] for result in results], seconds(lease_us))
+        return WriteResult([result.name[1] for result in results], seconds(lease_us))
 
-    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
         lease_us = granted(microseconds(lease_s))
         await self._relet(number, item, lease_us, False)
-        return Written([number], seconds(lease_us))
+        return WriteResult([number], seconds(lease_us))
 
     async def cancel(self, number: int, item: Item) -> None:
         await self._relet(number, item, 0, True)

@@ -22,7 +22,7 @@ from ....spaces.templates import Template
 from ....spaces.values import Item, written_of
 from ....spaces.words import Ended, Leased, Nothing, Outcome, Taken, Waiting
 from ...machines.line import MachineLine
-from .space import SpaceEvent, Written, ended, microseconds, seconds, unpacked
+from .space import SpaceEvent, WriteResult, ended, microseconds, seconds, unpacked
 
 OWNER_LEASE_US = 10_000_000
 WAIT_S = 20.0
@@ -88,10 +88,10 @@ class ReplicatedWay:
             raise Refused(f"the space {self.name!r} refused it: {outcome.reason}")
         return outcome
 
-    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written:
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
         outcome = await self.call(words.Write(items, microseconds(lease_s), transaction))
         assert isinstance(outcome, words.Written)
-        return Written(outcome.numbers, seconds(outcome.lease_us))
+        return WriteResult(outcome.numbers, seconds(outcome.lease_us))
 
     async def take(
         self,
@@ -251,11 +251,11 @@ class ReplicatedWay:
 
     # Leases, events, transactions.
 
-    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
         outcome = await self.call(words.Renew(number, microseconds(lease_s)))
         if not isinstance(outcome, Leased):
             raise ended(self.name, f"lease {number}")
-        return Written([number], seconds(outcome.lease_us))
+        return WriteResult([number], seconds(outcome.lease_us))
 
     async def cancel(self, number: int, item: Item) -> None:
         if isinstance(await self.call(words.Cancel(number)), Ended):

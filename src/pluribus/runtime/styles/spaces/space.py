@@ -19,7 +19,7 @@ PAGE = 1_000
 LEASE_S_MAX = 1e9
 
 
-class Written(msgspec.Struct, frozen=True):
+class WriteResult(msgspec.Struct, frozen=True):
     """Numbers of tuples, and the seconds that were granted; None: for ever."""
 
     numbers: list[int]
@@ -31,7 +31,7 @@ class SpaceWay(Protocol):
 
     kind: str
 
-    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> Written: ...
+    async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult: ...
 
     async def take(
         self,
@@ -52,7 +52,7 @@ class SpaceWay(Protocol):
 
     async def count(self, template: Template) -> int: ...
 
-    async def renew(self, number: int, lease_s: float | None, item: Item) -> Written:
+    async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
         """``item`` is the tuple; the answer has its number from now on."""
 
     async def cancel(self, number: int, item: Item) -> None: ...
