@@ -284,16 +284,18 @@ def test_a_list_counts_at_once_at_the_door_through_which_it_was_made(tmp_path, m
     monkeypatch.setattr(guards, "LOOK_S", 1_000.0)  # by itself the door would not look again
 
     async def scenario():
-        async with served(f"access-{tmp_path.name}", store=tmp_path / "a.db") as keeper:
-            async with pluribus.connect(url_of(keeper)) as maker:
-                await maker.publish("news", "before", durable=True)
-                await maker.access.add_rule("anyone", "access:list", "all")
-                assert (await keeper.guard.current()).listed
-                with pytest.raises(Refused):
-                    await maker.publish("news", "x")
-                await maker.access.add_rule("anyone", "topic:news", "publish")
+        async with (
+            served(f"access-{tmp_path.name}", store=tmp_path / "a.db") as keeper,
+            pluribus.connect(url_of(keeper)) as maker,
+        ):
+            await maker.publish("news", "before", durable=True)
+            await maker.access.add_rule("anyone", "access:list", "all")
+            assert (await keeper.guard.current()).listed
+            with pytest.raises(Refused):
                 await maker.publish("news", "x")
-                assert maker.line.connections == 1
+            await maker.access.add_rule("anyone", "topic:news", "publish")
+            await maker.publish("news", "x")
+            assert maker.line.connections == 1
 
     asyncio.run(scenario())
 
