@@ -1,5 +1,7 @@
 """``pluribus pipeline backbone`` and the verbs beside it: report, resend, backfill, picture, compact."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ from pluribus.core.errors import BadInput
 Config = Annotated[Path, typer.Argument(help="The configuration of a backbone, in TOML.")]
 Master = Annotated[str, typer.Option(help="local[N], or the address of a cluster.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, as spark.executor.instances=4.")]
+Reading = Annotated[str, typer.Option(help="Where Spark runs, if the state is a URI that it must read.")]
 Url = Annotated[str, typer.Option(help="client://HOST:PORT/BUS, in the place of the one in the file.")]
 
 
@@ -44,7 +47,7 @@ def backbone(
     from pluribus.pipeline.status import Status, serve
 
     configuration = load(config, url)
-    settings = dict(_setting(one) for one in conf or [])
+    settings = _settings(conf)
     watched = Status()
     with ExitStack() as stack:
         if status:
@@ -61,12 +64,16 @@ def backbone(
         raise typer.Exit(1)
 
 
-def report(config: Config, url: Url = "", json: JsonFlag = False) -> None:
+def report(
+    config: Config, url: Url = "", master: Reading = "local[1]", conf: Conf = None, json: JsonFlag = False
+) -> None:
     """What became of every event, by run and day; and how far the backbone is behind its topics."""
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.reading import told
 
-    found = told(load(config, url))
+    configuration = load(config, url)
+    with _reading(configuration.state, master, conf) as spark:
+        found = told(configuration, spark)
     if json:
         print_json(found)
         return
@@ -83,13 +90,17 @@ def resend(
     table: Annotated[str, typer.Option(help="Only events of this silver table.")] = "",
     keep_times: Annotated[bool, typer.Option("--keep-times", help="With their own times; most will be late.")] = False,
     url: Url = "",
+    master: Reading = "local[1]",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Send dead events round again, each once, after what was wrong with them was corrected."""
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.resending import resend as send
 
-    found = send(load(config, url), rule=rule, table=table, keep_times=keep_times)
+    configuration = load(config, url)
+    with _reading(configuration.state, master, conf) as spark:
+        found = send(configuration, rule=rule, table=table, keep_times=keep_times, spark=spark)
     if json:
         print_json(found)
     else:
@@ -102,6 +113,7 @@ def backfill(
     stop: Annotated[datetime, typer.Option(help="Events before this time (UTC).")],
     master: Master = "local[*]",
     url: Url = "",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Compute a range of time again from bronze, late events included; whole partitions are replaced."""
@@ -110,7 +122,7 @@ def backfill(
     from pluribus.pipeline.session import session
 
     configuration = load(config, url)
-    with session(master, f"backfill {configuration.name}") as spark:
+    with session(master, f"backfill {configuration.name}", **_settings(conf)) as spark:
         found = fill(spark, configuration, start, stop)
     if json:
         print_json(found)
@@ -140,13 +152,14 @@ def compact(
     folder: Annotated[str, typer.Argument(help="An archive: a folder or a URI.")],
     files: Annotated[int, typer.Option(help="Partitions with so many small files or more.", min=2)] = 16,
     master: Master = "local[*]",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Put small files of an archive together."""
     from pluribus.pipeline.archive import compact as put_together
     from pluribus.pipeline.session import session
 
-    with session(master, "compact") as spark:
+    with session(master, "compact", **_settings(conf)) as spark:
         fewer = put_together(spark, folder, files)
     if json:
         print_json({"fewer": fewer})
@@ -154,11 +167,28 @@ def compact(
         typer.echo(f"{fewer:,} files fewer")
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise BadInput(f"--conf {text!r} has no value: write it as name=value")
-    return name, value
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in conf or []:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise BadInput(f"--conf {text!r} has no value: write it as name=value")
+        found[name] = value
+    return found
+
+
+@contextmanager
+def _reading(state: str, master: str, conf: list[str] | None) -> Iterator[Any]:
+    """A session where the state is a URI that only Spark's Hadoop client reaches; else none is needed."""
+    from pluribus.pipeline.files import local_path
+    from pluribus.pipeline.session import session
+
+    settings = _settings(conf)
+    if local_path(state) is not None:
+        yield None
+        return
+    with session(master, "backbone", **settings) as spark:
+        yield spark
 
 
 def _sum(found: dict[str, Any]) -> str:

@@ -83,9 +83,11 @@ class _Archiving:
         if self._table.last(WRITER) < number:
             rows = events.withColumn("day", F.date_format("time", "yyyy-MM-dd")).persist()
             try:
-                found = rows.groupBy("topic").agg(F.max("offset").alias("most")).collect()
+                counted = [F.max("offset").alias("most"), F.count("*").alias("rows")]
+                found = rows.groupBy("topic").agg(*counted).collect()
                 place = {row["topic"]: row["most"] + 1 for row in found}
-                self._table.land(WRITER, number, rows, place={**self._table.place(WRITER), **place})
+                count = sum(row["rows"] for row in found)
+                self._table.land(WRITER, number, rows, place={**self._table.place(WRITER), **place}, count=count)
             finally:
                 rows.unpersist()
         if self._retention is not None:

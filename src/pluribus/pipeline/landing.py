@@ -102,8 +102,11 @@ class Landing:
         fence: tuple[int, int] | None = None,
         place: dict[str, int] | None = None,
         days: Sequence[str] = (),
+        count: int | None = None,
     ) -> bool:
-        """Rows of a batch, once; False if that number landed before. ``rows`` have the columns of the keys.
+        """Rows of a batch, once; False if that number landed before. ``rows`` have the columns of the keys; ``count``
+        is how many they are, where that is known: then ``BadInput`` if fewer are found in a folder of this machine,
+        because executors have written to disks of their own.
 
         False also if other commits were quicker: files that it ``removes`` are gone, or there are other ones on the
         ``days`` that it replaces as a whole.
@@ -120,16 +123,35 @@ class Landing:
             if rows is not None and not self.files.exists(f"{staging}/{WHOLE}"):
                 raise OSError(f"{self.files.under(staging)} was removed before it landed: run it again")
             there = [found.path for found in self.files.list(staging) if found.path.endswith(".parquet")]
+            if rows is not None and count is not None and not fences:
+                self._all_here(there, count)
             moves = []
             for count, path in enumerate(there):
                 folder = PurePosixPath(path).parent.relative_to(staging).as_posix()
                 moves.append((path, f"{folder}/{writer}-{number:09d}-{count:04d}.parquet"))
-            data = set(self._data())
-            if not data.issuperset(removes) or set(on_days(data, days)) - set(removes):
-                self.files.remove(staging)
-                return False
+            if removes or days:  # a look at all files, which may be many
+                data = set(self._data())
+                if not data.issuperset(removes) or set(on_days(data, days)) - set(removes):
+                    self.files.remove(staging)
+                    return False
             self._commit(Commit(writer, number, staging, moves, list(removes), fence, place or {}))
         return True
+
+    def _all_here(self, staged: Sequence[str], count: int) -> None:
+        found = self._rows_in(staged)
+        if found not in (None, count):
+            raise BadInput(
+                f"{found:,} of {count:,} rows that executors wrote to {self.files.root} are here: they have other "
+                "disks than this process; name a folder that all of them share, or a URI such as s3a:// or hdfs://"
+            )
+
+    def _rows_in(self, paths: Sequence[str]) -> int | None:
+        """By the footers of these files; None where this process does not read them itself."""
+        if self._local is None:
+            return None
+        import pyarrow.parquet as parquet
+
+        return sum(parquet.read_metadata(self._local / path).num_rows for path in paths)
 
     def _fenced(self, rows: DataFrame, fences: Sequence[tuple[int, int]]) -> DataFrame:
         if not fences or self.at not in rows.columns:
@@ -274,7 +296,7 @@ class Landing:
                 rows = rows.withColumn(key, rows[key].cast("string"))
             order = [name for name in ("topic", "offset", self.at) if name in rows.columns]
             rows = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
-            if self.land(COMPACTOR, self.last(COMPACTOR) + 1, rows, removes=paths):
+            if self.land(COMPACTOR, self.last(COMPACTOR) + 1, rows, removes=paths, count=self._rows_in(paths)):
                 fewer += len(paths) - 1
         return fewer
 

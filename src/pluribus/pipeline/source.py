@@ -532,7 +532,7 @@ def register(spark: Any) -> None:
     """Make ``format("pluribus")`` known to a session, on any engine, and how many tasks run at a time there: reads are
     divided accordingly."""
     try:
-        cores = int(spark.sparkContext.defaultParallelism)
+        cores = _cores(spark.sparkContext)
     except Exception:  # noqa: BLE001 - a session through Connect has no context, and says so in its own ways
         cores = 0
 
@@ -541,6 +541,18 @@ def register(spark: Any) -> None:
 
     Source.cores = cores
     spark.dataSource.register(Source if cores else PluribusSource)
+
+
+def _cores(context: Any) -> int:
+    """How many tasks run at a time. A cluster that has just been asked for has no executors yet, and Spark says 2 then:
+    that is not known."""
+    told = context.getConf()
+    if context.master.startswith("local") or told.contains("spark.default.parallelism"):
+        return int(context.defaultParallelism)
+    if told.contains("spark.executor.instances"):
+        return int(told.get("spark.executor.instances")) * int(told.get("spark.executor.cores", "1"))
+    executors = len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # one of them is the driver
+    return int(context.defaultParallelism) if executors > 0 else 0
 
 
 def _unread(starts: Offsets, known: Look) -> Iterator[tuple[str, Known, int]]:

@@ -146,11 +146,23 @@ def _versions(rows: DataFrame, step: Enrich) -> DataFrame:
 
 
 def read_table(spark: SparkSession, step: Enrich) -> DataFrame:
-    """A slowly changing table: CSV with a header, lines of JSON, or Parquet; the whole of it fits into memory."""
-    reader = spark.read.schema(named_fields(step.columns))
+    """A slowly changing table: CSV with a header, lines of JSON, or Parquet; the whole of it fits into memory.
+
+    It is read here and now. A plan would read the file anew in every micro-batch, by the length that it had when the
+    plan was made: of a file that is written meanwhile it would see a part.
+    """
+    from pyspark.sql import functions as F
+
+    wanted = named_fields(step.columns)
     if step.table.endswith(".csv"):
-        return reader.option("header", "true").csv(step.table)
-    return reader.json(step.table) if step.table.endswith((".json", ".jsonl")) else reader.parquet(step.table)
+        # By the names in the header. Given a schema, Spark goes by the order of its columns.
+        text = spark.read.option("header", "true").csv(step.table)
+        rows = text.select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in wanted.fields))
+    elif step.table.endswith((".json", ".jsonl")):
+        rows = spark.read.schema(wanted).json(step.table)
+    else:
+        rows = spark.read.schema(wanted).parquet(step.table)
+    return spark.createDataFrame(rows.toArrow(), wanted)
 
 
 def answers(configuration: Configuration, gold: Gold, events: DataFrame) -> DataFrame:

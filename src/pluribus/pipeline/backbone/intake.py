@@ -21,6 +21,7 @@ late; every ``SEEN_FOLD`` batches they are put together.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ class Intake:
         if number <= before.number or self._published_before(number, query):
             return
         schema = judged_fields(events.schema)
-        judge = Judge(tuple(self._configuration.silver), dict(before.watermarks_us), schema)
+        judge = Judge(tuple(self._configuration.silver), dict(before.watermarks_us), schema, time.time())
         judged = events.mapInArrow(judge.judged, schema).persist()
         try:
             entry, clean = self._counted(judged, Entry(number, query, self._run))

@@ -4,8 +4,8 @@
 has a checkpoint for each query and the report; the same state goes on, another one begins. One process at a time runs a
 backbone: on a local disk a lock sees to that.
 
-Slowly changing tables are looked at every few seconds. When one has changed, the queries are stopped between
-micro-batches and started again, and read it anew.
+Slowly changing tables are looked at every few seconds. When one has changed, and is not being written to, the queries
+are stopped between micro-batches and started again, and read it anew.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput, Refused
-from ..files import files_of, local_path
+from ..files import HadoopFiles, files_of, local_path
 from ..jobs import Job, of_this_thread
+from ..sharing import check_shared
 from ..status import FILE, Status
 from . import answers
 from .configuration import Configuration
@@ -35,6 +36,8 @@ LOOK_S = 2.0
 NOTE_S = 1.0
 """The status is written at most this often."""
 Progress = Callable[[dict[str, Any]], None]
+Look = tuple[str, int, int]
+"""A file, its size, and when it was changed last."""
 
 
 class Backbone:
@@ -73,6 +76,7 @@ class Backbone:
         the report of this run, of all runs (``total``), and what each query did."""
         with held(self.configuration.state):
             of_this_thread(self._spark)
+            check_shared(self._spark, self.configuration.state, self.configuration.tables)
             self.intake.report.load()
             self.tiers.clean()
             began = monotonic()
@@ -139,7 +143,9 @@ class Backbone:
             while not self._stopping.is_set() and (until is None or monotonic() < until):
                 self._job = self._a_job(all_of_them)
                 ended = threading.Event()
-                watch = threading.Thread(target=self._watch_tables, args=(self._job, ended), daemon=True)
+                # Looked at before they are read, so that no change is between.
+                before = self._looks()
+                watch = threading.Thread(target=self._watch_tables, args=(self._job, before, ended), daemon=True)
                 watch.start()
                 try:
                     left_s = None if until is None else max(until - monotonic(), 0.0)
@@ -151,13 +157,27 @@ class Backbone:
             self.tiers.stop()
             compaction.join()
 
-    def _watch_tables(self, job: Job, ended: threading.Event) -> None:
-        paths = [step.table for step in self.configuration.enrich if step.table]
-        before = _looks(paths)
+    def _watch_tables(self, job: Job, before: list[Look], ended: threading.Event) -> None:
+        """Ends the job when a table has changed and was not written to since the last look."""
+        last = before
         while not ended.wait(LOOK_S):
-            if _looks(paths) != before:
+            now = self._looks()
+            if now != before and now == last:
                 job.stop()
                 return
+            last = now
+
+    def _looks(self) -> list[Look]:
+        """Of slowly changing tables: every file with its size and the time of its last change."""
+        found: list[Look] = []
+        for place in [step.table for step in self.configuration.enrich if step.table]:
+            path = local_path(place)
+            if path is None:
+                files = HadoopFiles(place, self._spark).list()
+                found += [(f"{place}/{file.path}", file.size_bytes, file.changed_ms) for file in files]
+            else:
+                found += _of_disk(path)
+        return found
 
     @staticmethod
     def _add(queries: dict[str, dict[str, Any]], more: dict[str, dict[str, Any]]) -> None:
@@ -167,17 +187,14 @@ class Backbone:
                 mine[key] = round(mine[key] + metrics.get(key, 0), 3)
 
 
-def _looks(paths: list[str]) -> list[tuple[str, int, int]]:
-    """Of local tables: every file with its size and the time of its last change."""
+def _of_disk(path: Path) -> list[Look]:
     found = []
-    for path in paths:
-        local = local_path(path)
-        for file in [] if local is None else ([local] if local.is_file() else sorted(local.rglob("*"))):
-            try:
-                about = file.stat()
-            except FileNotFoundError:
-                continue
-            found.append((str(file), about.st_size, about.st_mtime_ns))
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        try:
+            about = file.stat()
+        except FileNotFoundError:
+            continue
+        found.append((str(file), about.st_size, about.st_mtime_ns))
     return found
 
 

@@ -124,15 +124,18 @@ class Tiers:
 
         some = kept.where(F.col("tier") == tier).coalesce(max(1, -(-rows // ROWS_A_TASK)))
         if tier == "bronze":
-            self.bronze.land(WRITER, number, some.drop("tier", "table"), place={**self.bronze.place(WRITER), **place})
+            reached = {**self.bronze.place(WRITER), **place}
+            self.bronze.land(WRITER, number, some.drop("tier", "table"), place=reached, count=rows)
         elif tier == "dead":
-            self.dead.land(WRITER, number, self._dead(some))
+            self.dead.land(WRITER, number, self._dead(some), count=rows)
         elif tier == "silver":
             silver = self._configuration.silver_of(table)
-            self.silver[table].land(WRITER, number, self._clean(some.where(F.col("table") == table), silver))
+            clean = self._clean(some.where(F.col("table") == table), silver)
+            self.silver[table].land(WRITER, number, clean, count=rows)
         elif table in self.gold:
             gold = next(one for one in self._configuration.gold if one.name == table)
-            self.gold[table].land(WRITER, number, self._answers(some.where(F.col("table") == table), gold))
+            answered = self._answers(some.where(F.col("table") == table), gold)
+            self.gold[table].land(WRITER, number, answered, count=rows)
 
     def _clean(self, events: DataFrame, silver: Silver) -> DataFrame:
         decoded = decode(events.drop("tier", "table", "parent"), fields=silver.fields, type=silver.type)
