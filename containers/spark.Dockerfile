@@ -10,7 +10,7 @@
 # its entrypoint are taken from there.
 ARG SPARK=4.3.0
 ARG PYTHON=3.11
-FROM apache/spark:${SPARK}-java17 AS spark
+FROM apache/spark:${SPARK}-scala2.13-java17-ubuntu AS spark
 
 FROM python:${PYTHON}-slim-bookworm
 # What Spark's entrypoint calls: bash, tini, gosu where the container is started as root.
@@ -30,8 +30,6 @@ RUN apt-get update \
     && apt-get autoremove -y \
     && rm -rf /var/lib/apt/lists/* /opt/pluribus
 ENV SPARK_HOME=/opt/spark \
-    JAVA_HOME=/usr/lib/jvm/java-17-openjdk-amd64 \
-    PYTHONPATH=/opt/spark/python \
     PYSPARK_PYTHON=/usr/local/bin/python3
 WORKDIR /opt/spark/work-dir
 USER spark
