@@ -80,8 +80,8 @@ def rows_in(where, column):
 
 
 def verified(configuration, found, wanted):
-    """Everything that must hold of ``COUNTED`` in the end. ``wanted`` are the numbers that were published, three of them
-    twice; ``found`` is the report of all runs."""
+    """Everything that must hold of ``COUNTED`` in the end. ``wanted`` are the numbers that were published, three of
+    them twice; ``found`` is the report of all runs."""
     good = [n for n in wanted if n != 5 and not 700 <= n < 707]
     dead = [n for n in wanted if 700 <= n < 707]
     assert found == {

@@ -94,7 +94,7 @@ def test_the_dealing_room_from_raw_prices_to_answers_and_back(spark, tmp_path, c
         assert len(told(bus)) == len(dict(told(bus))), "each answer once"
         oracle = averages(on_time)
         assert dict(told(bus)) == oracle
-        turns = bodies(bus, "answers/turns/wild")
+        turns = bodies(bus, "alerts/ny")
         assert turns and all(body["bottom"] < body["top"] and body["now"] > body["bottom"] for body in turns)
         best = bodies(bus, "answers/busiest")
         assert {body["rank"] for body in best} == {1, 2}
