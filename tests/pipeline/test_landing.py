@@ -53,6 +53,23 @@ def test_a_batch_lands_once_and_small_files_become_one(spark, table):
     assert not [found for found in table.files.list() if found.path.startswith("_staging")]
 
 
+def test_rows_that_executors_wrote_to_disks_of_their_own_do_not_count(spark, table):
+    with pytest.raises(BadInput, match=r"2 of 3 rows that executors wrote to .* are here: they have other disks"):
+        table.land("w", 0, rows(spark, [0, 1]), count=3)
+    assert table.last("w") == -1 and not table.snapshot()
+    assert table.land("w", 0, rows(spark, [0, 1, 5]), count=3) and offsets(spark, table) == [0, 1, 5]
+
+
+def test_a_file_takes_the_place_of_another(table):
+    for data in (b"one", b"two"):
+        table.files.write("folder/file", data)
+    assert table.files.read("folder/file") == b"two"
+    table.files.write("folder/other", b"three")
+    table.files.move("folder/other", "folder/file")
+    assert table.files.read("folder/file") == b"three"
+    assert [found.path for found in table.files.list() if found.changed_ms > 0] == ["folder/file"]
+
+
 def test_what_is_replaced_stays_replaced_behind_a_fence(spark, table):
     table.land("w", 0, rows(spark, range(8)))
     old = [path for path in table.snapshot() if "day=2026-09-16" in path]

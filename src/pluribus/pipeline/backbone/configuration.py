@@ -533,7 +533,7 @@ class _Checks:
     def _no_loops(self) -> None:
         """No topic is in two tables, and nothing that is written is read."""
         found = self._found
-        own = [f"{found.prefix(what)}#" for what in ("silver", "dead")]
+        own = [f"{found.prefix(what)}#" for what in ("silver", "dead", "problems")]
         for number, silver in enumerate(found.silver):
             keys: list[str | int] = ["silver", number, "topics"]
             for other in found.silver[:number]:

@@ -11,8 +11,8 @@ in memory, and:
 4. the entry is done.
 
 Bodies are not touched: a clean event has the bytes, identity, time and headers of the raw one. What follows reads clean
-topics, so an event is late here or nowhere: whoever reads them with a lateness of ``late`` or more has seen no time
-that was not seen here, so its watermark is never before this one's.
+topics, so an event is late here or nowhere: whoever reads them with a lateness of ``late`` or more, and each commit
+whole, has seen no time that was not seen here before, so its watermark is never ahead of this one's.
 
 Keys of good events are remembered in ``seen/N`` below the state, for as long as an event with the same time is not
 late; every ``SEEN_FOLD`` batches they are put together.
