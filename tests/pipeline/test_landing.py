@@ -53,6 +53,23 @@ def test_a_batch_lands_once_and_small_files_become_one(spark, table):
     assert not [found for found in table.files.list() if found.path.startswith("_staging")]
 
 
+def test_a_new_checkpoint_lands_what_is_new_and_nothing_twice(spark, table):
+    """It counts its batches from 0 again, and reads everything again."""
+    from pluribus.pipeline.landing import without
+
+    def land(query, number, some):
+        known = table.known("w", query, {"a/b": some[0]})
+        place = {"a/b": some[-1] + 1}
+        return table.land("w", number, without(rows(spark, some), known), place=place, query=query)
+
+    assert land("one", 0, range(3)) and land("one", 1, range(3, 5)) and not land("one", 1, range(3, 5))
+    for number, some in enumerate((range(2), range(2, 7), range(7, 9))):
+        assert land("two", number, some) and not land("two", number, some)
+        assert table.place("w") == {"a/b": max(some[-1] + 1, 5)}, "nothing that landed is taken back"
+    assert offsets(spark, table) == list(range(9))
+    assert land("two", 3, range(1)), "the topic was replaced by another one of its name, and that is no overlap"
+
+
 def test_rows_that_executors_wrote_to_disks_of_their_own_do_not_count(spark, table):
     with pytest.raises(BadInput, match=r"2 of 3 rows that executors wrote to .* are here: they have other disks"):
         table.land("w", 0, rows(spark, [0, 1]), count=3)

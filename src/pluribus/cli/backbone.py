@@ -1,5 +1,6 @@
 """``pluribus pipeline backbone`` and the verbs beside it: report, resend, backfill, picture, compact."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,6 +15,7 @@ from pluribus.core.errors import BadInput
 Config = Annotated[Path, typer.Argument(help="The configuration of a backbone, in TOML.")]
 Master = Annotated[str, typer.Option(help="local[N], or the address of a cluster.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, as spark.executor.instances=4.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark itself has to say.")]
 Reading = Annotated[str, typer.Option(help="Where Spark runs, if the state is a URI that it must read.")]
 Url = Annotated[str, typer.Option(help="client://HOST:PORT/BUS, in the place of the one in the file.")]
 
@@ -29,9 +31,16 @@ def backbone(
     once: Annotated[
         bool, typer.Option("--once", help="Handle what is there now, stage after stage, and stop.")
     ] = False,
+    begin: Annotated[
+        bool,
+        typer.Option(
+            "--begin", help="With an empty state, though keepers remember another: all is judged and published again."
+        ),
+    ] = False,
     master: Master = "local[*]",
     url: Url = "",
     conf: Conf = None,
+    verbose: Verbose = False,
     status: Annotated[
         str, typer.Option(help="Serve a page, /metrics for Prometheus and /status.json at HOST:PORT meanwhile.")
     ] = "",
@@ -43,17 +52,19 @@ def backbone(
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.running import Backbone
     from pluribus.pipeline.jobs import stopped_by_signals
-    from pluribus.pipeline.session import session
+    from pluribus.pipeline.session import VERBOSE, session
     from pluribus.pipeline.status import Status, serve
 
     configuration = load(config, url)
     settings = _settings(conf)
+    if verbose:
+        os.environ[VERBOSE] = "1"
     watched = Status()
     with ExitStack() as stack:
         if status:
             typer.echo(f"status at {stack.enter_context(serve(watched, status))}", err=True)
         spark = stack.enter_context(session(master, f"backbone {configuration.name}", **settings))
-        running = Backbone(spark, configuration, status=watched)
+        running = Backbone(spark, configuration, status=watched, begin=begin)
         with stopped_by_signals(running):
             found = running.run(seconds=seconds, once=once, progress=_tell)
     if json:

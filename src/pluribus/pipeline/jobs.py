@@ -235,8 +235,8 @@ def _failure(name: str, error: Any) -> JobFailed:
 
 
 def _words(error: Any) -> str:
-    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it; so does
-    the cause of all others, as a disk that is full, below whatever came of it."""
+    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it; the
+    cause of other errors, such as a disk that is full, stands below all that came of it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     ours = next((line for line in lines if line.startswith(OURS)), None)
     if ours is not None:

@@ -295,8 +295,8 @@ def _arrow() -> Any:
     )
 
 
-def query(spark: SparkSession, configuration: Configuration, group: Group) -> Any:
-    """The standing query of a group, not started."""
+def query(spark: SparkSession, configuration: Configuration, group: Group, begin: bool = False) -> Any:
+    """The standing query of a group, not started; to ``begin`` anew, though keepers remember another state."""
     opened: dict[str, DataFrame] = {}
 
     def tables(name: str) -> DataFrame:
@@ -312,6 +312,7 @@ def query(spark: SparkSession, configuration: Configuration, group: Group) -> An
     for branch in branches[1:]:
         found = found.unionByName(branch)
     to = {"url": configuration.url, "writer": f"{configuration.name} {group.name}"}
+    to["foreign"] = "begin" if begin else "fail"
     if group.mode == "append":
         return found.writeStream.format("pluribus").options(**to)
 

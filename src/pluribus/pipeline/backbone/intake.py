@@ -29,6 +29,7 @@ from ...core.errors import BadInput
 from ...pubsub.topics import is_channel
 from ...runtime.clients.log_client import LogClient
 from ..files import Files
+from ..landing import query_of
 from ..source import register
 from .configuration import BODY, Configuration
 from .report import Entry, Report, rows_of
@@ -42,7 +43,6 @@ log = logging.getLogger(__name__)
 SEEN_FOLD = 16
 SEEN = "table string, key binary, time timestamp"
 WRITTEN = ("topic", "id", "sender", "time", "parent", "headers", "kind", "body")
-QUERY_ID = "sql.streaming.queryId"
 
 
 def events_of(spark: SparkSession, url: str, patterns: Sequence[str], **options: str) -> DataFrame:
@@ -79,7 +79,11 @@ def _regex(pattern: str) -> str:
 class Intake:
     """What is done with each micro-batch, beside the driver."""
 
-    def __init__(self, spark: SparkSession, configuration: Configuration, files: Files, run: str) -> None:
+    def __init__(
+        self, spark: SparkSession, configuration: Configuration, files: Files, run: str, begin: bool = False
+    ) -> None:
+        """``begin`` anew, though keepers remember another state."""
+        self._foreign = "begin" if begin else "fail"
         self._spark = spark
         self._configuration = configuration
         self._files = files
@@ -100,7 +104,7 @@ class Intake:
         return named.where(F.col("table").isNotNull()).writeStream.foreachBatch(self.handle)
 
     def handle(self, events: DataFrame, number: int) -> None:
-        query = str(self._spark.sparkContext.getLocalProperty(QUERY_ID) or "")
+        query = query_of(self._spark)
         before = self.report.summary
         if before.number >= 0 and before.query != query:
             raise BadInput(
@@ -237,4 +241,4 @@ class Intake:
             "body",
         )
         sink = written.write.format("pluribus").options(url=self._configuration.url, writer=self.writer)
-        sink.option("batch", str(number)).mode("append").save()
+        sink.option("batch", str(number)).option("foreign", self._foreign).mode("append").save()

@@ -44,10 +44,16 @@ class Backbone:
     """``stop`` may be called from any thread, also before it runs."""
 
     def __init__(
-        self, spark: SparkSession, configuration: Configuration, run: str = "", status: Status | None = None
+        self,
+        spark: SparkSession,
+        configuration: Configuration,
+        run: str = "",
+        status: Status | None = None,
+        begin: bool = False,
     ) -> None:
-        """``status`` is fed with the progress of all queries, and written beside the report where the state is a local
-        folder: ``pluribus pipeline status STATE`` shows it."""
+        """``begin``: with an empty state, though keepers remember another one of this name; all that topics still have
+        is judged and published again. ``status`` is fed with the progress of all queries, and written beside the
+        report where the state is a local folder: ``pluribus pipeline status STATE`` shows it."""
         if getattr(spark, "_jvm", None) is None:
             raise BadInput(
                 "a backbone needs a driver of its own, and a Connect server has it elsewhere: use --master local[N], "
@@ -57,9 +63,10 @@ class Backbone:
         self.configuration = configuration
         self.run_name = run or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}"
         self._files = files_of(configuration.state, spark)
-        self.intake = Intake(spark, configuration, self._files, self.run_name)
+        self.intake = Intake(spark, configuration, self._files, self.run_name, begin)
         self.tiers = Tiers(spark, configuration)
         self._status = status or Status()
+        self._begin = begin
         self._noted_at = float("-inf")
         self._stopping = threading.Event()
         self._job: Job | None = None
@@ -119,8 +126,11 @@ class Backbone:
         """Each reads what those before it have written. Golds run one after another: they share few cores."""
         yield lambda: {"intake": self.intake.query()}
         for group in answers.groups(self.configuration):
-            yield lambda group=group: {group.name: answers.query(self._spark, self.configuration, group)}  # type: ignore[misc]
+            yield lambda group=group: {group.name: self._answers(group)}  # type: ignore[misc]
         yield lambda: {"tiers": self.tiers.query()}
+
+    def _answers(self, group: answers.Group) -> Any:
+        return answers.query(self._spark, self.configuration, group, self._begin)
 
     def _once(self, stage: Callable[[], dict[str, Any]], progress: Progress | None) -> dict[str, Any]:
         self._job = self._a_job(stage)
