@@ -67,7 +67,6 @@ def test_a_new_checkpoint_lands_what_is_new_and_nothing_twice(spark, table):
         assert land("two", number, some) and not land("two", number, some)
         assert table.place("w") == {"a/b": max(some[-1] + 1, 5)}, "nothing that landed is taken back"
     assert offsets(spark, table) == list(range(9))
-    assert land("two", 3, range(1)), "the topic was replaced by another one of its name, and that is no overlap"
 
 
 def test_rows_that_executors_wrote_to_disks_of_their_own_do_not_count(spark, table):

@@ -20,6 +20,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput, Refused
+from ...runtime.clients.log_client import LogClient
 from ..files import HadoopFiles, files_of, local_path
 from ..jobs import Job, of_this_thread
 from ..sharing import check_shared
@@ -27,6 +28,7 @@ from ..status import FILE, Status
 from . import answers
 from .configuration import Configuration
 from .intake import Intake
+from .report import FOLDER
 from .tiers import Tiers
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class Backbone:
             of_this_thread(self._spark)
             check_shared(self._spark, self.configuration.state, self.configuration.tables)
             self.intake.report.load()
+            self._look_for_another_state()
             self.tiers.clean()
             began = monotonic()
             queries: dict[str, dict[str, Any]] = {}
@@ -114,6 +117,21 @@ class Backbone:
             "seconds": round(monotonic() - began, 3),
             "queries": queries,
         }
+
+    def _look_for_another_state(self) -> None:
+        """An empty state, and yet clean or dead events: they were published by a run with another one, which may have
+        been lost. What was counted there is not known here."""
+        if self._begin or self._files.list(FOLDER):
+            return
+        configuration = self.configuration
+        with LogClient(configuration.url) as keepers:
+            found = [one for what in ("silver", "dead") for one in keepers.topics(f"{configuration.prefix(what)}#")]
+        if any(one.end for one in found):
+            raise BadInput(
+                f"the state {configuration.state} is empty, and there are events of a backbone {configuration.name!r} "
+                "on this bus: name its state, give this backbone another name and tables, or, with --begin, have all "
+                "events judged and published again"
+            )
 
     def _note(self, every_s: float = 0.0) -> None:
         """Write the status, where a local folder is there for it."""
