@@ -147,6 +147,19 @@ def test_a_folder_of_sparks_file_sink_is_taken_over(spark, tmp_path):
     assert offsets(spark, table) == [0, 1, 2] and not metadata.exists()
 
 
+def test_days_are_those_of_utc_in_every_session(spark):
+    from pluribus.pipeline.landing import day_of
+
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        moments = [NOON_S + 11 * 3_600, NOON_S + 12 * 3_600, -1]
+        table = spark.createDataFrame([(one,) for one in moments], "s long").selectExpr("timestamp_seconds(s) AS time")
+        assert [row[0] for row in table.select(day_of("time")).collect()] == ["2026-09-15", "2026-09-16", "1969-12-31"]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
 def test_what_is_local_and_what_is_not(tmp_path):
     assert is_local("/a/b") and is_local("c:b/c") and not is_local("s3a://bucket/x")
     assert str(local_path("file:///a%20b")) == "/a b" and local_path("hdfs://host/x") is None

@@ -27,7 +27,7 @@ from ..pubsub.topics import matches
 from ..runtime.clients.log_client import LogClient
 from .columns import kind_of_name
 from .files import files_of, is_local, local_path
-from .landing import COMPACTOR, Landing, query_of, without
+from .landing import COMPACTOR, Landing, day_of, query_of, without
 from .retention import Retention
 from .source import register
 
@@ -82,7 +82,7 @@ class _Archiving:
 
         last, query = self._table.latest(WRITER), query_of(self._spark)
         if last is None or not last.holds(query, number):
-            rows = events.withColumn("day", F.date_format("time", "yyyy-MM-dd")).persist()
+            rows = events.withColumn("day", day_of("time")).persist()
             try:
                 counted = [F.min("offset").alias("least"), F.max("offset").alias("most"), F.count("*").alias("rows")]
                 found = rows.groupBy("topic").agg(*counted).collect()

@@ -46,7 +46,7 @@ from .files import Files, files_of, local_path
 from .manifests import MANIFEST, manifest_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 COMMITS, STAGING, FENCES = "_commits", "_staging", "_commits/fences"
 WHOLE = "_SUCCESS"
@@ -377,6 +377,14 @@ def without(rows: DataFrame, known: Mapping[str, int]) -> DataFrame:
     beside = rows.join(F.broadcast(marks), F.col("topic") == F.col("known_topic"), "left")
     is_new = F.col("known_offset").isNull() | (F.col("offset") >= F.col("known_offset"))
     return beside.where(is_new).drop("known_topic", "known_offset")
+
+
+def day_of(column: str) -> Column:
+    """The day of a time, as partitions name it: that of UTC, whatever the zone of the session is."""
+    from pyspark.sql import functions as F
+
+    days = F.floor(F.unix_micros(F.col(column)) / F.lit(86_400_000_000)).cast("int")
+    return F.date_from_unix_date(days).cast("string")
 
 
 def on_days(paths: Iterable[str], days: Iterable[str]) -> list[str]:

@@ -29,7 +29,7 @@ from ...core.errors import BadInput
 from ...pubsub.topics import is_channel
 from ...runtime.clients.log_client import LogClient
 from ..files import Files
-from ..landing import query_of
+from ..landing import day_of, query_of
 from ..source import register
 from .configuration import BODY, Configuration
 from .report import Entry, Report, rows_of
@@ -141,7 +141,7 @@ class Intake:
 
         if self._keyed:
             judged = self._without_duplicates(judged, entry)
-        day = F.date_format("time", "yyyy-MM-dd").alias("day")
+        day = day_of("time").alias("day")
         grouped = judged.groupBy("table", "topic", day, "verdict", "rule").agg(
             F.count("*").alias("rows"),
             F.min("offset").alias("least"),

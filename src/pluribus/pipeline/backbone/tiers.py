@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..columns import envelope_fields
 from ..decoding import body_fields, decode
-from ..landing import COMPACTOR, Landing, query_of, without
+from ..landing import COMPACTOR, Landing, day_of, query_of, without
 from ..retention import Retention
 from .answers import GOLD_HEADER, answer_fields, answer_patterns, shaped
 from .configuration import Configuration, Gold, Silver, seconds, time_of
@@ -96,7 +96,7 @@ class Tiers:
     def handle(self, events: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
-        kept = events.withColumn("day", F.date_format("time", "yyyy-MM-dd")).persist()
+        kept = events.withColumn("day", day_of("time")).persist()
         try:
             found = kept.groupBy("tier", "table", "topic").agg(
                 F.count("*").alias("rows"), F.min("offset").alias("least"), F.max("offset").alias("most")
@@ -226,6 +226,4 @@ class _Plain:
 
 
 def dated(table: DataFrame, column: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return table.withColumn("day", F.date_format(column, "yyyy-MM-dd"))
+    return table.withColumn("day", day_of(column))
