@@ -58,7 +58,7 @@ from ..core.errors import BadInput, LogChanged
 from ..pubsub.durable.batch import StoredBatch
 from ..pubsub.durable.requests import Known
 from ..runtime.clients.log_client import LogClient
-from .archived import Archived, reaching_back
+from .archived import Archived, Looked, reaching_back
 from .offsets import EVENTS, TOPICS, UNKNOWN, Offsets, Places, name_of, parted, place, resumed
 from .options import EARLIEST, LATEST, Settings, needed
 from .pushdown import Bounds, condition
@@ -180,6 +180,7 @@ class _Reading:
         self._told = False
         """Whether every log has told a topic, and so its number."""
         self._bounds = Bounds()
+        self._looked: Looked = {}
 
     def _known(self) -> Look:
         """The topics of all logs, as they are now."""
@@ -190,7 +191,7 @@ class _Reading:
             if not here:
                 continue
             if settings.archive:
-                here = {one.topic: one for one in reaching_back(list(here.values()), settings.archive)}
+                here = {one.topic: one for one in reaching_back(list(here.values()), settings.archive, self._looked)}
             log = name_of(next(iter(here.values())))
             other = self._urls.setdefault(log, number)
             if other != number:
