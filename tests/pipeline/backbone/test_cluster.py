@@ -79,6 +79,7 @@ class Driver:
             "spark.sql.shuffle.partitions": "2",
             "spark.executor.memory": "700m",
             "spark.network.timeout": "20s",
+            "spark.network.timeoutInterval": "5s",
             "spark.executor.heartbeatInterval": "2s",
             "spark.python.daemon.module": "pluribus.pipeline.daemon",
             "spark.log.level": "ERROR",
@@ -171,7 +172,8 @@ def test_executors_keepers_drivers_a_network_and_a_disk_fail_under_a_backbone(ja
         path = tmp_path / "counted.toml"
         path.write_text(COUNTED.replace('"tables"', f'"{disk}/tables"').replace("rows = 400", "rows = 2000"))
         kept.addresses = {name: f"{network.HOME}:{free_port()}" for name in "abc"}
-        kept.keep(*"abc")
+        for name in "abc":
+            kept.keep(name)
         places = [engines.Place(address, tuple(network.before(site))) for site, address in enumerate(network.ADDRESSES)]
         with engines.cluster(tmp_path / "cluster", network.HOME, tuple(places)) as master:
             with Publisher(kept.url) as publisher:
