@@ -193,7 +193,7 @@ class Landing:
             return None
         import pyarrow.parquet as parquet
 
-        return sum(parquet.read_metadata(self._local / path).num_rows for path in paths)
+        return sum(int(parquet.read_metadata(self._local / path).num_rows) for path in paths)
 
     def _fenced(self, rows: DataFrame, fences: Sequence[tuple[int, int]]) -> DataFrame:
         if not fences or self.at not in rows.columns:

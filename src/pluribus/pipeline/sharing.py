@@ -25,7 +25,7 @@ def check_shared(spark: SparkSession, *places: str) -> None:
     """``BadInput`` if an executor does not see a folder as this process does. Takes a job of Spark on a cluster."""
     context = spark.sparkContext
     folders = {place: path for place in places if (path := local_path(place)) is not None}
-    if context.master.startswith("local") or not folders:
+    if str(context.master).startswith("local") or not folders:
         return
     marks = {place: _marked(path) for place, path in folders.items()}
     try:

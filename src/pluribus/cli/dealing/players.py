@@ -156,8 +156,8 @@ class Prices:
         tick = stock.next()
         self.expected.update(stock.wanted_by(tick))
         self.published += 1
-        row = {"time": self.published, "offset": tick.number, "price": tick.price}
-        row |= {"exchange": self._exchange, "symbol": stock.symbol}
+        row: dict[str, Any] = {"exchange": self._exchange, "symbol": stock.symbol}
+        row |= {"time": self.published, "offset": tick.number, "price": tick.price}
         self.turns += len(self._turns.feed([row]))
         self.last[stock.symbol] = (tick.price, tick.change)
         return stock.topic, tick

@@ -247,7 +247,8 @@ class Encoder(NamedTuple):
             given = dict(zip(batch.schema.names, batch.columns, strict=True))
             values = [given[name].to_pylist(maps_as_pydicts="strict") for name in self.fields]
             rows = [dict(zip(self.fields, row, strict=True)) for row in zip(*values, strict=True)]
-            topics, headers = given["answer_topic"].to_pylist(), [header] * batch.num_rows
+            topics = given["answer_topic"].to_pylist()
+            headers: list[list[tuple[str, str]] | None] = [header] * batch.num_rows
             for place, reason in self._problems(topics, given["answer_problem"].to_pylist()).items():
                 rows[place][PROBLEM] = reason
                 topics[place], headers[place] = self.problems, None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LOOK_S = 2.0
 NOTE_S = 1.0
 """The status is written at most this often."""
-Progress = Callable[[dict[str, Any]], None]
+Progress = Callable[[dict[str, Any]], object]
 Look = tuple[str, int, int]
 """A file, its size, and when it was changed last."""
 
