@@ -37,6 +37,8 @@ STOP_S = 30.0
 """How long a stop waits for the micro-batch that is under way."""
 
 OURS = "pluribus.core.errors."
+CAUSE = re.compile(r"(?:: |Caused by: )?(?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): (.+)")
+"""A line of Python or Java that names an exception, and what it says."""
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark waits ten seconds, which nobody can change, until a process that it started for a stream calls it."""
@@ -233,10 +235,15 @@ def _failure(name: str, error: Any) -> JobFailed:
 
 
 def _words(error: Any) -> str:
-    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it."""
+    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it; the
+    cause of other errors, such as a disk that is full, stands below all that came of it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     ours = next((line for line in lines if line.startswith(OURS)), None)
-    return (lines[0] if ours is None else ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
+    if ours is not None:
+        return (ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
+    causes = [found[1] for line in lines[1:] if (found := CAUSE.fullmatch(line))]
+    first = lines[0][:300]
+    return first if not causes or causes[-1] in first else f"{first}: {causes[-1]}"[:500]
 
 
 class Stoppable(Protocol):
