@@ -8,7 +8,9 @@ from typing import Annotated
 import msgspec
 
 from ..core.ids import MessageId
+from ..core.limits import CALL_ARGUMENTS_MAX
 from ..wire.asking import Words
+from ..wire.questions import Wrapped
 from .requests import Kind, Name, Replied, Seconds, group_need
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -49,6 +51,7 @@ class Question(msgspec.Struct, array_like=True, frozen=True, tag=3):
     wait_s: Seconds | None = None
     to: Number | None = None
     of: list[Number] = []
+    parent: MessageId | None = None
 
 
 class GuestReply(msgspec.Struct, array_like=True, frozen=True, tag=4):
@@ -73,6 +76,18 @@ class Exit(msgspec.Struct, array_like=True, frozen=True, tag=6):
     """Leave a group."""
 
     number: Number
+
+
+class Invoke(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """Call a method of the objects that members of the group serve; the answer is ``Replied``."""
+
+    number: Number
+    method: Name
+    args: Annotated[tuple[Wrapped, ...], msgspec.Meta(max_length=CALL_ARGUMENTS_MAX)] = ()
+    named: Annotated[dict[Name, Wrapped], msgspec.Meta(max_length=CALL_ARGUMENTS_MAX)] = {}
+    replies: Annotated[int, msgspec.Meta(ge=1)] | Annotated[str, msgspec.Meta(max_length=16)] = "all"
+    wait_s: Seconds | None = None
+    to: Number | None = None
 
 
 class Seen(msgspec.Struct, array_like=True, frozen=True):
@@ -121,12 +136,13 @@ IN_THE_GROUP = "it is said in a group that this connection was allowed to join; 
 
 WORDS = Words(
     "guests",
-    {Enter: Entered, Utter: MessageId, Question: Replied, GuestReply: None, Taken: None, Exit: None},
+    {Enter: Entered, Utter: MessageId, Question: Replied, GuestReply: None, Taken: None, Exit: None, Invoke: Replied},
     pushed=GroupHeard,
     rights={
         Enter: lambda asked: [group_need(asked.name, "join")],
         Utter: IN_THE_GROUP,
         Question: IN_THE_GROUP,
+        Invoke: IN_THE_GROUP,
         GuestReply: IN_THE_GROUP,
         Taken: IN_THE_GROUP,
         Exit: "who leaves does nothing more",
