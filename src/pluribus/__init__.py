@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from .runtime.styles.slots.hosts import SlotsHost
     from .runtime.styles.slots.slot import EnrolledSlot
     from .runtime.styles.spaces.space import Space
-    from .runtime.styles.topics.follower import DurableSubscription
-    from .runtime.styles.topics.follower import Mailbox
+    from .runtime.styles.topics.follower import DurableSubscription, Mailbox
     from .runtime.styles.topics.patterns import Matches
     from .runtime.styles.topics.shared import SharedSubscription
     from .runtime.styles.topics.subscription import Subscription

@@ -62,7 +62,7 @@ FOR_EXTENDERS = {
 """What programs do not call."""
 
 
-@pytest.mark.parametrize("real, face", [(pluribus.Bus, sync.Bus), (pluribus.Group, sync.Group)])
+@pytest.mark.parametrize(("real", "face"), [(pluribus.Bus, sync.Bus), (pluribus.Group, sync.Group)])
 def test_each_method_is_written_down_with_the_options_of_the_asynchronous_one(real: type, face: type):
     """So that an editor and mypy know both."""
     names = {name for name in dir(real) if not name.startswith("_")} - FOR_EXTENDERS[real.__name__]
@@ -70,9 +70,7 @@ def test_each_method_is_written_down_with_the_options_of_the_asynchronous_one(re
     for name in names:
         method = inspect.getattr_static(real, name)
         if inspect.isfunction(method) and hasattr(method, "__code__"):
-            options = [
-                (one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()
-            ]
+            options = [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
             here = inspect.signature(inspect.getattr_static(face, name)).parameters.values()
             assert [(one.name, one.kind, one.default) for one in here] == options, name
 

@@ -95,12 +95,12 @@ def test_what_was_fetched_and_not_read_is_not_committed(kept):
 
 
 def test_an_event_whose_handling_fails_comes_again(kept):
-    with (
-        pytest.raises(LookupError),
-        kept.subscribe("t", durable="desk", start="earliest") as events,
-    ):
-        events.receive(10)
-        raise LookupError
+    def failing():
+        with kept.subscribe("t", durable="desk", start="earliest") as events:
+            raise LookupError(events.receive(10).body)
+
+    with pytest.raises(LookupError):
+        failing()
     with kept.subscribe("t", durable="desk") as events:
         assert events.receive(10).body == 0
 

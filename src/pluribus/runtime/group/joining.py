@@ -188,7 +188,8 @@ class GroupsFace:
         return Seal(given(key, "group key"), self.url.bus, checked_name(name, "the group"), int(self.me), self._nonces)
 
     def relay(self, name: str) -> Relayed:
-        """A way to send to an open group without joining it, through any of its members; see ``runtime/group/relay.py``."""
+        """A way to send to an open group without joining it, through any of its members; see
+        ``runtime/group/relay.py``."""
         self._check_open()
         if "views" not in self._provided:
             raise BadInput("senders from outside need agreed views: connect with stack='views'")

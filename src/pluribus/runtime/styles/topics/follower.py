@@ -211,8 +211,8 @@ class DurableSubscription(Generic[B]):
         return events
 
     def not_read(self, count: int) -> None:
-        """The last ``count`` events that were handed out were not looked at: they are handed out again, and closing does
-        not commit them. For those who fetch more at a time than they show (``pluribus.sync``)."""
+        """The last ``count`` events that were handed out were not looked at: they are handed out again, and closing
+        does not commit them. For those who fetch more at a time than they show (``pluribus.sync``)."""
         assert count <= self._at
         self._at -= count
 
