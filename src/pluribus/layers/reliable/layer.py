@@ -35,7 +35,8 @@ Live: every unacknowledged frame leads to a status, every status to an acknowled
 repair, as long as some datagrams arrive and somebody who has the frame is there; when nobody is, the membership's next
 view ends the stream.
 
-Bounded: frames that are kept or ahead by the window, streams by ``STREAMS_MAX``, frames of a later view by ``EARLY_MAX``.
+Bounded: frames that are kept or ahead by the window, streams by ``STREAMS_MAX``, frames of a later view by
+``EARLY_MAX``.
 """
 
 from __future__ import annotations
