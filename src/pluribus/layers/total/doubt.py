@@ -100,7 +100,7 @@ class Doubt:
                 self._over()
 
     def _enough(self) -> bool:
-        """End the doubt if enough members have answered."""
+        """End the doubt if enough members have answered; true if so."""
         if not is_quorum(self._answered, self._members):
             return False
         self.open = False
