@@ -140,7 +140,7 @@ class Scales:
     def weigh(self, extra, times=1):
         if extra is None:
             raise LookupError("nothing on it")
-        return Reading(self.grams + extra.value * times)
+        return Reading(self.grams + extra.degrees * times)
 
 
 @on_a_loop

@@ -559,7 +559,7 @@ class Host(StateInParts):
 
 
 def inner_place(place: int, number: int) -> int:
-    """Of a command of the transaction that stands at ``place`` of its row."""
+    """The place of a command inside the transaction that stands at ``place`` of its row."""
     return (number + 1) * INNER + place
 
 

@@ -32,7 +32,7 @@ from ...wire.bodies import encode_body
 from ...wire.questions import ABSENT, Answered, Called
 from ..group.asking import failure
 from ..group.group import Group
-from ..group.outsiders import decoded, replied_of
+from ..group.outsiders import decoded, replied
 from ..styles.style import Asker, Style
 
 if TYPE_CHECKING:
@@ -150,13 +150,13 @@ class GuestSeat:
     async def ask(self, request: Question) -> Any:
         body = decoded(request.kind, request.body)
         options: dict[str, Any] = {"to": request.to, "of": request.of, "parent": request.parent}
-        return replied_of(await self._group.ask(body, replies=request.replies, timeout=request.wait_s, **options))
+        return await replied(self._group.ask(body, replies=request.replies, timeout=request.wait_s, **options))
 
     async def call(self, request: Invoke) -> Any:
         """Arguments and results pass as they are: this program need not have registered their types."""
         group, replies = self._group, asking.checked_replies(request.replies)
         call = Called(group._channel.new_question(), request.method, request.args, request.named)
-        return replied_of(await group._asker.awaited(call, replies, request.wait_s, request.to))
+        return await replied(group._asker.awaited(call, replies, request.wait_s, request.to))
 
     async def reply(self, request: GuestReply) -> None:
         question = self._questions.pop(request.question, None)
