@@ -31,7 +31,7 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from ..wire.asking import style_of
-from .clients.face import DoorsFace
+from .clients import DoorsFace
 from .clients.login import login_from
 from .group.founding import MachineLock, founded_by, founders_from
 from .group.group import Group

@@ -485,7 +485,7 @@ class Streams(Layer):
             self._receive(frame, data)
 
     def _too_early(self, frame: Frame) -> None:
-        """True if the frame may be of a newer view than ours: we do not know its sender as a member yet."""
+        """Hold a frame that may be of a newer view than ours: we do not know its sender as a member yet."""
         if len(self._early) < EARLY_MAX:
             self._early.append(frame)
         else:
@@ -494,8 +494,7 @@ class Streams(Layer):
     # Acknowledging
 
     def _hear_self(self) -> None:
-        """Pass up this member's own frames after the present stimulus, and before it settles, so that layers above can
-        still answer in the same stimulus."""
+        """Pass up own frames before the stimulus settles, so that layers above can still answer within it."""
         echo, self._echo = self._echo, []
         for frame in echo:
             self.up(frame.copy())
