@@ -5,10 +5,12 @@ when something falls due, says which owners of leases were silent for too long, 
 forward. A new leader has heard of nobody yet, so it grants every owner a full lease.
 
 Leases are renewed without commands: whoever holds the line of an owner tells the leader now and then that it is there.
+A leader that was held up (stopped, asleep) hears what was said meanwhile only afterwards, so it gives owners that time.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from ...core.errors import PluribusError
@@ -36,12 +38,17 @@ class Tending:
         self._searching: Timer | None = None
         self._bringing = 0
         """Finds of searches that are being ordered."""
-        self._ticking = self._announcing = self._forwarding = self._expiring = False
+        self._ticking = self._announcing = self._expiring = False
+        self._forwarding = 0
+        """Writings forward that are being ordered."""
         self._heard: dict[tuple[int, int], float] = {}
         """When each owner of a lease was heard of, by this leader."""
-        self._led = False
+        self._looked_at = self._clock.now()
         self._hollowed: set[int] = set()
         """First rows of stretches that were made hollow in this life."""
+        self._poor: deque[range] = deque()
+        """Extents that are to be written forward, each once a round; a round begins with a look. So one of which
+        nothing can be had, because a row is damaged, does not hold up the others."""
         self._stopped = False
         self.also: Callable[[], None] | None = None
         """Called where this keeper leads, after commands and now and then: what others bring to machines."""
@@ -126,7 +133,11 @@ class Tending:
             return
         self._timer = self._clock.call_later(LOOK_S, self._look)
         keeper = self._keeper
-        if keeper.ledger.fresh or not keeper.whole or keeper.seat.halted:
+        self._allow_for_lateness()
+        if not keeper.leads:
+            self._heard.clear()
+            self._poor.clear()
+        if keeper.ledger.fresh or not keeper.ledger.may_vote or keeper.seat.halted:
             return
         self._free()
         if keeper.seat.leader and dict(self._host.announced(keeper.id)) != self._host.versions():
@@ -135,10 +146,7 @@ class Tending:
             self._tick()
             self._search()
             self._expire()
-            self._forward()
-        else:
-            self._heard.clear()
-            self._led = False
+            self._begin_forward()
 
     def _announce(self) -> None:
         if not self._announcing and self._keeper.seat.applied_row:
@@ -166,6 +174,14 @@ class Tending:
             if owner in self._heard:  # others hold nothing, or are looked at soon
                 self._heard[owner] = now
 
+    def _allow_for_lateness(self) -> None:
+        """While this process stood still nobody could be heard: that time is nobody's silence."""
+        now = self._clock.now()
+        late_s = now - self._looked_at - LOOK_S
+        self._looked_at = now
+        if late_s > LOOK_S:
+            self._heard = {owner: min(at + late_s, now) for owner, at in self._heard.items()}
+
     def _expire(self) -> None:
         now = self._clock.now()
         held = {
@@ -174,7 +190,6 @@ class Tending:
             for owner in hosted.machine.owners()
             if (lease_us := hosted.machine.lease_us(owner)) is not None
         }
-        self._led = True
         self._heard = {owner: self._heard.get(owner, now) for owner in held}
         gone = [owner for owner, lease_s in held.items() if now - self._heard[owner] > lease_s]
         if gone and not self._expiring:
@@ -201,27 +216,41 @@ class Tending:
             self._hollowed.add(rows.start)
         self._hollowed = {row for row in self._hollowed if row >= keeper.ledger.start}
 
+    def _begin_forward(self) -> None:
+        if not self._poor and not self._host.space.bounded:
+            self._poor.extend(self._host.space.poorest(self._keeper.ledger.snapshot.row))
+        self._forward()
+
     def _forward(self) -> None:
-        """Have the live rest of the deadest extent written once more."""
+        """Have the live rest of the deadest extent written once more, and when that is done the next one's, until the
+        log is within its bound: however fast rows die, it stays there."""
         keeper = self._keeper
-        rows = self._host.space.poorest(keeper.ledger.snapshot.row)
-        if rows is None or self._forwarding:
+        if self._forwarding or self._stopped or not keeper.leads:
             return
-        for number, wanted in forwarding(self._host, rows, keeper.read_row):
-            self._write_forward(number, wanted)
+        if self._host.space.bounded:
+            self._poor.clear()
+        scars = keeper.ledger.scars
+        if self._poor:
+            rows = [row for row in self._poor.popleft() if row not in scars and row >= keeper.ledger.start]
+            for number, wanted in forwarding(self._host, rows, keeper.read_row):
+                self._write_forward(number, wanted)
+            if self._poor and not self._forwarding:
+                self._clock.call_later(0.0, self._forward)
 
     def _write_forward(self, number: int, wanted: Sequence[bytes]) -> None:
         def done(index: int, error: PluribusError | None) -> None:
-            self._forwarding = False
+            self._forwarding -= 1
             if error is None:
                 self._host.take_outcomes(index, len(wanted))
                 self.forwarded_bytes += sum(map(len, wanted))
+                if not self._forwarding:
+                    self._clock.call_later(0.0, self._forward)
 
-        self._forwarding = True
+        self._forwarding += 1
         try:
             self._keeper.submit_many(wanted, done, number)
         except PluribusError:
-            self._forwarding = False
+            self._forwarding -= 1
 
 
 def machines_of(host: Host, turns: Mapping[int, int]) -> list[dict[str, object]]:

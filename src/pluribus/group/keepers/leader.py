@@ -360,7 +360,7 @@ class Leader:
         self._serial += 1
         at = max(peer.next, ledger.start)
         before = ledger.epoch_at(at - 1)
-        seat.send(keeper, Rows(ledger.epoch, at, before, rows, seat.commit, self._serial, peer.debt))
+        seat.send(keeper, Rows(ledger.epoch, at, before, rows, seat.commit, self._serial, peer.debt, peer.run))
 
     def _send_snapshot(self, keeper: int, peer: Peer) -> None:
         ledger = self._ledger

@@ -59,6 +59,8 @@ TRIM_ROWS_MAX = 1_024
 HOLLOW_BYTES = 4 << 20
 """Rows that are read again in one go to keep their heads: others must have their turns."""
 HOLLOW_ROWS_MAX = 256
+EPOCHS_SKIPPED = 1 << 20
+"""More than there can have been elections behind what a store still knows."""
 
 
 class _Writing:
@@ -109,8 +111,10 @@ class Ledger:
         self.promised = -1
         """The epoch that is promised on disk; -1 if what is there of this keeper is not what it is by now."""
         self.meta = self._load_meta(random)
-        self._load_log()
+        sure = self._load_log()
         self._write_meta(run=self.meta.run + 1)
+        if not sure and not self.fresh:
+            self._skip_epochs()
 
     # Who and what.
 
@@ -363,8 +367,7 @@ class Ledger:
             self.scars.add(at)
             return
         self.damaged.add(at)
-        if self.meta.health == WHOLE:
-            self._write_meta(health=DAMAGED)
+        self._worsen(DAMAGED)
         self.on_trouble()
 
     # Snapshots.
@@ -450,8 +453,7 @@ class Ledger:
 
     def lost(self, why: str) -> None:
         self._report(f"lost its state: {why}")
-        if self.meta.health != LOST:
-            self._write_meta(health=LOST)
+        self._worsen(LOST)
         self.on_trouble()
 
     def install(self, base: Base, snapshot: Snapshot) -> None:
@@ -584,8 +586,20 @@ class Ledger:
             raise Damaged(f"who the keeper of {self.name!r} is cannot be read ({damaged}): give it a new store")
         return Meta(random.getrandbits(63) or 1)
 
-    def _load_log(self) -> None:
-        """What the store has, checked from the snapshot on; older rows are checked when they are read."""
+    def _worsen(self, health: int) -> None:
+        """Write down that the log is worse than it was. What was said of it while it was whole counts no more, nor does
+        what a leader said that this keeper owes since an earlier damage: it is another run."""
+        if health > self.meta.health:
+            self._write_meta(health=health, run=self.meta.run + (self.meta.health == WHOLE))
+
+    def _skip_epochs(self) -> None:
+        """The store lost commits, perhaps with a promise in them. Take part in no epoch that it may have been about:
+        whoever leads then is elected without this keeper, which is damaged, by voters that know of later ones."""
+        self._write_meta(epoch=self.epoch + EPOCHS_SKIPPED, voted=0)
+
+    def _load_log(self) -> bool:
+        """What the store has, checked from the snapshot on; older rows are checked when they are read. Whether nothing
+        is missing that it would not know of."""
         try:
             bounds = self._store.bounds(self._log)
         except Damaged as error:
@@ -615,7 +629,8 @@ class Ledger:
         if health > self.meta.health:
             words = {DAMAGED: f"rows {sorted(self.damaged)[:5]}", LOST: "its state"}[health]
             self._report(f"is damaged: {words}")
-            self._write_meta(health=health)
+            self._worsen(health)
+        return bounds.sure
 
     def _load_base(self) -> Base:
         try:

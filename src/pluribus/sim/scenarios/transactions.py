@@ -204,7 +204,7 @@ async def play(world: World, history: History) -> None:
     for number, life in playing.lives.items():
         life.keeper.validate()
         life.hosting.validate()
-        names, _ = life.hosting.freeze()
+        names, _ = life.hosting.freeze(())
         state = [(name, life.hosting.whole_part(name)) for name in names]
         life.hosting.thaw(False)
         playing.add(number, "final", (0, 0), _encode((state, ([], []), {})))

@@ -1,0 +1,147 @@
+"""What a keeper does for its machines as time goes by, where something is wrong: damage, a store that is not sure, a
+process that stood still."""
+
+from random import Random
+
+import msgspec
+
+from pluribus.group.host.host import HOST, Host
+from pluribus.group.host.space import LogExtents
+from pluribus.group.host.tending import Tending
+from pluribus.group.host.words import DONE, Create, encode
+from pluribus.group.keepers import Keeper, Settings
+from pluribus.sim.machinery.jobs import LEASE_US, Attach, Jobs, Put, Settle, Want
+from tests.group.keepers.cluster import Cluster, KernelClock, Port
+
+SMALL = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=1_500, slack_rows=2)
+LEASE_S = LEASE_US / 1e6
+_encode = msgspec.msgpack.encode
+
+
+class SmallSpace(LogExtents):
+    extent_bytes = 500
+    dead_bytes_max = 1_000
+
+
+class Hosts(Cluster):
+    """One keeper with a host for jobs."""
+
+    def __init__(self):
+        super().__init__(1, SMALL)
+
+    def start(self, number):
+        clock = KernelClock(self, number)
+        self.keeper = keeper = self.keepers[number] = Keeper(
+            "log",
+            self.disks[number],
+            Port(self, number),
+            clock,
+            Random(f"{number}/{self.lives[number]}"),
+            self.settings,
+            self.reports.append,
+            lambda: 1_000 + self.kernel.now,
+        )
+        self.host = keeper.seat.state = Host(keeper, {"jobs": Jobs}, (), SmallSpace)
+        self.tending = Tending(self.host, keeper)
+        self.host.on_applied = self.tending.applied
+        keeper.keep_rows(0)
+        keeper.start()
+        self.tending.start()
+        return keeper
+
+    def ordered(self, command, machine=1):
+        """What became of it."""
+        outcomes = []
+
+        def done(index, error):
+            assert error is None, error
+            outcomes.extend(self.host.take_outcomes(index, 1))
+
+        self.keeper.submit_many([command if machine == HOST else _encode(command)], done, machine)
+        self.until(lambda: outcomes)
+        return outcomes[0]
+
+    def begun(self):
+        self.found(0)
+        self.until(lambda: self.host.announced(self.keeper.id))
+        assert self.ordered(encode(Create("jobs", "jobs", 1)), HOST).status == DONE
+        return self
+
+    @property
+    def jobs(self):
+        return self.host.machines[1].machine
+
+
+def worked(hosts, count):
+    """Jobs are put and settled by one consumer, but for every eighth, which it keeps."""
+    _, epoch = hosts.ordered(Attach(1, 1))
+    hosts.ordered(Want(1, epoch, 1, 60_000))
+    for job in range(count):
+        hosts.ordered(Put(job, b"x" * 100))
+        if job % 8:
+            hosts.ordered(Settle(1, epoch, job))
+        hosts.keeper.alive([(1, 1)])
+
+
+def test_a_row_that_nobody_can_repair_does_not_keep_the_space_of_all_others():
+    hosts = Hosts().begun()
+    worked(hosts, 16)
+    rows = [kept.row for _, kept in hosts.jobs.kept()]
+    hosts.until(lambda: hosts.keeper.ledger.snapshot.row > max(rows))
+    hosts.crash(0)
+    log = hosts.disks[0]._platter.logs["log/log"]
+    log.rows[rows[0] - log.start] = None
+    hosts.start(0)
+    hosts.until(hosts.leader)
+    worked(hosts, 400)
+    hosts.run(3 * LEASE_S)
+    hosts.until(lambda: hosts.tending.forwarded_bytes)
+    space = hosts.host.space
+    hosts.until(lambda: space.dead <= max(space.live, 2 * SmallSpace.dead_bytes_max))
+    assert hosts.keeper.ledger.scars == {rows[0]}
+    assert sum("damaged or missing" in report for report in hosts.reports) < 10, "it is said, and not for ever"
+
+
+def test_a_store_that_is_not_sure_is_looked_after_all_the_same():
+    hosts = Hosts().begun()
+    hosts.crash(0)
+    hosts.disks[0]._platter.logs["log/log"].sure = False
+    hosts.start(0)
+    hosts.until(hosts.leader)
+    assert not hosts.keeper.whole, "it may have lost something that nobody can name, and nobody else has it"
+    _, epoch = hosts.ordered(Attach(7, 7))
+    hosts.ordered(Want(7, epoch, 1, 1))
+    hosts.ordered(Put(1, b"x"))
+    assert set(hosts.jobs.held) == {1}
+    hosts.until(lambda: not hosts.jobs.held, 3 * LEASE_S)
+
+
+def test_time_in_which_the_leader_stood_still_is_nobodys_silence():
+    hosts = Hosts().begun()
+    _, epoch = hosts.ordered(Attach(7, 7))
+    hosts.ordered(Want(7, epoch, 1, 1))
+    hosts.ordered(Put(1, b"x"))
+    hosts.run(LEASE_S / 2)
+    hosts.keeper.alive([(1, 7)])
+    look, hosts.tending._look = hosts.tending._look, lambda: None  # its process is stopped
+    hosts.tending._timer.cancel()
+    hosts.run(3 * LEASE_S)
+    hosts.tending._look = look
+    look()  # it goes on, and has not read yet what was said meanwhile
+    hosts.run(LEASE_S / 4)
+    assert set(hosts.jobs.held) == {1}
+    hosts.keeper.alive([(1, 7)])
+    hosts.run(LEASE_S / 2)
+    assert set(hosts.jobs.held) == {1}
+    hosts.until(lambda: not hosts.jobs.held, 2 * LEASE_S)
+
+
+def test_writing_forward_keeps_up_with_what_dies():
+    hosts = Hosts().begun()
+    worked(hosts, 800)
+    space = hosts.host.space
+    extents = len(space._starts)
+    assert extents > 100
+    began = hosts.kernel.now
+    hosts.until(lambda: space.dead <= max(space.live, SmallSpace.dead_bytes_max), 8.0)
+    assert hosts.tending.forwarded_bytes and hosts.kernel.now - began < extents / 20, "not one extent a look"
