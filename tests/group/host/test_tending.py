@@ -7,7 +7,7 @@ import msgspec
 
 from pluribus.group.host.host import HOST, Host
 from pluribus.group.host.space import LogExtents
-from pluribus.group.host.tending import Tending
+from pluribus.group.host.tending import LOOK_S, Tending
 from pluribus.group.host.words import DONE, Create, encode
 from pluribus.group.keepers import Keeper, Settings
 from pluribus.sim.machinery.jobs import LEASE_US, Attach, Jobs, Put, Settle, Want
@@ -72,11 +72,11 @@ class Hosts(Cluster):
         return self.host.machines[1].machine
 
 
-def worked(hosts, count):
+def worked(hosts, jobs):
     """Jobs are put and settled by one consumer, but for every eighth, which it keeps."""
     _, epoch = hosts.ordered(Attach(1, 1))
     hosts.ordered(Want(1, epoch, 1, 60_000))
-    for job in range(count):
+    for job in jobs:
         hosts.ordered(Put(job, b"x" * 100))
         if job % 8:
             hosts.ordered(Settle(1, epoch, job))
@@ -85,20 +85,17 @@ def worked(hosts, count):
 
 def test_a_row_that_nobody_can_repair_does_not_keep_the_space_of_all_others():
     hosts = Hosts().begun()
-    worked(hosts, 16)
-    rows = [kept.row for _, kept in hosts.jobs.kept()]
-    hosts.until(lambda: hosts.keeper.ledger.snapshot.row > max(rows))
+    worked(hosts, range(40))
+    row = hosts.jobs.held[0].row
+    assert hosts.keeper.ledger.snapshot.row > row
     hosts.crash(0)
     log = hosts.disks[0]._platter.logs["log/log"]
-    log.rows[rows[0] - log.start] = None
+    log.rows[row - log.start] = None
     hosts.start(0)
     hosts.until(hosts.leader)
-    worked(hosts, 400)
-    hosts.run(3 * LEASE_S)
-    hosts.until(lambda: hosts.tending.forwarded_bytes)
-    space = hosts.host.space
-    hosts.until(lambda: space.dead <= max(space.live, 2 * SmallSpace.dead_bytes_max))
-    assert hosts.keeper.ledger.scars == {rows[0]}
+    worked(hosts, range(40, 400))
+    hosts.until(lambda: hosts.host.space.bounded)
+    assert hosts.keeper.ledger.scars == {row} and hosts.tending.forwarded_bytes
     assert sum("damaged or missing" in report for report in hosts.reports) < 10, "it is said, and not for ever"
 
 
@@ -138,10 +135,12 @@ def test_time_in_which_the_leader_stood_still_is_nobodys_silence():
 
 def test_writing_forward_keeps_up_with_what_dies():
     hosts = Hosts().begun()
-    worked(hosts, 800)
+    forward, hosts.tending._forward = hosts.tending._forward, lambda: None
+    worked(hosts, range(600))
     space = hosts.host.space
-    extents = len(space._starts)
-    assert extents > 100
+    poor = len(space.poorest(hosts.keeper.ledger.snapshot.row))
+    assert poor > 60 and not space.bounded
     began = hosts.kernel.now
-    hosts.until(lambda: space.dead <= max(space.live, SmallSpace.dead_bytes_max), 8.0)
-    assert hosts.tending.forwarded_bytes and hosts.kernel.now - began < extents / 20, "not one extent a look"
+    hosts.tending._forward = forward
+    hosts.until(lambda: space.bounded)
+    assert hosts.kernel.now - began < poor * LOOK_S / 4, "not one extent a look"
