@@ -7,7 +7,7 @@ import msgspec
 
 from pluribus.group.host.host import HOST, Host
 from pluribus.group.host.space import LogExtents
-from pluribus.group.host.tending import LOOK_S, Tending
+from pluribus.group.host.tending import HOLLOW_ROWS, LOOK_S, Tending
 from pluribus.group.host.words import DONE, Create, encode
 from pluribus.group.keepers import Keeper, Settings
 from pluribus.sim.machinery.jobs import LEASE_US, Attach, Jobs, Put, Settle, Want
@@ -144,3 +144,28 @@ def test_writing_forward_keeps_up_with_what_dies():
     hosts.tending._forward = forward
     hosts.until(lambda: space.bounded)
     assert hosts.kernel.now - began < poor * LOOK_S / 4, "not one extent a look"
+
+
+def test_much_that_dies_at_once_is_freed_in_small_steps_without_a_pause():
+    """Reading rows beside a write that changes others waits for the disk, and so would the loop."""
+    hosts = Hosts().begun()
+    hollow, hosts.tending._hollow = hosts.tending._hollow, lambda: None
+    worked(hosts, range(1, 400))
+    asked, reads = [], []
+    ask, ledger = hosts.keeper.hollow, hosts.keeper.ledger
+
+    def watched(rows):
+        found = ask(rows)
+        asked.append((hosts.kernel.now, len(rows), ledger.hollowing))
+        return found
+
+    def read(log, start, stop, inner=hosts.disks[0].read):
+        reads.append(ledger.hollowing)
+        return inner(log, start, stop)
+
+    hosts.keeper.hollow, hosts.tending._hollow = watched, hollow
+    hosts.disks[0].read = read
+    hosts.run(2 * LOOK_S)
+    assert hosts.tending.hollow_rows > 4 * HOLLOW_ROWS and not any(reads)
+    assert all(count <= HOLLOW_ROWS for _, count, _ in asked)
+    assert sum(busy for _, _, busy in asked) >= 4, "one step after another, not one a look"

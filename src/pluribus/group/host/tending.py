@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
 
 from ...core.errors import PluribusError
 from ...core.ports import Timer
@@ -24,6 +25,9 @@ LOOK_S = 0.5
 """How often space, leases and code are looked at."""
 EXPIRED_MAX = 1_024
 """Owners that one command ends."""
+HOLLOW_ROWS = 128
+"""Rows that are made hollow in one turn of the loop."""
+HOLLOW_PAUSE_S = 0.01
 
 
 class Tending:
@@ -44,8 +48,13 @@ class Tending:
         self._heard: dict[tuple[int, int], float] = {}
         """When each owner of a lease was heard of, by this leader."""
         self._looked_at = self._clock.now()
+        self._dead: deque[range] = deque()
+        """Stretches of rows that are being made hollow, what is left of them."""
         self._hollowed: set[int] = set()
-        """First rows of stretches that were made hollow in this life."""
+        """Ends of stretches that were made hollow in this life."""
+        self._installs = keeper.seat.installs
+        self._missed = False
+        """Whether a row of the first of them could not be read now."""
         self._poor: deque[range] = deque()
         """Extents that are to be written forward, each once a round; a round begins with a look. So one of which
         nothing can be had, because a row is damaged, does not hold up the others."""
@@ -204,17 +213,41 @@ class Tending:
         """Make rows hollow of which nothing is needed, and forget those at the front of the log."""
         keeper, space = self._keeper, self._host.space
         keeper.keep_rows(space.first_row)
-        before = keeper.ledger.snapshot.row
-        for rows in space.dead_rows(keeper.ledger.start, before):
-            if rows.start in self._hollowed:
-                continue
-            wanted = [row for row in rows if row >= keeper.ledger.start]
-            done = keeper.hollow(wanted)
+        if keeper.seat.installs != self._installs:  # it has the state of another keeper now
+            self._installs = keeper.seat.installs
+            self._dead.clear()
+            self._hollowed.clear()
+        if not self._dead:
+            found = space.dead_rows(keeper.ledger.start, keeper.ledger.snapshot.row)
+            self._hollowed &= {rows.stop for rows in found}
+            self._dead.extend(rows for rows in found if rows.stop not in self._hollowed)
+            self._hollow()
+
+    def _hollow(self) -> None:
+        """Some rows; the next ones when these are on disk, so that nobody waits long for the loop or for the disk."""
+        if self._stopped or not self._dead or self._keeper.seat.installs != self._installs:
+            return
+        if not self._keeper.ledger.hollowing:
+            wanted = list(islice(chain.from_iterable(self._dead), HOLLOW_ROWS))
+            done = self._keeper.hollow(wanted)
             self.hollow_rows += len(done)
-            if len(done) < len(wanted):
-                return  # the rest with the next look
-            self._hollowed.add(rows.start)
-        self._hollowed = {row for row in self._hollowed if row >= keeper.ledger.start}
+            self._pass_over(wanted, done)
+        if self._dead:
+            self._clock.call_later(HOLLOW_PAUSE_S, self._hollow)
+
+    def _pass_over(self, wanted: Sequence[int], done: Sequence[int]) -> None:
+        """What is left is behind the last row that was done. A stretch with a row that was not has another turn."""
+        stop = (done[-1] if done else wanted[-1]) + 1
+        missed = {row for row in wanted if self._keeper.ledger.start <= row < stop} - set(done)
+        while self._dead and self._dead[0].start < stop:
+            rows = self._dead.popleft()
+            self._missed = self._missed or any(row in rows for row in missed)
+            if rows.stop > stop:
+                self._dead.appendleft(range(stop, rows.stop))
+                return
+            if not self._missed:
+                self._hollowed.add(rows.stop)
+            self._missed = False
 
     def _begin_forward(self) -> None:
         if not self._poor and not self._host.space.bounded:
@@ -229,13 +262,17 @@ class Tending:
             return
         if self._host.space.bounded:
             self._poor.clear()
+        if not self._poor:
+            return
+        if keeper.ledger.hollowing:
+            self._clock.call_later(HOLLOW_PAUSE_S, self._forward)
+            return
         scars = keeper.ledger.scars
-        if self._poor:
-            rows = [row for row in self._poor.popleft() if row not in scars and row >= keeper.ledger.start]
-            for number, wanted in forwarding(self._host, rows, keeper.read_row):
-                self._write_forward(number, wanted)
-            if self._poor and not self._forwarding:
-                self._clock.call_later(0.0, self._forward)
+        rows = [row for row in self._poor.popleft() if row not in scars and row >= keeper.ledger.start]
+        for number, wanted in forwarding(self._host, rows, keeper.read_row):
+            self._write_forward(number, wanted)
+        if self._poor and not self._forwarding:
+            self._clock.call_later(0.0, self._forward)
 
     def _write_forward(self, number: int, wanted: Sequence[bytes]) -> None:
         def done(index: int, error: PluribusError | None) -> None:

@@ -97,6 +97,8 @@ class Ledger:
         self._expected: set[bytes] = set()
         """Digests of parts that are stored, or will be, and belong to no snapshot yet."""
         self.damaged: set[int] = set()
+        self.hollowing = False
+        """Whether rows are being made hollow: whoever reads others beside that waits for the disk."""
         self.failing = False
         self.failures = 0
         self.broken = ""
@@ -413,13 +415,14 @@ class Ledger:
         return f"{self.name}/part/{part.digest.hex()}"
 
     def hollow(self, rows: Sequence[int]) -> list[int]:
-        """Free the commands of some of these rows, whose machines read them no more; which ones were done. Rows that
-        the snapshot on disk does not stand for are left alone: they are applied again after a restart."""
+        """Free the commands of some of these rows, whose machines read them no more; which ones were done: none while
+        others are ``hollowing``. Rows that the snapshot on disk does not stand for are left alone: they are applied
+        again after a restart."""
         done: list[int] = []
         changes: list[Change] = []
         size = 0
         for at in rows:
-            if self.failing or size >= HOLLOW_BYTES or len(changes) >= HOLLOW_ROWS_MAX:
+            if self.hollowing or self.failing or size >= HOLLOW_BYTES or len(changes) >= HOLLOW_ROWS_MAX:
                 break
             if not self.start <= at < min(self._trimmable, self.durable) or at in self.damaged:
                 continue
@@ -434,8 +437,12 @@ class Ledger:
                 changes.append(Replace(self._log, at, hollow_of(found[0])))
                 self._drop(at)
         if changes:
-            self._write(changes)
+            self.hollowing = True
+            self._write(changes, self._hollowed)
         return done
+
+    def _hollowed(self) -> None:
+        self.hollowing = False
 
     def trim(self, start: int) -> bool:
         """Forget some rows before ``start``, which the snapshot holds; whether there are more."""
@@ -606,6 +613,7 @@ class Ledger:
             bounds, self.broken, self.failing = Bounds(sure=False), str(error), True
         self.start, self.end, self.durable = bounds.start, bounds.end, bounds.end
         self._cache, self._cache_bytes = {}, 0
+        self.hollowing = False
         self._runs = []
         self.damaged = set()
         health = WHOLE if bounds.sure else DAMAGED
