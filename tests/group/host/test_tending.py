@@ -150,7 +150,7 @@ def test_much_that_dies_at_once_is_freed_in_small_steps_without_a_pause():
     """Reading rows beside a write that changes others waits for the disk, and so would the loop."""
     hosts = Hosts().begun()
     hollow, hosts.tending._hollow = hosts.tending._hollow, lambda: None
-    worked(hosts, range(1, 400))
+    worked(hosts, range(1, 900))
     asked, reads = [], []
     ask, ledger = hosts.keeper.hollow, hosts.keeper.ledger
 

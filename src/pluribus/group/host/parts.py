@@ -2,8 +2,9 @@
 
 A snapshot is taken over several turns of the loop, while commands go on to be applied. It is of the moment of
 ``freeze`` all the same: a part that is about to change and was not written yet is encoded first (copy on write). That
-holds for every part that the snapshot needs, be it only because the last one does not have it. For that a machine calls ``touch`` *before* it changes anything of a part. A change without it would be missing in the
-snapshot: forgotten parts are what campaigns look for by comparing the states of keepers.
+holds for every part that the snapshot needs, be it only because the last one does not have it. So a machine calls
+``touch`` *before* it changes anything of a part. A change without it would be missing in the snapshot: forgotten parts
+are what campaigns look for by comparing the states of keepers.
 """
 
 from __future__ import annotations
