@@ -163,6 +163,7 @@ def test_much_that_dies_at_once_is_freed_in_small_steps_without_a_pause():
         reads.append(ledger.hollowing)
         return inner(log, start, stop)
 
+    hosts.tending._dead.clear()
     hosts.keeper.hollow, hosts.tending._hollow = watched, hollow
     hosts.disks[0].read = read
     hosts.run(2 * LOOK_S)

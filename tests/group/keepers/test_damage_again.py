@@ -1,4 +1,4 @@
-"""A log that goes bad more than once, or with what its keeper had promised: what was said of it before counts no more."""
+"""A log that goes bad twice, or with what its keeper had promised: what was said of it before counts no more."""
 
 from pluribus.group.keepers.ledger import EPOCHS_SKIPPED
 from pluribus.group.keepers.words import Held, Rows, decode

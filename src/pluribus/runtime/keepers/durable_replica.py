@@ -116,6 +116,9 @@ class DurableReplica(Generic[M]):
     async def query(self, question: bytes, *, stale: bool = False, timeout: float | None = None) -> bytes:
         """What ``machine.query(question)`` answers at a keeper, without changing anything. It sees everything that was
         applied before this call, unless ``stale=True``: then it is answered from what that keeper has."""
+        return await self._inspect(question, stale, timeout)
+
+    async def _inspect(self, question: bytes | None, stale: bool, timeout: float | None) -> bytes:
         self._check_open()
         try:
             async with asyncio.timeout(timeout):
@@ -127,7 +130,7 @@ class DurableReplica(Generic[M]):
     async def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
         """What ``question`` finds in the machine of this process's own keeper, which it must not change."""
         if not stale:
-            await self.query(b"", timeout=timeout)
+            await self._inspect(None, stale, timeout)
         machine = self._own(self.name)
         if machine is None:
             raise BadInput(

@@ -102,7 +102,14 @@ class Life(KeeperLife):
         jump = play.world.random.uniform(-50, 50)
         clock, random = self.host.clock(), self.host.random("/keeper")
         self.keeper = Keeper(
-            NAME, self.host.disk, self, clock, random, play.settings, self._report, lambda: 1_000 + play.world.now + jump
+            NAME,
+            self.host.disk,
+            self,
+            clock,
+            random,
+            play.settings,
+            self._report,
+            lambda: 1_000 + play.world.now + jump,
         )
         codes = {kind: code for kind, code in play.codes.items() if not (late and kind == play.late_kind)}
         self.hosting = Host(self.keeper, codes, (), SmallSpace)

@@ -519,11 +519,22 @@ async def settle(playing: Play) -> None:
     """Everybody has applied the same, and is whole."""
     until = playing.world.now + CALM_S
     while playing.world.now < until:
-        keepers = [life.keeper for life in playing.lives.values()]
-        if len({keeper.applied for keeper in keepers}) == 1 and all(keeper.whole for keeper in keepers):
+        if all_applied([life.keeper for life in playing.lives.values()]):
             return
         await asyncio.sleep(0.1)
     raise Violation(f"keepers differ {CALM_S:g} s after the last fault: {_standing(playing)}")
+
+
+def all_applied(keepers: Sequence[Keeper]) -> bool:
+    """Whether all are whole and have done everything, as somebody says who leads: alike they are also when all were
+    started again and have done nothing yet."""
+    alike = len({keeper.applied for keeper in keepers}) == 1 and all(keeper.whole for keeper in keepers)
+    return alike and any(
+        one.leads
+        and one.ledger.epoch_at(one.seat.commit - 1) == one.ledger.epoch
+        and one.seat.applied_row == one.seat.commit
+        for one in keepers
+    )
 
 
 def _standing(playing: Play) -> str:

@@ -338,10 +338,11 @@ async def play(world: World, history: History) -> None:
         state = [(name, life.hosting.whole_part(name)) for name in names]
         life.hosting.thaw(False)
         playing.add(number, "final", (0, 0), _encode((state, ([], []), {})))
-        for body in await bodies_left(life, "done"):
-            playing.add(number, "done", (0, number), body)
         playing.add(number, "stored", hosts.stored(life), b"")
         playing.add(number, "differed", (life.keeper.differed, 0), b"")
+    for number, life in playing.lives.items():  # afterwards: it takes time, in which states change
+        for body in await bodies_left(life, "done"):
+            playing.add(number, "done", (0, number), body)
     playing.done = True
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
 
