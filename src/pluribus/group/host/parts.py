@@ -1,4 +1,4 @@
-"""Which parts of a machine's state changed since its last snapshot, and how each was when the next one began.
+"""Which parts of a machine's state changed since its last snapshot, and what each was when the next snapshot began.
 
 A snapshot is taken over several turns of the loop, while commands go on to be applied. It is of the moment of
 ``freeze`` all the same: a part that is about to change and was not written yet is encoded first (copy on write). That
@@ -28,7 +28,7 @@ class Parts:
         self._frozen: dict[str, bytes] = {}
 
     def touch(self, name: str) -> None:
-        """This part is going to be changed."""
+        """Called before this part is changed."""
         if name in self._waiting:
             self._waiting.discard(name)
             self._frozen[name] = self._encode(name)
@@ -54,7 +54,7 @@ class Parts:
         return found if found is not None else self._encode(name)
 
     def thaw(self, kept: bool) -> None:
-        """If the snapshot was not kept, what had changed before it still has to be."""
+        """The snapshot was kept or not; if not, the parts that had changed before it belong to the next one."""
         if not kept:
             self.touched |= self._taken
         self._waiting.clear()
