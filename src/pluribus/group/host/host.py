@@ -483,8 +483,8 @@ class Host(StateInParts):
     def freeze(self, known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
         had: dict[int, set[str]] = {}
         for name in known:
-            number, _, rest = name.partition("/")
-            had.setdefault(int(number), set()).add(rest)
+            whose, _, rest = name.partition("/")
+            had.setdefault(int(whose), set()).add(rest)
         own = ["directory", "space"]
         own += [name for name, sessions in zip(_CALLS, self.calls, strict=True) if len(sessions)]
         own += [name for shard, name in enumerate(_STREAMS) if self.streams.count(shard)]
