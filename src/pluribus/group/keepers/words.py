@@ -62,6 +62,8 @@ class Rows(msgspec.Struct, frozen=True, array_like=True, tag=4):
     serial: int
     debt: int
     """A damaged keeper is whole again when it has all rows below this."""
+    run: int
+    """The run of the addressee in which it has the debt: a word that comes late does not count for a later run."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -243,7 +245,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
     """Whether the log ever had a row: if so, a log without rows is lost, not new."""
     health: int = WHOLE
     run: int = 0
-    """How often the keeper was started: words from before its last start count no more."""
+    """It grows with each start, and when a log goes bad while it runs: earlier words about the log count no more."""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True):
