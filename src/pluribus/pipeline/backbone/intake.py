@@ -14,15 +14,15 @@ Bodies are not touched: a clean event has the bytes, identity, time and headers 
 topics, so an event is late here or nowhere: whoever reads them with a lateness of ``late`` or more, and each commit
 whole, has seen no time that was not seen here before, so its watermark is never ahead of this one's.
 
-Keys of good events are remembered in ``seen/N`` below the state, for as long as an event with the same time is not
-late; every ``SEEN_FOLD`` batches they are put together.
+Keys of good events are remembered in ``seen/N`` below the state, for as long as an event that is not late can be within
+``late`` of them; every ``SEEN_FOLD`` batches they are put together.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput
@@ -140,7 +140,7 @@ class Intake:
         from pyspark.sql import functions as F
 
         if self._keyed:
-            judged = self._without_duplicates(judged, entry)
+            judged = self._without_duplicates(judged)
         day = day_of("time").alias("day")
         grouped = judged.groupBy("table", "topic", day, "verdict", "rule").agg(
             F.count("*").alias("rows"),
@@ -167,26 +167,43 @@ class Intake:
 
     # Duplicates.
 
-    def _seen(self, batches: list[int]) -> DataFrame:
+    def _seen(self, batches: list[int], watermarks_us: Mapping[str, int]) -> DataFrame:
+        """Keys of good events before, as far back as a duplicate can be: it is not late, and within ``late``."""
+        from pyspark.sql import functions as F
+
         if not batches:
             return self._spark.createDataFrame([], SEEN)
-        return self._spark.read.schema(SEEN).parquet(*(self._files.under(f"seen/{one}") for one in batches))
+        found = self._spark.read.schema(SEEN).parquet(*(self._files.under(f"seen/{one}") for one in batches))
+        for silver in self._keyed:
+            if (watermark_us := watermarks_us.get(silver.name)) is not None:
+                since = F.timestamp_micros(F.lit(watermark_us - int(silver.late_s * 1e6)))
+                found = found.where((F.col("table") != silver.name) | (F.col("time") >= since))
+        return found
 
-    def _without_duplicates(self, judged: DataFrame, entry: Entry) -> DataFrame:
+    def _without_duplicates(self, judged: DataFrame) -> DataFrame:
+        """Sorting all keys would cost most of a micro-batch. So keys are counted by their hash first, which takes one
+        pass, and only what is there more than once is looked at more closely."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
+        before = self.report.summary
         ours = judged.where(F.col("key").isNotNull()).select("table", "key", "time", "topic", "offset")
-        old = self._seen(self.report.summary.seen).select(
+        old = self._seen(before.seen, before.watermarks_us).select(
             "table", "key", "time", F.lit("").alias("topic"), F.lit(-1).cast("long").alias("offset")
         )
+        hashed = F.xxhash64("table", "key").alias("hash")
+        counted = ours.select(hashed).unionByName(old.select(hashed)).groupBy("hash").count()
+        several = [(row["hash"],) for row in counted.where("count > 1").collect()]
+        if not several:
+            return judged
+        doubtful = F.broadcast(self._spark.createDataFrame(several, "hash long"))
+        both = ours.unionByName(old).withColumn("hash", hashed).join(doubtful, "hash", "left_semi")
         # What was seen before stands first, so that it is the one that stays.
         order = Window.partitionBy("table", "key").orderBy(
             (F.col("offset") >= 0).cast("int"), "time", "topic", "offset"
         )
-        ranked = ours.unionByName(old).withColumn("place", F.row_number().over(order))
-        again = ranked.where("place > 1 AND offset >= 0").select("topic", "offset")
-        found = [(row["topic"], row["offset"]) for row in again.collect()]
+        again = both.withColumn("place", F.row_number().over(order)).where("place > 1 AND offset >= 0")
+        found = [(row["topic"], row["offset"]) for row in again.select("topic", "offset").collect()]
         if not found:
             return judged
         marked = self._spark.createDataFrame(found, "again_topic string, again_offset long")
@@ -201,9 +218,8 @@ class Intake:
         keys = judged.where((F.col("verdict") == GOOD) & F.col("key").isNotNull()).select("table", "key", "time")
         kept = list(self.report.summary.seen)
         if len(kept) + 1 >= SEEN_FOLD:
-            keys = keys.unionByName(self._seen(kept))
-            for table, watermark_us in {**self.report.summary.watermarks_us, **entry.watermarks_us}.items():
-                keys = keys.where((F.col("table") != table) | (F.unix_micros("time") >= watermark_us))
+            watermarks_us = {**self.report.summary.watermarks_us, **entry.watermarks_us}
+            keys = keys.unionByName(self._seen(kept, watermarks_us))
             kept = []
         keys.coalesce(1).write.mode("overwrite").parquet(self._files.under(f"seen/{entry.number}"))
         entry.seen = [*kept, entry.number]
