@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .runtime.styles.spaces.space import Space
     from .runtime.styles.topics.follower import DurableSubscription
     from .runtime.styles.topics.subscription import Subscription
+    from .transformations.registry import transformation
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ __all__ = [
     "run",
     "sim",
     "sync",
+    "transformation",
 ]
 
 _LATE = ("javaspaces", "objects", "sim", "sync")
@@ -84,6 +86,7 @@ _LATE_NAMES = {
     "Shadow": "runtime.styles.objects.shadows",
     "Subscription": "runtime.styles.topics.subscription",
     "Vocabulary": "pubsub.concepts",
+    "transformation": "transformations.registry",
 }
 """The same for single names, by the module that has them."""
 

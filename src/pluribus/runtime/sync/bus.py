@@ -47,16 +47,19 @@ from ..styles.queues.face import OPEN_S as QUEUE_OPEN_S
 from ..styles.slots.face import ENROL_S
 from ..styles.spaces.face import OPEN_S
 from ..styles.style import Style
-from .face import Face, one_by_one
+from ..styles.transformations.face import STEP_S
+from .face import Face, one_by_one, real_of
 from .topics import TopicsSync
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:  # loaded when first used
+    from ...filters import Filter
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
     from ..styles.queues.sync import SyncMessageQueue
     from ..styles.spaces.sync import SyncSpace
     from ..styles.transactions.sync import SyncTransaction
+    from ..styles.transformations.sync import SyncTransformer
 
 
 class Bus(TopicsSync):
@@ -163,6 +166,7 @@ class Bus(TopicsSync):
         lease: float | None = None,
         dead_max: int | None = None,
         dead_expired: bool | None = None,
+        transform: str | None = None,
         timeout: float | None = QUEUE_OPEN_S,
     ) -> SyncMessageQueue:
         """Open a message queue. See ``pluribus.Bus.queue``."""
@@ -170,7 +174,7 @@ class Bus(TopicsSync):
 
         options: dict[str, Any] = {"durable": durable, "messages_max": messages_max, "bytes_max": bytes_max}
         options |= {"full": full, "tries": tries, "backoff": backoff, "window": window, "lease": lease}
-        options |= {"dead_max": dead_max, "dead_expired": dead_expired, "timeout": timeout}
+        options |= {"dead_max": dead_max, "dead_expired": dead_expired, "transform": transform, "timeout": timeout}
         return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
 
     def replica(
@@ -239,6 +243,22 @@ class Bus(TopicsSync):
 
         real = self._thread.ask(self._real.transaction, timeout=timeout, join=join)
         return SyncTransaction(real, self._thread)
+
+    def transformer(
+        self,
+        source: str | Face,
+        target: str | Face,
+        chain: str,
+        *,
+        where: str | Filter | None = None,
+        timeout: float = STEP_S,
+    ) -> SyncTransformer:
+        """``with bus.transformer("incoming", "orders", "csv > json"):``. See ``pluribus.Bus.transformer``."""
+        from ..styles.transformations.sync import SyncTransformer
+
+        ends = (real_of(source), real_of(target))
+        real = self._thread.ask(self._real.transformer, *ends, chain, where=where, timeout=timeout)
+        return SyncTransformer(real, self._thread)
 
     @property
     def queued_calls(self) -> SyncQueue:
