@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,8 +29,12 @@ def _root() -> None:
 @command.command()
 def send(
     name: Name,
-    bodies: Annotated[list[str], typer.Argument(help="Each is a message: JSON, or else text.")],
+    bodies: Annotated[list[str] | None, typer.Argument(help="Each is a message: JSON, or else text.")] = None,
     url: Url = None,
+    text: Annotated[bool, typer.Option("--text", help="Each is text as it stands, JSON too.")] = False,
+    file: Annotated[
+        list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file is a message, its bytes as they are.")
+    ] = None,
     priority: Annotated[int, typer.Option(help="0 to 9, the highest first.")] = 4,
     ttl: Annotated[float | None, typer.Option(help="Seconds after which it goes.")] = None,
     delay: Annotated[float | None, typer.Option(help="Seconds before which it is not handed out.")] = None,
@@ -40,13 +45,17 @@ def send(
 ) -> None:
     """Put messages into a queue; returns when they are on disk."""
     properties = dict(_pair(one) for one in property or [])
+    messages: list[Any] = [one if text else _value(one) for one in bodies or []]
+    messages += [one.read_bytes() for one in file or []]
+    if not messages:
+        from pluribus.core.errors import BadInput
+
+        raise BadInput("there is nothing to send: give messages, or --file with the name of a file")
 
     async def sent(queue: Any) -> int:
-        for body in bodies:
-            await queue.send(
-                _value(body), priority=priority, ttl=ttl, delay=delay, key=key, id=id, properties=properties
-            )
-        return len(bodies)
+        for body in messages:
+            await queue.send(body, priority=priority, ttl=ttl, delay=delay, key=key, id=id, properties=properties)
+        return len(messages)
 
     count = _with_queue(url, name, sent)
     _told(json, f"{count} sent", queue=name, sent=count)
@@ -179,7 +188,8 @@ def transform(
     from pluribus.runtime.bus import connect
     from pluribus.runtime.loop.running import run
 
-    sys.path.insert(0, "")  # modules are found where the command is given, as with `python -m`
+    if functions and "" not in sys.path:
+        sys.path.insert(0, "")  # modules are found where the command is given, as with `python -m`
     for module in functions or []:
         try:
             import_module(module)

@@ -144,6 +144,13 @@ class MessageQueue:
             raise Uncertain(f"the queue {self.name!r} did not confirm the message in {timeout:g} s", identity) from None
         return identity
 
+    async def pass_on(self, message: OutgoingMessage) -> None:
+        """Send a message that is encoded already; returns when it is confirmed."""
+        self._check_open()
+        await self.stage(message)
+        done, _ = self._sender.put(message)
+        await asyncio.shield(done)
+
     async def send_many(self, bodies: Iterable[Any], *, timeout: float | None = None) -> list[MessageId]:
         """Send messages without options, in order; returns when all are confirmed."""
         self._check_open()

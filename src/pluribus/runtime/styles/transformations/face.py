@@ -26,8 +26,8 @@ class TransformationsFace:
         where: str | Filter | None = None,
         timeout: float = STEP_S,
     ) -> Transformer:
-        """``async with bus.transformer("incoming", "orders", "csv > clean > json"):`` moves messages from one durable queue
-        to another while the block runs, each once, transformed by the chain.
+        """``async with bus.transformer("incoming", "orders", "csv > clean > json"):`` moves messages from one queue to
+        another while the block runs, each once, transformed by the chain. Names are those of durable queues.
 
         Functions of the chain are those that this process registered with ``@pluribus.transformation(name)``. Key,
         priority, properties, ``id``, ``correlation``, ``reply_to`` and what is left of ``ttl`` go along. A message that does

@@ -8,6 +8,10 @@ both or neither, so a message is in the source or in the target, and never in bo
 messages by its lease, and another one takes them: it may transform a message again, which is why a function should change
 nothing else.
 
+Between queues of which one is in memory there is no transaction. Then a message is sent with its ``id`` first, and settled
+after that; if a transformer dies in between, the next one sends it again, and the target, which knows the ``id`` for as long
+as its window is, does not take it twice.
+
 A message that does not transform is rejected with the reason. A commit that is refused, because the target is full for
 instance, is tried again with the messages that are still in hand; they do not count as given back. A commit whose answer is
 lost is asked for again until it is known.
@@ -130,11 +134,9 @@ class Transformer:
         self._idle = False
         """Whether it waits for a message, and nothing is under way."""
         for queue in self._queues:
-            if isinstance(queue, MessageQueue):
-                _check_durable(queue)
-            else:
+            if isinstance(queue, str):
                 checked_name(queue, "the queue")
-        if self.source == self.target:
+        if (self.source, _durable(source)) == (self.target, _durable(target)):
             raise BadInput(f"{self.source!r} is both the source and the target: choose two queues")
 
     @property
@@ -274,7 +276,24 @@ class Transformer:
     async def _move(
         self, source: MessageQueue, target: MessageQueue, consumer: QueueConsumer, made: list[Made]
     ) -> None:
-        """Settle these messages and send what they became, together."""
+        """Settle these messages and send what they became."""
+        if source.durable and target.durable:
+            await self._move_together(source, target, consumer, made)
+            return
+        for message, outgoing in made:
+            try:
+                await target.pass_on(outgoing)
+            except BadInput as error:
+                await self._reject(message, str(error))
+                continue
+            with suppress(PluribusError):  # it comes to another then, and is not taken twice
+                await message.ack()
+            self.transformed += 1
+
+    async def _move_together(
+        self, source: MessageQueue, target: MessageQueue, consumer: QueueConsumer, made: list[Made]
+    ) -> None:
+        """In one transaction, as often as it takes."""
         pause_s = PAUSE_S
         while made:
             transaction = self._style.bus._style(TransactionsStyle).begin(COMMIT_S, 0)
@@ -399,9 +418,8 @@ async def _left_us(source: MessageQueue, message: QueueMessage[Any]) -> int:
     return -1
 
 
-def _check_durable(queue: MessageQueue) -> None:
-    if not queue.durable:
-        raise BadInput(f"the queue {queue.name!r} is in memory: messages move once between durable queues")
+def _durable(queue: str | MessageQueue) -> bool:
+    return isinstance(queue, str) or queue.durable
 
 
 def _name(queue: str | MessageQueue) -> str:
