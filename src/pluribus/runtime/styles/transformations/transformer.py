@@ -47,6 +47,7 @@ from ..queues.outgoing import OutgoingMessage
 from ..queues.queue import CREDIT, CREDIT_BYTES, MessageQueue, Queues
 from ..queues.sender import encoded_properties
 from ..style import Style
+from ..transactions.transaction import Transaction
 from ..transactions.transactions import TransactionsStyle
 
 log_ = logging.getLogger("pluribus")
@@ -302,7 +303,7 @@ class Transformer:
                     for message, outgoing in made:
                         await self._pass_on(source, target, transaction, message, outgoing)
             except Uncertain:
-                if not await _known(transaction):
+                if not await self._known(transaction):
                     continue
             except _Unfit as unfit:
                 made = [one for one in made if one[0] is not unfit.message]
@@ -324,11 +325,24 @@ class Transformer:
             self.transformed += len(made)
             return
 
+    async def _known(self, transaction: Transaction) -> bool:
+        """Whether a transaction whose answer was lost is committed; asked until that is known."""
+        while True:
+            try:
+                await transaction.commit()
+                return True
+            except Uncertain:
+                if self._style.bus.closed:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+            except TransactionEnded:
+                return False
+
     async def _pass_on(
         self,
         source: MessageQueue,
         target: MessageQueue,
-        transaction: Any,
+        transaction: Transaction,
         message: QueueMessage[Any],
         outgoing: OutgoingMessage,
     ) -> None:
@@ -392,18 +406,6 @@ class _Unfit(Exception):
     def __init__(self, message: QueueMessage[Any], text: str) -> None:
         super().__init__(text)
         self.message = message
-
-
-async def _known(transaction: Any) -> bool:
-    """Whether a transaction whose answer was lost is committed; asked until that is known."""
-    while True:
-        try:
-            await transaction.commit()
-            return True
-        except Uncertain:
-            await asyncio.sleep(PAUSE_S)
-        except TransactionEnded:
-            return False
 
 
 async def _left_us(source: MessageQueue, message: QueueMessage[Any]) -> int:
