@@ -30,8 +30,6 @@ class SettlesThenSends:
             await target.pass_on(outgoing)
 
 
-
-
 class Silent:
     """Acknowledges what it cannot transform."""
 

@@ -228,6 +228,13 @@ class Transaction:
         if self.state != ACTING or self._asked is not None:
             raise TransactionEnded(f"transaction {self.id} is {self.state}, or being committed: begin another")
 
+    def _check_began(self) -> None:
+        """What the others did is not known here: a commit by one that joined would leave it out."""
+        if self._joined:
+            raise BadInput(
+                f"transaction {self.id} was begun elsewhere, and is committed or prepared there: leave the block here first"
+            )
+
     def _add(self, size: int) -> None:
         if size > LONG_BYTES or self._bytes + size > BYTES_MAX:
             raise TooLarge(
@@ -256,6 +263,7 @@ class Transaction:
         """
         if self.state == COMMITTED:
             return
+        self._check_began()
         if self.state == PREPARED:
             await self._style.resolve(self.id, True, timeout)
             self.state = COMMITTED
@@ -303,6 +311,7 @@ class Transaction:
 
         ``TransactionEnded``: it could not be prepared, and nothing was done."""
         self._check_acting()
+        self._check_began()
         if any(one.upload[0] for messages in self._sent.values() for one in messages):
             raise TooLarge(
                 f"a body of more than {LONG_BYTES:,} bytes cannot wait for a decision in a prepared transaction: "
