@@ -486,8 +486,8 @@ class Queue(Machine):
             things = [thing for first, many in command.acked for thing in range(first, first + many)]
             if consumer is None or consumer.epoch != command.epoch or not consumer.held.keys() >= set(things):
                 return Refusal(LATE)
-            for (first, _), delivery in zip(command.acked, command.deliveries, strict=False):
-                if self._is_late(consumer, first, delivery):
+            for (first, many), delivery in zip(command.acked, command.deliveries, strict=False):
+                if any(self._is_late(consumer, thing, delivery) for thing in range(first, first + many)):
                     return Refusal(LATE)
             if acked & set(things) or len(set(things)) != len(things):
                 return Refusal("a message is acknowledged twice in the transaction")
