@@ -23,5 +23,6 @@ def test_each_message_of_a_stretch_must_be_held_in_the_delivery_that_is_meant():
         found = bench.queue.prepare(50, [0], [words.encode(late)])
         assert isinstance(found, Refusal) and found.reason == LATE
     right = Settle(1, epoch, [(0, 1), (1, 1)], deliveries=[1, 2])
+    bench.live[50] = len(words.encode(right))
     bench.queue.commit(bench.queue.prepare(50, [0], [words.encode(right)]))
     assert not bench.queue.messages.count

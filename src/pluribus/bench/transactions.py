@@ -1,8 +1,8 @@
 """``pluribus bench transactions``: one receive and one send in a transaction, beside the same without one; and what an
 access list costs the sender of a queue.
 
-``UNDER_WAY`` are under way at a time, in the process with its keeper. The sender is a client in the same process, and the
-list has ``RULES`` rules.
+``UNDER_WAY`` are under way at a time, in the process with its keeper. The sender is a client in the same process, and
+the list has ``RULES`` rules.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def run(*, quick: bool = False, progress: Callable[[str], None], **_: Any) -> di
     listed: dict[bool, list[float]] = {False: [], True: []}
     for attempt in range(runs):
         for with_list in (False, True):
-            progress(f"run {attempt + 1} of {runs}: a client sends, {'with' if with_list else 'without'} an access list")
+            progress(
+                f"run {attempt + 1} of {runs}: a client sends, {'with' if with_list else 'without'} an access list"
+            )
             with folder() as place:
                 sent, rules = (2_000, 50) if quick else (SENT, RULES)
                 listed[with_list].append(run_on_loop(_sent(place / "bench.db", sent, rules if with_list else 0)))

@@ -214,7 +214,9 @@ def configure(
     messages_max: Annotated[int | None, typer.Option(help="At most so many messages; 0: no limit.", min=0)] = None,
     bytes_max: Annotated[int | None, typer.Option(help="At most so many bytes; 0: no limit.", min=0)] = None,
     full: Annotated[str | None, typer.Option(help="What a sender finds when it is full: wait, refuse or dead.")] = None,
-    tries: Annotated[int | None, typer.Option(help="A message that came back so often is a dead letter.", min=0)] = None,
+    tries: Annotated[
+        int | None, typer.Option(help="A message that came back so often is a dead letter.", min=0)
+    ] = None,
     window: Annotated[float | None, typer.Option(help="Seconds for which an id counts once.", min=0)] = None,
     lease: Annotated[float | None, typer.Option(help="Seconds for which a consumer may hold a message.", min=0)] = None,
     dead_max: Annotated[int | None, typer.Option(help="Dead letters that are kept.", min=0)] = None,

@@ -64,7 +64,18 @@ class BatchExtra(msgspec.Struct, array_like=True):
     """The chain by which the bodies were made; no column, but of the whole batch."""
 
 
-COLUMNS = ("priorities", "ttls_us", "delays_us", "keys", "ids", "correlations", "replies", "properties", "uploads", "failures")
+COLUMNS = (
+    "priorities",
+    "ttls_us",
+    "delays_us",
+    "keys",
+    "ids",
+    "correlations",
+    "replies",
+    "properties",
+    "uploads",
+    "failures",
+)
 
 
 class QueueBatchHead(msgspec.Struct, frozen=True, gc=False):
@@ -196,7 +207,8 @@ def chosen(command: bytes, which: Sequence[int]) -> bytes:
     if head.extra_bytes:
         whole = extra_of(command, head)
         columns = [getattr(whole, column) for column in COLUMNS]
-        extra = BatchExtra(*([column[at] for at in which] if column else [] for column in columns))
+        made: list[Any] = [[column[at] for at in which] if column else [] for column in columns]
+        extra = BatchExtra(*made)
     if isinstance(which, range) and extra is None and head.flags & EVEN:
         stretch = data[ends[which.start] : ends[which.stop]]
         name = command[HEAD_BYTES : HEAD_BYTES + head.name_bytes]

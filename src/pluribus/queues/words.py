@@ -23,8 +23,8 @@ Things = Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=65_536)]
 
 DONE, AGAIN, REFUSED, FULL, ENDED, NEXT, UNLIKE = 0, 1, 2, 3, 4, 5, 6
 """``FULL``: there is no room, send the same again later. ``ENDED``: this consumer is not attached in this epoch.
-``NEXT``: a batch before this one is missing; ``number`` is the sequence that is next. ``UNLIKE``: the queue transforms what
-arrives by the chain that is the ``reason``, and the batch was not made by it; nothing of it is taken."""
+``NEXT``: a batch before this one is missing; ``number`` is the sequence that is next. ``UNLIKE``: the queue transforms
+what arrives by the chain that is the ``reason``, and the batch was not made by it; nothing of it is taken."""
 
 NOT_TRANSFORMED = "not transformed: "
 """How the reason of a dead letter begins that could not be transformed when it arrived."""
@@ -58,8 +58,8 @@ class Settings(msgspec.Struct, frozen=True, array_like=True):
     bury_expired: bool = False
     """Whether messages that outlived their time become dead letters."""
     transform: Chain = ""
-    """What senders make of each body before they send it (``transformations/``). The queue does not understand it: it takes
-    what says that it was made by this chain, word for word."""
+    """What senders make of each body before they send it (``transformations/``). The queue does not understand it: it
+    takes what says that it was made by this chain, word for word."""
 
 
 class Configure(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -186,8 +186,8 @@ class Resolve(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
 
 class Remake(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """Dead letters that could not be transformed when they arrived become messages again, with the bodies of this batch,
-    which were made by the chain that the queue has now."""
+    """Dead letters that could not be transformed when they arrived become messages again, with the bodies of this
+    batch, which were made by the chain that the queue has now."""
 
     things: Annotated[list[Number], msgspec.Meta(min_length=1, max_length=65_536)]
     packed: bytes

@@ -10,9 +10,9 @@
     csv(delimiter=";", header=true) > clean > json
     struct(<ihd, names="n size price") > struct(>ihd, names="n size price")
 
-*Formats stand in pairs.* The first of a pair reads, the second writes; a last one without a partner reads, and the body is
-plain data then. A function of the user's own gets what the step before it made: inside a pair the value that was read,
-elsewhere the body as it is. ``data > json`` writes JSON of a body that is plain data already.
+*Formats stand in pairs.* The first of a pair reads, the second writes; a last one without a partner reads, and the body
+is plain data then. A function of the user's own gets what the step before it made: inside a pair the value that was
+read, elsewhere the body as it is. ``data > json`` writes JSON of a body that is plain data already.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORMATS: dict[str, tuple[type[Format], str]] = {
     "xml": (XmlText, "root"),
 }
 """With the option that goes without its name."""
-assert RESERVED == FORMATS.keys()
+assert FORMATS.keys() == RESERVED
 
 READ, WRITE, CALL = "read", "write", "call"
 _BARE = re.compile(r"""[^,()"'=]*""")

@@ -10,10 +10,21 @@ from typing import Any, NoReturn
 import msgspec
 
 from ..core.errors import NotTransformed
-from .steps import Format, Plain, bytes_of, checked_encoding, checked_size, deeper, encoded_text, plain, scalar_text, text_of
+from .steps import (
+    Format,
+    Plain,
+    bytes_of,
+    checked_encoding,
+    checked_size,
+    deeper,
+    encoded_text,
+    plain,
+    scalar_text,
+    text_of,
+)
 
 
-class JsonText(Format):
+class JsonText(Format, frozen=True, kw_only=True):
     """Text, or with an ``encoding`` bytes in it."""
 
     encoding: str = ""
@@ -78,7 +89,7 @@ def _writable(value: Any, depth: int = 0) -> Any:
     return _writable(plain(value), depth)
 
 
-class MessagePack(Format):
+class MessagePack(Format, frozen=True, kw_only=True):
     """Bytes."""
 
     def read(self, body: Any) -> Plain:
@@ -95,7 +106,7 @@ class MessagePack(Format):
             raise NotTransformed(f"it cannot be written as MessagePack: {error}") from None
 
 
-class PlainData(Format):
+class PlainData(Format, frozen=True, kw_only=True):
     """Numbers, lists, dictionaries and the like, as the bus carries them; registered types by their fields."""
 
     def read(self, body: Any) -> Plain:

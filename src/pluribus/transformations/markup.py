@@ -1,10 +1,11 @@
-"""XML, safely: a document with a DOCTYPE is refused before anything of it is used, so there are no entities, no files and
-no addresses to be fetched; elements, depth and size are limited.
+"""XML, safely: a document with a DOCTYPE is refused before anything of it is used, so there are no entities, no files
+and no addresses to be fetched; elements, depth and size are limited.
 
 Two shapes. The *short* one is what people expect of data: ``<order id="7"><item>a</item><item>b</item></order>`` is
 ``{"order": {"@id": "7", "item": ["a", "b"]}}``. It has no place for text between elements, nor for elements of one name
-that are parted by others: such documents are refused in it, and not bent. The *tree* (``tree=true``) has: each element is a
-list, ``["order", {"id": "7"}, ["item", "a"], ["item", "b"]]``. Comments and processing instructions are in neither.
+that are parted by others: such documents are refused in it, and not bent. The *tree* (``tree=true``) has: each element
+is a list, ``["order", {"id": "7"}, ["item", "a"], ["item", "b"]]``. Comments and processing instructions are in
+neither.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _IN_TEXT = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _IN_ATTRIBUTE = {**_IN_TEXT, '"': "&quot;", "\t": "&#9;", "\n": "&#10;"}
 
 
-class XmlText(Format):
+class XmlText(Format, frozen=True, kw_only=True):
     """``root`` is the name of the outermost element, which then is no part of the value."""
 
     root: str = ""
@@ -152,7 +153,9 @@ def _short(element: Element) -> Any:
         if child[0] not in found:
             found[child[0]] = _short(child)
         elif child[0] != last:
-            raise NotTransformed(f"the elements <{child[0]}> of <{name}> are parted by others: read it with xml(tree=true)")
+            raise NotTransformed(
+                f"the elements <{child[0]}> of <{name}> are parted by others: read it with xml(tree=true)"
+            )
         elif isinstance(found[child[0]], list):
             found[child[0]].append(_short(child))
         else:
@@ -177,8 +180,8 @@ def _write_short(name: Any, value: Any, out: list[str], depth: int) -> None:
         _write_attribute(key[1:], one, out)
     if "#text" in value and children:
         raise NotTransformed(f"<{name}> has text beside elements: write it with xml(tree=true)")
-    text = value.get("#text")
-    inside = [] if text is None else [_escaped(scalar_text(text, "XML"), _IN_TEXT)]
+    beside = value.get("#text")
+    inside = [] if beside is None else [_escaped(scalar_text(beside, "XML"), _IN_TEXT)]
     for key, one in children.items():
         for each in one if isinstance(one, list | tuple) else (one,):
             _write_short(key, each, inside, depth)
@@ -218,7 +221,7 @@ def _escaped(text: str, escapes: dict[str, str]) -> str:
     illegal = _ILLEGAL.search(text)
     if illegal is not None:
         raise NotTransformed(f"the character {illegal.group()!r} cannot be in XML")
-    return text.translate(str.maketrans(escapes))
+    return text.translate({ord(one): escape for one, escape in escapes.items()})
 
 
 def _check_name(name: Any) -> None:

@@ -13,7 +13,7 @@ from .steps import Format, Plain, bytes_of, checked_encoding, checked_size, enco
 _PIECE = re.compile(r"\s*(\d*)([A-Za-z?])")
 
 
-class BinaryRecord(Format):
+class BinaryRecord(Format, frozen=True, kw_only=True):
     """A record is a list of its fields, or with ``names`` a dictionary. ``many``: a body is records one after another.
 
     ``format`` begins with the byte order, ``<`` (little) or ``>`` (big). Fields of bytes (``8s``) are text with an

@@ -25,10 +25,10 @@ def transformation(name: str) -> Callable[[F], F]:
     coroutine function as a task. Whatever it raises is why the message is not transformed. Registering another function
     under the name replaces it.
     """
-    if not isinstance(name, str) or not NAME.fullmatch(name) or len(name) > NAME_CHARS_MAX:
+    if not NAME.fullmatch(str(name)) or len(name) > NAME_CHARS_MAX:
         raise BadInput(
-            f"{name!r} is no name for a transformation: use letters, digits, '_', '.' and '-', with a letter first, as in "
-            "@pluribus.transformation('clean')"
+            f"{name!r} is no name for a transformation: use letters, digits, '_', '.' and '-', with a letter first, as "
+            "in @pluribus.transformation('clean')"
         )
     if name in RESERVED:
         raise BadInput(f"{name!r} is a format: give the transformation another name")

@@ -12,9 +12,9 @@ from .steps import Format, Plain, checked_encoding, checked_size, encoded_text, 
 FIELD_CHARS_MAX = csv.field_size_limit()
 
 
-class CsvRows(Format):
-    """``header=false``: the first row is one like the others. ``columns`` names them then, or picks the order in which they
-    are written."""
+class CsvRows(Format, frozen=True, kw_only=True):
+    """``header=false``: the first row is one like the others. ``columns`` names them then, or picks the order in which
+    they are written."""
 
     delimiter: str = ","
     header: bool = True
@@ -26,7 +26,7 @@ class CsvRows(Format):
         if self.encoding:
             checked_encoding(self.encoding)
         for what, character in (("delimiter", self.delimiter), ("quote", self.quote)):
-            if len(character) != 1 or character in "\r\n\0 " or not character.isprintable() and character != "\t":
+            if len(character) != 1 or character in "\r\n\0 " or (not character.isprintable() and character != "\t"):
                 raise BadInput(f"{what}={character!r}: give one character, such as ';' or tab")
         if self.delimiter == self.quote:
             raise BadInput(f"{self.delimiter!r} is both the delimiter and the quote: choose two")
@@ -71,7 +71,9 @@ class CsvRows(Format):
     def write(self, value: Plain) -> Any:
         rows = [value] if isinstance(value, dict) else value
         if not isinstance(rows, list | tuple):
-            raise NotTransformed(f"a {type(value).__name__} has no rows: CSV is written of a list of dictionaries, or of lists")
+            raise NotTransformed(
+                f"a {type(value).__name__} has no rows: CSV is written of a list of dictionaries, or of lists"
+            )
         columns = self.columns or (tuple(rows[0]) if rows and isinstance(rows[0], dict) else ())
         if self.header and not columns:
             raise NotTransformed("without dictionaries there are no names for the header: say columns= or header=false")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,6 +13,7 @@ from ..core.errors import BadInput, NotTransformed
 from ..core.limits import DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX
 from ..wire.bodies import Opaque
 
+T = TypeVar("T", str, bytes)
 Plain = Any
 """None, a boolean, a number, text, bytes, a time, and lists and dictionaries of these."""
 _STRANGE_ENCODINGS = frozenset({"idna", "punycode", "raw_unicode_escape", "undefined", "unicode_escape"})
@@ -20,7 +21,8 @@ _STRANGE_ENCODINGS = frozenset({"idna", "punycode", "raw_unicode_escape", "undef
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """One format with its options, which are the fields. ``__post_init__`` raises ``BadInput`` for those that are wrong."""
+    """One format with its options, which are the fields. ``__post_init__`` raises ``BadInput`` for those that are
+    wrong."""
 
     def read(self, body: Any) -> Plain:
         raise NotImplementedError
@@ -37,7 +39,9 @@ def checked_encoding(name: str) -> str:
     except (LookupError, ValueError, UnicodeError):
         known = False
     if not known:
-        raise BadInput(f"{name!r} is no encoding of text: use utf-8, latin-1, cp1252, utf-16-le or another that Python has")
+        raise BadInput(
+            f"{name!r} is no encoding of text: use utf-8, latin-1, cp1252, utf-16-le or another that Python has"
+        )
     return name
 
 
@@ -54,7 +58,9 @@ def text_of(body: Any, encoding: str, what: str) -> str:
                 f"bytes that are not {error.encoding}, from byte {error.start} on ({error.reason}): say the encoding"
             ) from None
     else:
-        raise NotTransformed(f"a body of type {type(body).__name__} is no {what}: send text or bytes, or read it with data")
+        raise NotTransformed(
+            f"a body of type {type(body).__name__} is no {what}: send text or bytes, or read it with data"
+        )
     return checked_size(text, what)
 
 
@@ -72,7 +78,7 @@ def bytes_of(body: Any, what: str) -> bytes:
     raise NotTransformed(f"a body of type {type(body).__name__} is no {what}: that is bytes")
 
 
-def checked_size(document: Any, what: str) -> Any:
+def checked_size(document: T, what: str) -> T:
     """A text or bytes, if it is not too long to be taken apart in memory."""
     if len(document) > DOCUMENT_BYTES_MAX:
         raise NotTransformed(f"{what} of {len(document):,} bytes: at most {DOCUMENT_BYTES_MAX:,} are transformed")

@@ -1,4 +1,5 @@
-"""Text in one encoding or another. Nothing is replaced: a character that is not there is why a body is not transformed."""
+"""Text in one encoding or another. Nothing is replaced: a character that is not there is why a body is not
+transformed."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from ..core.errors import NotTransformed
 from .steps import Format, Plain, checked_encoding, encoded_text, text_of
 
 
-class EncodedText(Format):
+class EncodedText(Format, frozen=True, kw_only=True):
     """Reads bytes in ``encoding``, and writes bytes in it."""
 
     encoding: str = "utf-8"

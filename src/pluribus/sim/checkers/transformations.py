@@ -1,9 +1,9 @@
-"""Messages that are transformed on the way from one queue to another: each is moved once, and what does not transform is
-kept with the reason.
+"""Messages that are transformed on the way from one queue to another: each is moved once, and what does not transform
+is kept with the reason.
 
-Senders write down ``sending`` and, when it is confirmed, ``sent``: the number of a message, and in the body whether it can
-be transformed. At the end ``moved`` and ``dead`` are written down for every message of the target, and for every dead letter
-of the source: its number, with what it holds, or with its reason.
+Senders write down ``sending`` and, when it is confirmed, ``sent``: the number of a message, and in the body whether it
+can be transformed. At the end ``moved`` and ``dead`` are written down for every message of the target, and for every
+dead letter of the source: its number, with what it holds, or with its reason.
 """
 
 from __future__ import annotations

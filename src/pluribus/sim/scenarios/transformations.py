@@ -1,7 +1,7 @@
 """Messages that change their format between two queues while members crash and keepers fail.
 
-Every member sends to the queue ``incoming``, and every member has a transformer that moves messages to ``orders``: so they
-compete, and whoever dies leaves some in doubt. One message in six is no JSON.
+Every member sends to the queue ``incoming``, and every member has a transformer that moves messages to ``orders``: so
+they compete, and whoever dies leaves some in doubt. One message in six is no JSON.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Play:
         """Returns when every message has been moved, or is a dead letter."""
         try:
             async with asyncio.timeout(3 * CALM_S):
-                while (await incoming.stats()).depth:
+                while (await incoming.stats()).depth:  # noqa: ASYNC110 - keepers tell nobody
                     await asyncio.sleep(0.2)
         except TimeoutError:
             raise Violation(f"messages still wait {3 * CALM_S:g} s after the last fault") from None
@@ -126,7 +126,9 @@ async def play(world: World, history: History) -> None:
     incoming, orders = await bus.queue("incoming", timeout=CALM_S), await bus.queue("orders", timeout=CALM_S)
     await playing.settled(incoming)
     async for message in orders.browse():
-        playing.note("moved", msgspec.msgpack.decode(message.body) // 3, [msgspec.msgpack.decode(message.body), message.key])
+        playing.note(
+            "moved", msgspec.msgpack.decode(message.body) // 3, [msgspec.msgpack.decode(message.body), message.key]
+        )
     async for message in incoming.browse(dead=True):
         playing.note("dead", int(str(message.body).split()[0]), message.reason)
     playing.over = True

@@ -251,7 +251,9 @@ def test_guesses_on_many_connections_are_slowed_together(monkeypatch):
 
             style._proved = proved
             style.guard.audit.failed = lambda *told: None
-            guesses = [asyncio.ensure_future(style._login(Login("ann", "x", ""), Visitor("1.2.3.4:5"))) for _ in range(50)]
+            guesses = [
+                asyncio.ensure_future(style._login(Login("ann", "x", ""), Visitor("1.2.3.4:5"))) for _ in range(50)
+            ]
             done, waiting = await asyncio.wait(guesses, timeout=0.5)
             assert len(tried) <= styles.PROVING_MAX and len(done) == len(tried)
             for one in waiting:

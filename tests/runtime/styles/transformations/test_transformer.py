@@ -1,4 +1,5 @@
-"""Transformations as programs use them: between queues and on arrival, from a keeper, a member, a client, without await."""
+"""Transformations as programs use them: between queues and on arrival, from a keeper, a member, a client, without
+await."""
 
 import asyncio
 import logging
@@ -9,6 +10,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadInput, BadTransformation, Refused, TooLarge, TransactionEnded
+from pluribus.runtime.styles.queues import consumer, queue
 from pluribus.runtime.styles.transformations import transformer as room
 from pluribus.runtime.styles.transformations.transformer import Transformers
 from pluribus.transformations import registry
@@ -87,14 +89,15 @@ def test_messages_move_once_with_all_that_they_have(how, tmp_path, functions):
                 assert {name: getattr(message, name) for name in given} == given
                 assert (message.correlation, message.reply_to) == ("c", "answers") and 490 < message.ttl < 500
                 assert (await received(orders)).body == '{"book":"Emma","copies":2}'
-                while moving.failed < 2:
+                while moving.failed < 2:  # noqa: ASYNC110 - nobody is told
                     await asyncio.sleep(0.01)
             assert moving.closed and (moving.transformed, moving.failed) == (2, 2)
             assert await bodies(incoming) == [] and await bodies(orders) == []
             assert await bodies(incoming, dead=True) == ["no rows", {"no": "text"}]
             assert await reasons(incoming) == [
                 "did not transform: step 3, first: IndexError: list index out of range",
-                "did not transform: step 1, csv: a body of type dict is no CSV: send text or bytes, or read it with data",
+                "did not transform: step 1, csv: a body of type dict is no CSV: send text or bytes, or read it with "
+                "data",
             ]
             assert await incoming.redrive() == 2, "mended, they go the way again"
             again = bus.transformer(incoming, orders, "data")
@@ -191,7 +194,7 @@ def test_a_target_that_is_full_is_waited_for_and_nothing_counts_as_tried(tmp_pat
             await orders.send("in the way")
             await incoming.send("[1]")
             async with bus.transformer(incoming, orders, "json > msgpack") as moving:
-                while not moving.waits_for:
+                while not moving.waits_for:  # noqa: ASYNC110 - nobody is told
                     await asyncio.sleep(0.01)
                 assert "1 messages, its limit" in moving.waits_for
                 assert (await received(orders)).body == "in the way"
@@ -201,7 +204,7 @@ def test_a_target_that_is_full_is_waited_for_and_nothing_counts_as_tried(tmp_pat
             await orders.send("in the way")
             await incoming.send("[2]")
             async with bus.transformer(incoming, orders, "json > msgpack") as moving:
-                while not moving.waits_for:
+                while not moving.waits_for:  # noqa: ASYNC110 - nobody is told
                     await asyncio.sleep(0.01)
             m = await incoming.receive(timeout=WAIT_S)
             assert m.body == "[2]" and m.deliveries == 1, "at the end it is as it was"
@@ -214,6 +217,8 @@ def test_a_target_that_is_full_is_waited_for_and_nothing_counts_as_tried(tmp_pat
 @pytest.mark.parametrize("after", [False, True], ids=["the commit is lost", "its answer is lost"])
 def test_one_that_dies_with_messages_in_its_hands(after, tmp_path, monkeypatch):
     """They are transformed by the next one, unless they were moved already."""
+    monkeypatch.setattr(queue, "LEASE_S", 2.0)
+    monkeypatch.setattr(consumer, "WAIT_S", 1.0)
 
     async def scenario():
         async with (
@@ -260,7 +265,7 @@ def test_a_message_whose_time_is_over_stays_behind(tmp_path, functions, monkeypa
 
             monkeypatch.setattr(room, "_left_us", later)
             assert await bus.transformer(incoming, orders, "json > msgpack").run(once=True) == 0
-            while await reasons(incoming) != ["expired"]:
+            while await reasons(incoming) != ["expired"]:  # noqa: ASYNC110 - the keeper tells nobody
                 await asyncio.sleep(0.02)
             assert await bodies(orders) == []
 
@@ -286,7 +291,7 @@ def test_a_client_needs_the_rights_to_both_queues(tmp_path):
             incoming, orders = await keeper.queue("incoming"), await keeper.queue("orders")
             await incoming.send("1")
             await keeper.access.add_user("ann", password="a password of hers")
-            for queue, verb in (("incoming", "receive"), ("orders", "browse")):
+            for queue, verb in (("incoming", "receive"), ("incoming", "browse"), ("orders", "browse")):
                 await keeper.access.add_rule("ann", f"queue:{queue}", verb)
             await keeper.access.add_rule("ann", "transaction:all", "act")
             url = url_of(keeper)
@@ -306,9 +311,9 @@ def test_without_await(tmp_path, functions):
     with pluribus.sync.connect(f"inproc://sync-{tmp_path.name}", store=tmp_path / "a.db") as bus:
         incoming, orders = bus.queue("incoming"), bus.queue("orders")
         incoming.send("4")
-        with bus.transformer(incoming, orders, "json > doubled > json") as moving:
-            with orders.receiving(timeout=WAIT_S) as message:
-                assert message.body == "8"
+        moving = bus.transformer(incoming, orders, "json > doubled > json")
+        with moving, orders.receiving(timeout=WAIT_S) as message:
+            assert message.body == "8"
         assert moving.transformed == 1 and moving.closed
         incoming.send("5")
         assert bus.transformer("incoming", "orders", "json > doubled > json").run(once=True) == 1
@@ -341,7 +346,7 @@ def test_a_message_in_hand_is_settled_with_a_transaction_or_stays_in_hand(tmp_pa
                     raise ZeroDivisionError
             assert not message.settled and message.deliveries == 1
             await done.send("in the way")
-            with pytest.raises(TransactionEnded, match="its limit"):
+            with pytest.raises(TransactionEnded, match="its limit"):  # noqa: PT012
                 async with bus.transaction() as tx:
                     tx.settle(q, message)
                     await tx.send(done, "one")
@@ -350,9 +355,10 @@ def test_a_message_in_hand_is_settled_with_a_transaction_or_stays_in_hand(tmp_pa
                 tx.settle(q, message)
                 await tx.send(done, "one")
             assert message.settled and await bodies(done) == ["one"] and (await q.stats()).depth == 1
-            with pytest.raises(BadInput, match="not received from"):
-                async with bus.transaction() as tx:
-                    tx.settle(done, await q.receive(timeout=WAIT_S))
+            message = await q.receive(timeout=WAIT_S)
+            async with bus.transaction() as tx:
+                with pytest.raises(BadInput, match="not received from"):
+                    tx.settle(done, message)
 
     asyncio.run(scenario())
 

@@ -31,8 +31,8 @@ FAILURES_MAX = 4_096
 """Users and addresses whose failures are remembered."""
 FORGET_S = 300.0
 PROVING_MAX = 2
-"""Passwords that are compared at once: each takes 16 MiB and a processor. So many guesses at a time get through between two
-waits, over however many connections they come."""
+"""Passwords that are compared at once: each takes 16 MiB and a processor. So many guesses at a time get through between
+two waits, over however many connections they come."""
 WRONG = "the user, the password or the token is wrong"
 
 
@@ -150,7 +150,7 @@ class AccessStyle(Style):
         return (token.user, token.id, token.until_us) if good else ("", "", 0)
 
     async def _slowed(self, keys: list[str]) -> None:
-        while (wait_s := self._wait_s(keys)) > 0:  # it grows if others fail meanwhile
+        while (wait_s := self._wait_s(keys)) > 0:  # noqa: ASYNC110 - it grows if others fail meanwhile
             await asyncio.sleep(wait_s)
 
     def _wait_s(self, keys: list[str]) -> float:

@@ -36,8 +36,8 @@ def checked_chain(text: str) -> str:
     chain = Chain.parse(text)
     if chain.functions:
         raise BadInput(
-            f"{chain.functions[0]!r} is no format: on arrival a queue transforms by formats alone, because functions are "
-            "not in every program that sends; let bus.transformer(...) move messages from one queue to another"
+            f"{chain.functions[0]!r} is no format: on arrival a queue transforms by formats alone, because functions "
+            "are not in every program that sends; let bus.transformer(...) move messages from one queue to another"
         )
     return str(chain)
 
@@ -46,8 +46,8 @@ def transformed(message: OutgoingMessage, text: str) -> OutgoingMessage:
     """The message as the queue takes it."""
     if message.upload[0] or len(message.body) > ARRIVING_BYTES_MAX:
         raise TooLarge(
-            f"a body of more than {ARRIVING_BYTES_MAX:,} bytes is not transformed on arrival: send it to a queue without, and let "
-            "bus.transformer(...) move it"
+            f"a body of more than {ARRIVING_BYTES_MAX:,} bytes is not transformed on arrival: send it to a queue "
+            "without, and let bus.transformer(...) move it"
         )
     made = msgspec.structs.replace(message, chain=text)
     try:
@@ -57,8 +57,8 @@ def transformed(message: OutgoingMessage, text: str) -> OutgoingMessage:
         return made
     if len(made.body) > ARRIVING_BYTES_MAX:
         raise TooLarge(
-            f"transformed on arrival the body has {len(made.body):,} bytes, and {ARRIVING_BYTES_MAX:,} are the most: send it to a "
-            "queue without, and let bus.transformer(...) move it"
+            f"transformed on arrival the body has {len(made.body):,} bytes, and {ARRIVING_BYTES_MAX:,} are the most: "
+            "send it to a queue without, and let bus.transformer(...) move it"
         )
     return made
 

@@ -25,8 +25,8 @@ from .arriving import transformed
 from .consumer import QueueConsumer
 from .message import QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
-from .receiving import Handler, Messages, Receiving, Singles, call_with
 from .outgoing import OutgoingMessage, extra_of
+from .receiving import Handler, Messages, Receiving, Singles, call_with
 from .sender import Sender, encoded_properties
 
 if TYPE_CHECKING:
@@ -432,14 +432,17 @@ class MessageQueue:
         return total
 
     async def _remake(self, message: QueueMessage[Any], chain: str) -> int:
-        """A dead letter that could not be transformed when it arrived, as the queue transforms now; 0 if it still cannot."""
+        """A dead letter that could not be transformed when it arrived, as the queue transforms now; 0 if it still
+        cannot."""
         kind, encoded = encode_body(message.body)
         texts = (message.key, message.id, message.correlation, message.reply_to)
         properties = encoded_properties(message.properties)
         made = transformed(OutgoingMessage(kind, encoded, message.priority, 0, 0, *texts, properties), chain)
         if made.failure:
             return 0
-        packed = batch.pack(self._numbers(), 1, int(message.sent * 1e6), made.kind, [made.body], extra_of([made], chain))
+        packed = batch.pack(
+            self._numbers(), 1, int(message.sent * 1e6), made.kind, [made.body], extra_of([made], chain)
+        )
         return (await self._do(words.encode(words.Remake([message.number], packed)))).number
 
     async def _in_steps(self, step: Callable[[int], words.Command], progress: Progress | None) -> int:
@@ -473,7 +476,8 @@ class MessageQueue:
         dead_expired: bool | None = None,
         transform: str | None = None,
     ) -> None:
-        """Change settings of the queue; those that are not given stay. ``transform=""``: what arrives stays as it is."""
+        """Change settings of the queue; those that are not given stay. ``transform=""``: what arrives stays as it
+        is."""
         now = (await self._now()).settings
         given = settings_of(
             messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, transform, now

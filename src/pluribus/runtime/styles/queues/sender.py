@@ -265,8 +265,8 @@ class Sender:
         self._begin_anew()
 
     def _were_taken(self, refused: _Batch) -> None:
-        """Batches in front of one that is refused were taken, though their answers may be lost: the queue looks at a batch
-        when it has taken those that come before."""
+        """Batches in front of one that is refused were taken, though their answers may be lost: the queue looks at a
+        batch when it has taken those that come before."""
         while self._sent and self._sent[0] is not refused:
             self._end(self._sent.popleft(), None)
 

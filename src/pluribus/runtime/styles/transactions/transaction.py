@@ -28,9 +28,9 @@ from ....transactions.machine import MOVED
 from ....transactions.words import ABORTED, ACTING, COMMITTED, ENDED, PREPARED, UNKNOWN
 from ....wire.bodies import encode_body
 from ...machines.line import TRANSIENT
+from ..queues.arriving import transformed
 from ..queues.consumer import _runs as runs_of
 from ..queues.message import QueueMessage
-from ..queues.arriving import transformed
 from ..queues.options import message_of
 from ..queues.outgoing import OutgoingMessage, extra_of
 from ..queues.queue import LONG_BYTES, MessageQueue
@@ -165,8 +165,8 @@ class Transaction:
         return message
 
     def settle(self, queue: MessageQueue, message: QueueMessage[Any]) -> None:
-        """A message that was received before is settled with the commit. If the transaction is not committed, the message
-        is as before: in your hands, to be settled or given back."""
+        """A message that was received before is settled with the commit. If the transaction is not committed, the
+        message is as before: in your hands, to be settled or given back."""
         self._check(queue)
         self._check_count()
         consumer = message._consumer
@@ -232,7 +232,8 @@ class Transaction:
         """What the others did is not known here: a commit by one that joined would leave it out."""
         if self._joined:
             raise BadInput(
-                f"transaction {self.id} was begun elsewhere, and is committed or prepared there: leave the block here first"
+                f"transaction {self.id} was begun elsewhere, and is committed or prepared there: leave the block here "
+                "first"
             )
 
     def _add(self, size: int) -> None:
@@ -427,8 +428,7 @@ class Transaction:
 
     def _holds_all(self) -> bool:
         return all(
-            one._consumer is not None and one._consumer.hands.get(one.number) == one.assignment
-            for _, one in self._held
+            one._consumer is not None and one._consumer.hands.get(one.number) == one.assignment for _, one in self._held
         )
 
     def _parts(self) -> Parts:

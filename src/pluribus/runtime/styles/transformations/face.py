@@ -30,9 +30,9 @@ class TransformationsFace:
         another while the block runs, each once, transformed by the chain. Names are those of durable queues.
 
         Functions of the chain are those that this process registered with ``@pluribus.transformation(name)``. Key,
-        priority, properties, ``id``, ``correlation``, ``reply_to`` and what is left of ``ttl`` go along. A message that does
-        not transform, or takes more than ``timeout`` seconds, becomes a dead letter of the source, with the reason. With
-        ``where`` only messages that match are taken.
+        priority, properties, ``id``, ``correlation``, ``reply_to`` and what is left of ``ttl`` go along. A message that
+        does not transform, or takes more than ``timeout`` seconds, becomes a dead letter of the source, with the
+        reason. With ``where`` only messages that match are taken.
         """
         from .transformer import Transformers
 

@@ -5,16 +5,16 @@ Theory of operation
 A transformer is a consumer of its source. What it has in its hands it transforms, outside of any transaction, because a
 function may take its time. Then one transaction settles the messages that were transformed and sends what they became:
 both or neither, so a message is in the source or in the target, and never in both. A transformer that dies loses its
-messages by its lease, and another one takes them: it may transform a message again, which is why a function should change
-nothing else.
+messages by its lease, and another one takes them: it may transform a message again, which is why a function should
+change nothing else.
 
-Between queues of which one is in memory there is no transaction. Then a message is sent with its ``id`` first, and settled
-after that; if a transformer dies in between, the next one sends it again, and the target, which knows the ``id`` for as long
-as its window is, does not take it twice.
+Between queues of which one is in memory there is no transaction. Then a message is sent with its ``id`` first, and
+settled after that; if a transformer dies in between, the next one sends it again, and the target, which knows the
+``id`` for as long as its window is, does not take it twice.
 
 A message that does not transform is rejected with the reason. A commit that is refused, because the target is full for
-instance, is tried again with the messages that are still in hand; they do not count as given back. A commit whose answer is
-lost is asked for again until it is known.
+instance, is tried again with the messages that are still in hand; they do not count as given back. A commit whose
+answer is lost is asked for again until it is known.
 
 *Order.* Messages are transformed one after another, and sent in the order in which the source handed them out.
 """
@@ -33,7 +33,6 @@ import msgspec
 from ....core.errors import BadInput, NotTransformed, PluribusError, TransactionEnded, Uncertain
 from ....core.ids import checked_name
 from ....filters import Filter
-from ....group.host.demand import UNLIMITED
 from ....queues import words
 from ....transformations.chain import Chain, Step, failed
 from ....transformations.registry import function_of, is_coroutine
@@ -44,7 +43,7 @@ from ..queues.consumer import QueueConsumer
 from ..queues.message import QueueMessage
 from ..queues.options import selector_of
 from ..queues.outgoing import OutgoingMessage
-from ..queues.queue import CREDIT, CREDIT_BYTES, MessageQueue, Queues
+from ..queues.queue import CREDIT, CREDIT_BYTES, PAGE, MessageQueue, Queues
 from ..queues.sender import encoded_properties
 from ..style import Style
 from ..transactions.transaction import Transaction
@@ -56,6 +55,8 @@ BATCH_BYTES = 1 << 20
 """Of bodies in one transaction; a longer one is alone."""
 LINGER_S = 0.1
 """After so long what is transformed is sent, although more is in hand."""
+LOOK_S = 0.05
+"""With ``once``: how long nothing comes before it is looked whether anything is there."""
 THREAD_BYTES = 64 << 10
 """Formats of longer bodies are read and written in a thread."""
 COMMIT_S = 30.0
@@ -179,12 +180,10 @@ class Transformer:
         queues: Queues = self._style.bus._style(Queues)
         return await queues.open(queue, True, None, OPEN_S)
 
-    async def _move_all(
-        self, source: MessageQueue, target: MessageQueue, consumer: QueueConsumer, once: bool
-    ) -> None:
+    async def _move_all(self, source: MessageQueue, target: MessageQueue, consumer: QueueConsumer, once: bool) -> None:
         loop = asyncio.get_running_loop()
         while not self._ending:
-            message = await self._next(consumer, once)
+            message = await self._next(source, consumer, once)
             if message is None:
                 return
             made: list[Made] = []
@@ -195,22 +194,38 @@ class Transformer:
                     made.append((message, outgoing))
                     size += len(outgoing.body)
                 full = size > BATCH_BYTES or len(made) >= CREDIT or loop.time() > until
-                message = None if full or self._ending or not consumer.arrived else consumer.arrived.popleft()
+                message = None if full or self.closed or not consumer.arrived else consumer.arrived.popleft()
             await self._move(source, target, consumer, made)
 
-    async def _next(self, consumer: QueueConsumer, once: bool) -> QueueMessage[Any] | None:
+    async def _next(self, source: MessageQueue, consumer: QueueConsumer, once: bool) -> QueueMessage[Any] | None:
         """A message; None when there is none, with ``once``, or at the end."""
+        if once and not consumer.arrived:
+            await consumer.settled()  # what it has room for is told
+            while (message := await consumer.next(LOOK_S)) is None:
+                if not await self._is_there(source):
+                    return await consumer.next(None) if await consumer.cancel(0) else None
+            return message
         if consumer.arrived:
             return consumer.arrived.popleft()
-        if once:
-            if not await consumer.cancel(0):
-                return None
-            consumer.want(CREDIT, CREDIT_BYTES, UNLIMITED)
         self._idle = True
         try:
             return await consumer.next(None)
         finally:
             self._idle = False
+
+    async def _is_there(self, source: MessageQueue) -> bool:
+        """Whether a message waits that this transformer would be given; a selector is looked for in its own time."""
+        if (await source.stats()).state.paused:
+            return False
+        start = 0
+        while True:
+            look = words.encode(words.Look(start, PAGE, self._selector))
+            looked = msgspec.msgpack.decode(await source._line.inspect(look, timeout=None), type=words.Looked)
+            if any(seen.state == "ready" for seen in looked.found):
+                return True
+            start = looked.then
+            if not start:
+                return False
 
     # One message.
 
@@ -410,6 +425,9 @@ class _Unfit(Exception):
 
 async def _left_us(source: MessageQueue, message: QueueMessage[Any]) -> int:
     """What is left of the time of a message, in the time of the log; less than 0: nothing."""
+    consumer = message._consumer
+    assert consumer is not None
+    await source._line.call(words.encode(words.Settle(consumer.number, consumer.epoch)))  # so that the time is now
     look = words.encode(words.Look(message.number, 1))
     looked = msgspec.msgpack.decode(await source._line.inspect(look, timeout=None), type=words.Looked)
     counted = await source._line.inspect(words.encode(words.Count()), timeout=None)
