@@ -1,9 +1,9 @@
-"""Which parts of a machine's state changed since its last snapshot, and how each was when the next one began.
+"""Which parts of a machine's state changed since its last snapshot, and what each was when the next snapshot began.
 
-A snapshot is taken over several turns of the loop, while commands go on to be applied. It is of the moment of
-``freeze`` all the same: a part that is about to change and was not written yet is encoded first (copy on write). For
-that a machine calls ``touch`` *before* it changes anything of a part. A change without it would be missing in the
-snapshot: forgotten parts are what campaigns look for by comparing the states of keepers.
+A snapshot is taken over several turns of the loop, while commands are still applied. It shows the moment of ``freeze``
+all the same: a part that is about to change and is not written yet is encoded first (copy on write). For that a machine
+calls ``touch`` *before* it changes anything in a part. A change without ``touch`` would be missing in the snapshot; the
+simulator's campaigns find such mistakes by comparing the states of keepers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Parts:
         self._frozen: dict[str, bytes] = {}
 
     def touch(self, name: str) -> None:
-        """This part is going to be changed."""
+        """Called before this part is changed."""
         if name in self._waiting:
             self._waiting.discard(name)
             self._frozen[name] = self._encode(name)
@@ -38,7 +38,7 @@ class Parts:
         self.touched.discard(name)
 
     def freeze(self, names: Iterable[str]) -> list[str]:
-        """Of all names, those that changed. ``encoded`` gives them as they are now, whatever changes from here on."""
+        """The names that changed, among all. ``encoded`` gives these parts as they are now, whatever changes later."""
         self._taken = self.touched & set(names)
         self._waiting = set(self._taken)
         self._frozen.clear()
@@ -51,7 +51,7 @@ class Parts:
         return found if found is not None else self._encode(name)
 
     def thaw(self, kept: bool) -> None:
-        """If the snapshot was not kept, what had changed before it still has to be."""
+        """The snapshot was kept or not; if not, the parts that had changed before it belong to the next one."""
         if not kept:
             self.touched |= self._taken
         self._waiting.clear()

@@ -1,15 +1,16 @@
 """How much of the log is still needed: bytes that are there and bytes that are live, by stretches of rows.
 
-Rows are counted together in *extents* of about 256 KiB, so that the table stays small however short rows are. An extent
-of which nothing is live becomes hollow: its rows keep their heads and lose their commands. An extent of which little is
-live is *forwarded*: the leader has the live rest written again at the end of the log, and then it is dead, too.
+Rows are counted in *extents* of about 256 KiB, so that the table stays small however short rows are. An extent in which
+nothing is live becomes *hollow*: its rows keep their heads and lose their commands. An extent in which little is live
+is
+*forwarded*: the leader has the live rest written again at the end of the log, and then the extent is dead, too.
 
-**The bound.** Extents are forwarded while the dead bytes are more than the live ones and more than ``DEAD_BYTES_MAX``,
-the deadest first. So the log never holds more than twice its live bytes plus a constant, whatever stays and whatever
-goes. Half of each such extent, at least, is dead: writing forward costs no more than it frees.
+**The bound.** Extents are forwarded while there are more dead bytes than live ones, and more than ``DEAD_BYTES_MAX``;
+the extent with the smallest live share is first. So the log never holds more than twice its live bytes plus a constant.
+At least half of each forwarded extent is dead, so writing forward costs no more than it frees.
 
-The table is part of the replicated state. What is hollow already is not: each keeper frees its own rows, when its own
-snapshot on disk stands for them.
+The table is part of the replicated state. Which extents are hollow already is not: each keeper frees its own rows, when
+its own snapshot on disk covers them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ import msgspec
 
 EXTENT_BYTES = 256 << 10
 EXTENTS_MAX = 65_536
-"""Then neighbours are joined, and extents are twice as long from there on."""
+"""Beyond so many extents neighbours are joined, and new extents are twice as long."""
 DEAD_BYTES_MAX = 32 << 20
-"""Dead bytes that are not worth writing anything for."""
+"""With fewer dead bytes nothing is forwarded."""
 
 
 class SavedExtents(msgspec.Struct, array_like=True):
@@ -69,7 +70,7 @@ class LogExtents:
         self.live += live
 
     def release(self, row: int, size: int) -> None:
-        """So many bytes of a row are needed no more."""
+        """``size`` bytes of a row are needed no more."""
         at = bisect_right(self._starts, row) - 1
         if at < 0:
             return
@@ -79,7 +80,7 @@ class LogExtents:
         self.live -= freed
 
     def _forget_front(self) -> None:
-        """Extents at the front of the log with nothing live: their rows are forgotten and not only made hollow."""
+        """Remove extents at the front of the log with nothing live: their rows are forgotten, not only made hollow."""
         gone = 0
         while gone < len(self._starts) and not self._lives[gone]:
             self.total -= self._totals[gone]
@@ -90,11 +91,11 @@ class LogExtents:
 
     @property
     def last_extent(self) -> int:
-        """The first row of the extent that the row which is being applied is in."""
+        """The first row of the extent to which the row being applied belongs."""
         return self._starts[-1]
 
     def dead_rows(self, since: int, before: int) -> list[range]:
-        """Stretches of rows of which nothing is live, from ``since`` on and below ``before``."""
+        """Ranges of rows in which nothing is live, from ``since`` on and below ``before``."""
         found: list[range] = []
         for at in range(max(bisect_right(self._starts, since) - 1, 0), len(self._starts) - 1):
             stop = self._starts[at + 1]
@@ -110,8 +111,8 @@ class LogExtents:
         return self._starts[0] if self._starts else self.end
 
     def poorest(self, before: int) -> range | None:
-        """The extent with the smallest live share that is to be forwarded, wholly below ``before``; None if the log
-        is within its bound."""
+        """The extent to forward next: the one with the smallest live share, wholly below ``before``. None if the log is
+        within its bound."""
         if self.dead <= max(self.live, self.dead_bytes_max):
             return None
         best, best_share = -1, 0.5
@@ -125,8 +126,7 @@ class LogExtents:
 
     @property
     def dead(self) -> int:
-        """Bytes of extents that still have something live, and are not live themselves: what cannot be freed as it
-        is."""
+        """Dead bytes in extents that also have live ones: they cannot be freed without forwarding."""
         return sum(self._totals[at] - self._lives[at] for at in range(len(self._starts)) if self._lives[at])
 
     def saved(self) -> bytes:

@@ -1,10 +1,11 @@
-"""What a keeper does for the machines on its log as time goes by: ticks, the end of leases, freed space, its own code.
+"""What a keeper does for the machines on its log as time passes: ticks, the end of leases, space, announcing its code.
 
-Every keeper frees its own rows, and announces its own code. The leader alone has a clock that counts: it submits ticks
-when something falls due, says which owners of leases were silent for too long, and has rows with little left written
-forward. A new leader has heard of nobody yet, so it grants every owner a full lease.
+Every keeper frees its own rows and announces its own code. Only the leader's clock counts: the leader submits ticks
+when something falls due, ends leases of owners that were silent for too long, and has extents with little left written
+forward. A new leader has heard of no owner yet, so it grants every owner a full lease.
 
-Leases are renewed without commands: whoever holds the line of an owner tells the leader now and then that it is there.
+Leases are renewed without commands: the keeper with the line of an owner tells the leader now and then that it is
+there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ EXPIRED_MAX = 1_024
 
 
 class Tending:
-    """``start`` when the keeper is started, ``stop`` with it. It submits as anybody does: what fails is tried again."""
+    """``start`` and ``stop`` it with the keeper. It submits commands like any caller; failed ones are tried again."""
 
     def __init__(self, host: Host, keeper: Keeper) -> None:
         self._host = host
@@ -35,16 +36,16 @@ class Tending:
         self._tick_timer: Timer | None = None
         self._searching: Timer | None = None
         self._bringing = 0
-        """Finds of searches that are being ordered."""
+        """How many commands that searches found are being ordered."""
         self._ticking = self._announcing = self._forwarding = self._expiring = False
         self._heard: dict[tuple[int, int], float] = {}
         """When each owner of a lease was heard of, by this leader."""
         self._led = False
         self._hollowed: set[int] = set()
-        """First rows of stretches that were made hollow in this life."""
+        """First rows of ranges that were made hollow since this process started."""
         self._stopped = False
         self.also: Callable[[], None] | None = None
-        """Called where this keeper leads, after commands and now and then: what others bring to machines."""
+        """Called while this keeper leads, after commands and now and then: for other code that submits commands."""
         self.forwarded_bytes = 0
         self.hollow_rows = 0
         keeper.on_alive = self._alive
@@ -68,7 +69,7 @@ class Tending:
     # What machines do outside of commands.
 
     def _search(self) -> None:
-        """What was found is under way: the search goes on when that was applied."""
+        """Search on; while found commands are under way, wait until they are applied."""
         if self.also is not None:
             self.also()
         idle = self._searching is None and not self._bringing
@@ -76,7 +77,7 @@ class Tending:
             self._searching = self._clock.call_later(0.0, self._chores)
 
     def _chores(self) -> None:
-        """A slice for each machine that has something to do, then others have their turn."""
+        """One slice of work for each machine that has some; then other tasks have their turn."""
         self._searching = None
         if self._stopped or not self._keeper.leads:
             return

@@ -1,7 +1,7 @@
 """A user's own state machine on the host: the ``StateMachine`` that volatile replicas take, each command done once.
 
-Its state is one piece of bytes for its author, and is cut into parts here. Making the piece takes one turn of the loop;
-a machine whose state takes longer than that to write down should be split into several.
+For its author the state is one piece of bytes; here it is cut into parts. Making the piece takes one turn of the loop;
+a machine whose state takes too long for that should be split into several.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .machine import Ground, Machine
 from .parts import Parts
 
 STOPS = (MemoryError, RecursionError, SystemError)
-"""Whether these are raised depends on the process and not on the command: they stop a keeper and are no outcome."""
+"""Exceptions that depend on the process and not on the command: they stop a keeper, and are no outcome."""
 
 
 class _Whole(Parts):
@@ -98,6 +98,6 @@ class UserMachine(Machine):
 
 
 def hosted(kind: str, code: Callable[[], StateMachine]) -> type[UserMachine]:
-    """The machine that the host runs for a user's. ``code.version``, 1 if there is none, is raised with its meaning."""
+    """The host's machine for a user's one. A new meaning of commands needs a greater ``code.version`` (default 1)."""
     members: dict[str, Any] = {"kind": kind, "version": int(getattr(code, "version", 1)), "code": staticmethod(code)}
     return type(f"Hosted_{kind}", (UserMachine,), members)

@@ -110,6 +110,8 @@ class Play(hosts.Play):
         self._numbers = 0
         self._transactions = 0
         self._settlements = 0
+        self._senders = 0
+        """Who may still send: a message may be confirmed long after the last fault."""
 
     async def begin(self, number: int, bus: Any = None) -> None:
         life = self.lives[number] = Life(self, number)
@@ -154,6 +156,7 @@ class Play(hosts.Play):
     async def sends(self, session: int) -> None:
         random = self.world.random
         sequence = 1
+        self._senders += 1
         while not self.calm:
             await asyncio.sleep(random.random() * 0.2)
             plain = random.random() < 0.4
@@ -173,6 +176,7 @@ class Play(hosts.Play):
             for at, one in enumerate(sent):
                 one.thing = outcome.number + at if outcome.number >= 0 else -1
                 self.add(session, "sent", (one.number, one.thing), _encode(one))
+        self._senders -= 1
 
     # Receiving.
 
@@ -276,7 +280,7 @@ class Play(hosts.Play):
 
     def _left(self) -> bool:
         queues = [life.queue("orders") for life in self.lives.values() if life.up]
-        return any(one is None or one.messages.count for one in queues) or not queues
+        return bool(self._senders) or any(one is None or one.messages.count for one in queues) or not queues
 
     async def redriver(self) -> None:
         """Dead letters come back at last, when nothing is rejected any more."""
