@@ -28,7 +28,7 @@ STATE_MACHINES = {
     "src/pluribus/spaces/views/member.py",
 }
 """State machines that are one thing each: splitting them would hide how their states hang together."""
-IMPORTED_MODULES_MAX = 320
+IMPORTED_MODULES_MAX = 324
 
 DUMPING_GROUNDS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 

@@ -160,6 +160,8 @@ def test_a_rule_that_is_removed_counts_no_more_and_the_others_do(tmp_path):
             async with ann.subscribe("news/a") as news:
                 await keeper.publish("news/a", "still")
                 assert (await news.receive(WAIT_S)).body == "still"
+            await queue.flush()  # who sent was told
+            queue.send_soon("three")
             with pytest.raises(Refused):
                 await queue.flush()
 
