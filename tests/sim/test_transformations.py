@@ -15,7 +15,7 @@ encode = msgspec.msgpack.encode
 
 @pytest.mark.slow
 def test_a_sample_of_the_campaign_breaks_no_promise():
-    found = campaign("transformations", range(100, 104))
+    found = campaign("transformations", range(100, 102))
     assert (found["failures"], found["reasons"]) == ([], {})
     assert all(count > 5 for count in found["checkers"].values())
 

@@ -33,7 +33,7 @@ Assumes: machines are pure; the log hands rows over in order, each once a life.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
@@ -480,18 +480,22 @@ class Host(StateInParts):
             return self.streams.saved(int(shard))
         return self.calls[int(shard)].saved(b"")
 
-    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
+    def freeze(self, known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
+        had: dict[int, set[str]] = {}
+        for name in known:
+            whose, _, rest = name.partition("/")
+            had.setdefault(int(whose), set()).add(rest)
         own = ["directory", "space"]
         own += [name for name, sessions in zip(_CALLS, self.calls, strict=True) if len(sessions)]
         own += [name for shard, name in enumerate(_STREAMS) if self.streams.count(shard)]
         names = [f"{HOST}/{name}" for name in own]
-        changed = [f"{HOST}/{name}" for name in self._parts.freeze(own)]
+        due = [f"{HOST}/{name}" for name in self._parts.freeze(own, had.get(HOST, ()))]
         for number, hosted in self.machines.items():
             of_machine = hosted.machine.part_names()
             names += [f"{number}/{name}" for name in of_machine]
-            changed += [f"{number}/{name}" for name in hosted.machine.parts.freeze(of_machine)]
+            due += [f"{number}/{name}" for name in hosted.machine.parts.freeze(of_machine, had.get(number, ()))]
         self._frozen = {number: hosted.machine for number, hosted in self.machines.items()}
-        return names, changed
+        return names, due
 
     def whole_part(self, name: str) -> bytes:
         """A part as it is now, changed or not."""

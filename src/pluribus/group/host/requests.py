@@ -123,10 +123,10 @@ class Call(msgspec.Struct, array_like=True, frozen=True, tag=42):
 
 
 class Inspect(msgspec.Struct, array_like=True, frozen=True, tag=43):
-    """A question to a machine, which changes nothing; the answer is bytes. Empty: only see that all is applied."""
+    """A question to a machine, which changes nothing; the answer is bytes. None: only see that all is applied."""
 
     name: Text
-    question: bytes
+    question: bytes | None
     stale: bool = False
 
 

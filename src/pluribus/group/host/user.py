@@ -6,7 +6,7 @@ a machine whose state takes too long for that should be split into several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar
 
 from ...core.errors import BadInput
@@ -29,8 +29,10 @@ class _Whole(Parts):
         self.machine = machine
         self.changed = True
 
-    def freeze(self, names: Iterable[str]) -> list[str]:
-        due = list(names) if self.changed else []
+    def freeze(self, names: Iterable[str], known: Collection[str]) -> list[str]:
+        due = [name for name in names if self.changed or name not in known]
+        if due:
+            self.machine.hold_piece()
         self._taken = set(due)
         self.changed = False
         return due
@@ -83,9 +85,13 @@ class UserMachine(Machine):
             self._count = -(-len(self._piece) // PART_BYTES)
         return [f"{number:06d}" for number in range(self._count)]
 
-    def encode_part(self, name: str) -> bytes:
+    def hold_piece(self) -> None:
+        """As the state is now, until it is forgotten."""
         if not self._piece:
             self._piece = self.machine.snapshot()
+
+    def encode_part(self, name: str) -> bytes:
+        self.hold_piece()
         return self._piece[int(name) * PART_BYTES : (int(name) + 1) * PART_BYTES]
 
     def forget_piece(self) -> None:

@@ -19,6 +19,7 @@ eldest goes on where the last one died, and a proposal that two members make cou
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -40,6 +41,7 @@ FIRSTS_MAX = 1 << 17
 """Rows whose first index is remembered for the callers that submitted them."""
 EXPIRED_MAX = 1_024
 """Owners that one command ends."""
+FORWARD = "forward"
 
 log_ = logging.getLogger("pluribus")
 
@@ -202,7 +204,7 @@ class VolatileLog:
         host = self.host
         assert host is not None
         self.free()
-        names, _ = host.freeze()
+        names, _ = host.freeze(())
         parts = [(name, host.whole_part(name)) for name in names]
         host.thaw(False)
         return _encode(SavedMachine(self._index, self.row, self.time_us, parts, self._bodies))
@@ -250,7 +252,11 @@ class VolatileTending:
         self._keeps_time: Timekeeper | None = None
         """There only while this member is the eldest."""
         self._proposed: set[str] = set()
-        """Proposals that are not ordered yet."""
+        """What was proposed and is not ordered yet."""
+        self._forwarding = 0
+        """Writings forward that are not ordered yet."""
+        self._poor: deque[range] = deque()
+        """Extents that are to be written forward, each once a round; a round begins with a look."""
         self._stopped = False
         self.forwarded_bytes = 0
 
@@ -304,6 +310,8 @@ class VolatileTending:
             self._tick()
             self._search()
             self._expire()
+            if not self._poor and not self._host.space.bounded:
+                self._poor.extend(self._host.space.poorest(self._log.row + 1))
             self._forward()
 
     def _now_us(self) -> int:
@@ -336,14 +344,20 @@ class VolatileTending:
                 self._propose(f"expire {number}", Expire(number, gone))
 
     def _forward(self) -> None:
-        """Have the live rest of the deadest extent written once more."""
-        rows = self._host.space.poorest(self._log.row + 1)
-        if rows is None or "forward" in self._proposed:
+        """Have the live rest of the deadest extent written once more, and when that is done the next one's, until the
+        memory is within its bound."""
+        if self._forwarding or self._stopped or self._log.halted or not self.eldest:
             return
-        held = [row for row in rows if self._log.row_at_hand(row) != (HOST, ())]
-        for number, wanted in forwarding(self._host, held, self._log.read_row):
-            self.forwarded_bytes += sum(map(len, wanted))
-            self._submit("forward", number, wanted)
+        if self._host.space.bounded:
+            self._poor.clear()
+        if self._poor:
+            held = [row for row in self._poor.popleft() if self._log.row_at_hand(row) != (HOST, ())]
+            for number, wanted in forwarding(self._host, held, self._log.read_row):
+                self._forwarding += 1
+                self.forwarded_bytes += sum(map(len, wanted))
+                self._submit(FORWARD, number, wanted)
+            if self._poor and not self._forwarding:
+                self._clock.call_later(0.0, self._forward)
 
     def _propose(self, what: str, word: Word, time_us: int | None = None) -> None:
         if what not in self._proposed:
@@ -356,10 +370,16 @@ class VolatileTending:
                 self._host.take_outcomes(index, len(commands))
                 if what in ("tick", "search"):
                     self.applied()
+            if what == FORWARD:
+                self._forwarding -= 1
+                if error is None and not self._forwarding:
+                    self._log.free()
+                    self._clock.call_later(0.0, self._forward)
 
         self._proposed.add(what)
         try:
             self._log.submit_many(commands, done, machine, time_us)
         except PluribusError as error:  # it is tried again with the next look
             self._proposed.discard(what)
+            self._forwarding -= what == FORWARD
             log_.debug("%r was not told: %s", self._log.log.name, error)

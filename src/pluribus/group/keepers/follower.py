@@ -97,7 +97,7 @@ class Follower:
         if word.rows and not self._take(word):
             return
         self._matched = max(self._matched, word.at + len(word.rows))
-        if ledger.meta.health == DAMAGED and word.debt:
+        if ledger.meta.health == DAMAGED and word.debt and word.run == ledger.meta.run:
             self._progress(word.debt)
             if word.debt <= self._upto():
                 self._heal()

@@ -132,9 +132,13 @@ class Leader:
         self._timer: Timer | None = None
 
     def _latest_us(self) -> int:
-        """The latest time in the log, including rows that are not applied here yet."""
-        heads = (self._ledger.head_at(at) for at in range(self._seat.applied_row, self._ledger.end))
-        return max([self._seat.time_us, *(head.time_us for head in heads if head is not None)])
+        """The latest time in the log, of rows that are not applied here yet, too. It never falls from row to row, so
+        the last one that has a time tells."""
+        for at in range(self._ledger.end - 1, self._seat.applied_row - 1, -1):
+            head = self._ledger.head_at(at)
+            if head is not None and head.time_us:
+                return max(self._seat.time_us, head.time_us)
+        return self._seat.time_us
 
     def start(self) -> None:
         ledger = self._ledger
@@ -360,7 +364,7 @@ class Leader:
         self._serial += 1
         at = max(peer.next, ledger.start)
         before = ledger.epoch_at(at - 1)
-        seat.send(keeper, Rows(ledger.epoch, at, before, rows, seat.commit, self._serial, peer.debt))
+        seat.send(keeper, Rows(ledger.epoch, at, before, rows, seat.commit, self._serial, peer.debt, peer.run))
 
     def _send_snapshot(self, keeper: int, peer: Peer) -> None:
         ledger = self._ledger

@@ -59,6 +59,8 @@ TRIM_ROWS_MAX = 1_024
 HOLLOW_BYTES = 4 << 20
 """Bytes of rows that are made hollow at a time, so that other tasks have their turn."""
 HOLLOW_ROWS_MAX = 256
+EPOCHS_SKIPPED = 1 << 20
+"""More than there can have been elections behind what a store still knows."""
 
 
 class _Writing:
@@ -95,6 +97,8 @@ class Ledger:
         self._expected: set[bytes] = set()
         """Digests of stored parts (or of parts being stored) that belong to no snapshot yet."""
         self.damaged: set[int] = set()
+        self.hollowing = False
+        """Whether rows are being made hollow: whoever reads others beside that waits for the disk."""
         self.failing = False
         self.failures = 0
         self.broken = ""
@@ -109,8 +113,10 @@ class Ledger:
         self.promised = -1
         """The epoch that is promised on disk; -1 while a newer promise is being written."""
         self.meta = self._load_meta(random)
-        self._load_log()
+        sure = self._load_log()
         self._write_meta(run=self.meta.run + 1)
+        if not sure and not self.fresh:
+            self._skip_epochs()
 
     # Who and what.
 
@@ -364,8 +370,7 @@ class Ledger:
             self.scars.add(at)
             return
         self.damaged.add(at)
-        if self.meta.health == WHOLE:
-            self._write_meta(health=DAMAGED)
+        self._worsen(DAMAGED)
         self.on_trouble()
 
     # Snapshots.
@@ -411,13 +416,14 @@ class Ledger:
         return f"{self.name}/part/{part.digest.hex()}"
 
     def hollow(self, rows: Sequence[int]) -> list[int]:
-        """Free the commands of some of these rows, which their machines read no more; returns those that were done.
-        Rows that the snapshot on disk does not cover stay: they are applied again after a restart."""
+        """Free the commands of some of these rows, whose machines read them no more; which ones were done: none while
+        others are ``hollowing``. Rows that the snapshot on disk does not stand for are left alone: they are applied
+        again after a restart."""
         done: list[int] = []
         changes: list[Change] = []
         size = 0
         for at in rows:
-            if self.failing or size >= HOLLOW_BYTES or len(changes) >= HOLLOW_ROWS_MAX:
+            if self.hollowing or self.failing or size >= HOLLOW_BYTES or len(changes) >= HOLLOW_ROWS_MAX:
                 break
             if not self.start <= at < min(self._trimmable, self.durable) or at in self.damaged:
                 continue
@@ -432,8 +438,12 @@ class Ledger:
                 changes.append(Replace(self._log, at, hollow_of(found[0])))
                 self._drop(at)
         if changes:
-            self._write(changes)
+            self.hollowing = True
+            self._write(changes, self._hollowed)
         return done
+
+    def _hollowed(self) -> None:
+        self.hollowing = False
 
     def trim(self, start: int) -> bool:
         """Forget some rows before ``start``, which the snapshot covers; true if there are more."""
@@ -451,8 +461,7 @@ class Ledger:
 
     def lost(self, why: str) -> None:
         self._report(f"lost its state: {why}")
-        if self.meta.health != LOST:
-            self._write_meta(health=LOST)
+        self._worsen(LOST)
         self.on_trouble()
 
     def install(self, base: Base, snapshot: Snapshot) -> None:
@@ -585,14 +594,27 @@ class Ledger:
             raise Damaged(f"who the keeper of {self.name!r} is cannot be read ({damaged}): give it a new store")
         return Meta(random.getrandbits(63) or 1)
 
-    def _load_log(self) -> None:
-        """Load the log from the store. Rows behind the snapshot are checked now, older ones when they are read."""
+    def _worsen(self, health: int) -> None:
+        """Write down that the log is worse than it was. What was said of it while it was whole counts no more, nor does
+        what a leader said that this keeper owes since an earlier damage: it is another run."""
+        if health > self.meta.health:
+            self._write_meta(health=health, run=self.meta.run + (self.meta.health == WHOLE))
+
+    def _skip_epochs(self) -> None:
+        """The store lost commits, perhaps with a promise in them. Take part in no epoch that it may have been about:
+        whoever leads then is elected without this keeper, which is damaged, by voters that know of later ones."""
+        self._write_meta(epoch=self.epoch + EPOCHS_SKIPPED, voted=0)
+
+    def _load_log(self) -> bool:
+        """What the store has, checked from the snapshot on; older rows are checked when they are read. Whether nothing
+        is missing that it would not know of."""
         try:
             bounds = self._store.bounds(self._log)
         except Damaged as error:
             bounds, self.broken, self.failing = Bounds(sure=False), str(error), True
         self.start, self.end, self.durable = bounds.start, bounds.end, bounds.end
         self._cache, self._cache_bytes = {}, 0
+        self.hollowing = False
         self._runs = []
         self.damaged = set()
         health = WHOLE if bounds.sure else DAMAGED
@@ -616,7 +638,8 @@ class Ledger:
         if health > self.meta.health:
             words = {DAMAGED: f"rows {sorted(self.damaged)[:5]}", LOST: "its state"}[health]
             self._report(f"is damaged: {words}")
-            self._write_meta(health=health)
+            self._worsen(health)
+        return bounds.sure
 
     def _load_base(self) -> Base:
         try:
