@@ -43,6 +43,7 @@ from ..group import replica as real_replica
 from ..group.asking import ANSWER_S
 from ..group.secret import Given
 from ..loop.background import Background, background
+from ..styles.conversations.face import BYTES_MAX, MESSAGES_MAX
 from ..styles.queues.face import OPEN_S as QUEUE_OPEN_S
 from ..styles.slots.face import ENROL_S
 from ..styles.spaces.face import OPEN_S
@@ -141,13 +142,24 @@ class Bus(TopicsSync):
         """Join a replicated cache. See ``pluribus.Bus.cache``."""
         return Cache(self._thread.call(self._real.cache, name, entries_max=entries_max), self._thread)
 
-    def conversation(self, name: str, **options: Any) -> Room:
-        """Be in a conversation; ``options`` are those of ``pluribus.Bus.conversation``."""
-        return Room(self._thread.call(self._real.conversation, name, **options), self._thread)
+    def conversation(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        store: str | os.PathLike[str] | None = None,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        identities_only: bool = False,
+    ) -> Room:
+        """Be in a conversation. See ``pluribus.Bus.conversation``."""
+        bounds = {"messages_max": messages_max, "bytes_max": bytes_max, "identities_only": identities_only}
+        make = self._real.conversation
+        return Room(self._thread.call(make, name, description=description, store=store, **bounds), self._thread)
 
-    def conversations(self, **options: Any) -> Conversations:
+    def conversations(self, *, store: str | os.PathLike[str] | None = None) -> Conversations:
         """All conversations that this member knows of."""
-        return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
+        return Conversations(self._thread.call(self._real.conversations, store=store), self._thread)
 
     def queue(
         self,
@@ -506,6 +518,10 @@ class Conversations(Face):
 
     def join(self, name: str) -> Room:
         return Room(self._thread.call(self._real.join, name), self._thread)
+
+    def look(self, name: str) -> Room:
+        """Read one without being a member of it."""
+        return Room(self._thread.call(self._real.look, name), self._thread)
 
 
 class Objects:

@@ -134,6 +134,17 @@ def test_without_await():
         reading.join(5)
         assert len(heard) == 2
         assert [info.gid for info in lobby] == ["notes"] and room.members["bob"] is True
+        with pytest.raises(TypeError, match="identity_only"):
+            ann.conversation("more", identity_only=True)
+        plans = ann.conversation("plans", identities_only=True, messages_max=10)
+        plans.send("seen by who looks")
+        while "plans" not in [info.gid for info in lobby]:
+            reading.join(0.02)
+        looking = lobby.look("plans")
+        while not looking.history():
+            reading.join(0.02)
+        with pytest.raises(BadInput, match="opened to be read"):
+            looking.send("not in it")
 
 
 @on_a_loop
