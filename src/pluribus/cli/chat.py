@@ -69,9 +69,14 @@ async def typed_lines() -> AsyncIterator[str]:
     """What is typed, line by line, until the end of it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := await reader.readline():
-        yield line.decode(errors="replace").rstrip("\r\n")
+    try:
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    except ValueError:  # a file, which never keeps anybody waiting
+        for line in sys.stdin:
+            yield line.rstrip("\r\n")
+        return
+    while data := await reader.readline():
+        yield data.decode(errors="replace").rstrip("\r\n")
 
 
 class Terminal:
