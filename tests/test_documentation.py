@@ -120,7 +120,11 @@ def test_the_readmes_options_are_there_and_every_command_takes_json():
     for first, what in readme_table("Command line"):
         verbs = [command.split()[1] for command in re.findall(r"`([^`]+)`", first)]
         options = {
-            option for verb in verbs for leaf in leaves(app.load_verb(verb)) for one in leaf.params for option in one.opts
+            option
+            for verb in verbs
+            for leaf in leaves(app.load_verb(verb))
+            for one in leaf.params
+            for option in one.opts
         }
         assert set(re.findall(r"--[a-z][a-z-]*", first + what)) <= options, verbs
     without = [

@@ -172,7 +172,7 @@ def test_a_flood_of_invitations_is_bounded_and_hurts_nobody(monkeypatch):
 
 
 def test_a_forged_counter_silences_nobody():
-    """Above the greatest counter no word could be read: who is said to have left with that one still says that it is in."""
+    """Above the greatest counter no word could be read: who is said to have left with it still says that it is in."""
     hall = Hall()
     a, b = arrives(hall, Talker(1)), arrives(hall, Talker(2))
     a.lobby.create("G", "", 1.0, hall.now)

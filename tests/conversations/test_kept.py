@@ -49,7 +49,7 @@ def written_anew_soon(monkeypatch):
 
 
 def test_a_message_is_on_disk_when_it_was_written_whatever_is_forgotten_meanwhile():
-    """A writer's own message comes into its history when it is on disk: a log that is written anew just then holds it."""
+    """One's own message comes into the history when it is on disk: a log that is written anew just then holds it."""
     store, history = OneLog(), History(messages_max=4)
     conversation = KeptConversation(store, "x")
     for number in range(30):

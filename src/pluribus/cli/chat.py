@@ -2,6 +2,8 @@
 
 import asyncio
 import getpass
+import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
@@ -67,14 +69,14 @@ async def _chat(room: str, name: str, url: str | None, stack: str, store: str | 
 
 async def typed_lines() -> AsyncIterator[str]:
     """What is typed, line by line, until the end of it."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    except ValueError:  # a file, which never keeps anybody waiting
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (sys.stdin.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):  # a file never keeps anybody waiting
         for line in sys.stdin:
             yield line.rstrip("\r\n")
         return
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while data := await reader.readline():
         yield data.decode(errors="replace").rstrip("\r\n")
 

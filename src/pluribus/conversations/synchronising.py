@@ -12,8 +12,8 @@ messages of the asker instead; that does not scale, and its own answer then send
 When to ask: at the beginning, three times; when somebody new is there; when something is known to be missing, a parent
 or a gap; when somebody else's request shows more. Each is put off by a random while, and called off if what is missing
 came meanwhile; the second and third of the beginning also if somebody with the same messages asked. Asking in vain is
-repeated less and less often. A request of a member that lacks nothing is a *summary*, said once in a while by one of those
-who have the same: so whatever got lost, the last message included, is found in the end.
+repeated less and less often. A request of a member that lacks nothing is a *summary*, said once in a while by one of
+those who have the same: so whatever got lost, the last message included, is found in the end.
 
 The newest request of a member wins: an older one that comes late is discarded, one that comes twice starts nothing. An
 answer that overtakes its request is remembered for a moment, so that the repository that the request starts is without
@@ -25,7 +25,8 @@ A member that keeps identities alone never answers for bodies that it lacks, and
 Promise: among members that reach each other long enough, and keep bodies, all have the same messages in the end.
 Assumes that some datagrams arrive. Live, because summaries are said for ever.
 
-Bounds: ``ASKERS_MAX`` repositories, each at most the history; ``WANTED_MAX`` intervals to ask for; words of ``piece_bytes`` and a few at a time.
+Bounds: ``ASKERS_MAX`` repositories, each at most the history; ``WANTED_MAX`` intervals to ask for; words of
+``piece_bytes`` and a few at a time.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ async def test_what_cannot_be_is_refused_with_a_sentence():
         for parent in ((1,), "first", 7):
             with pytest.raises(BadInput, match="is not the identity of a message"):
                 await room.send("hello", parent=parent)
-        with pytest.raises(BadInput, match="is open here with messages_max=.*identities_only=False"):
+        with pytest.raises(BadInput, match=r"is open here with messages_max=.*identities_only=False"):
             await ann.conversation("x", identities_only=True)
         assert await ann.conversation("x") is room
         assert (await room.send("what was refused has used no number"))[1] == 0
