@@ -115,13 +115,13 @@ class MemoryRows:
         at = start
         reading = self.reading
         while at < stop:
-            pieces = reading.read(topic, at, stop, bytes_max)
-            if not pieces:
+            pieces, behind = reading.read(topic, at, stop, bytes_max)
+            if behind == at:
                 break
             for offset, packed in pieces:
                 batch = StoredBatch(packed, offset).cut(at, stop)
                 found += zip(batch.offsets.tolist(), batch.decoded(), strict=True)
-                at = batch.end
+            at = behind
         return found
 
 

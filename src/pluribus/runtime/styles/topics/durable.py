@@ -396,9 +396,10 @@ class Durable:
         if outcome.status == REFUSED:
             raise Refused(outcome.reason)
 
-    async def retain(self, topic: str, *, age: float = 0.0, size: int = 0) -> None:
+    async def retain(self, topic: str, *, age: float = 0.0, size: int = 0, keys: str | None = None) -> None:
         """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. What is older is
-        removed soon, in larger steps."""
+        removed soon, in larger steps. ``keys="last"``: of the events that were published with one ``key``, the last one
+        stays; the ones before go some time later, and the others keep their offsets. Each call says all of it anew."""
         for name, given in (("age", age), ("size", size)):
             if isinstance(given, bool) or not isinstance(given, int | float):
                 raise BadInput(
@@ -406,7 +407,11 @@ class Durable:
                 )
             if not 0 <= given <= RETAIN_MAX:
                 raise BadInput(f"retention by {name}={given:g}: use 0 for no limit, or more, up to {RETAIN_MAX:g}")
-        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size)))
+        if keys not in (None, "last"):
+            raise BadInput(f'keys={keys!r}: use "last", which keeps the last event of each key, or leave it out')
+        if keys is not None and size:
+            raise BadInput("a topic is bounded by its size or by its keys: leave out size= or keys=")
+        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size), keys is not None))
 
     async def subscribers(self, pattern: str = "#") -> list[Subscribed]:
         """Durable subscriptions and mailboxes of topics that match, with the offsets up to which each is done."""
