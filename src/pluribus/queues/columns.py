@@ -51,7 +51,7 @@ COLUMNS: dict[str, Reader] = {
     "delay": lambda queue, segment, at, now_us: _seconds(segment.due_of(at), now_us),
     "deliveries": lambda queue, segment, at, now_us: segment.tries_of(at),
     "state": lambda queue, segment, at, now_us: state_of(queue, segment, at),
-    "size": lambda queue, segment, at, now_us: segment.size_of(at),
+    "size": lambda queue, segment, at, now_us: queue.messages.charge(segment, at),
     "reason": _reason,
     "properties": lambda queue, segment, at, now_us: segment.properties_of(at),
     "handle": lambda queue, segment, at, now_us: segment.handle(at),

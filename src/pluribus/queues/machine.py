@@ -346,7 +346,7 @@ class Queue(Machine):
             for segment, at in list(self.messages.segments.ready_in_order(priority)):
                 if not consumer.turn:
                     return
-                fits = consumer.fits(segment.size_of(at))
+                fits = consumer.fits(self.messages.charge(segment, at))
                 if fits and self.messages.segments.is_ready(segment, at) and wanted(seen_of(segment, at)):
                     self._assign(consumer, segment, at)
 
@@ -360,7 +360,7 @@ class Queue(Machine):
             found = self.messages.segments.find(thing)
             if self.messages.totals.paused or not consumer.turn:
                 break
-            if found is None or not consumer.fits(found[0].size_of(found[1])):
+            if found is None or not consumer.fits(self.messages.charge(*found)):
                 continue
             if self.messages.segments.is_ready(*found) and wanted(seen_of(*found)):
                 self._assign(consumer, *found)
@@ -378,7 +378,7 @@ class Queue(Machine):
         if key:
             self.messages.lines.block(key, thing)
         self.messages.lease(thing, 1)
-        self.demands.assign(consumer, thing, segment.size_of(at), segment.tries_of(at) + 1)
+        self.demands.assign(consumer, thing, self.messages.charge(segment, at), segment.tries_of(at) + 1)
         if consumer.number in self.selectors and not consumer.turn:
             self.selectors.rests(consumer.number)
 
@@ -395,7 +395,7 @@ class Queue(Machine):
             if found is None:
                 return
             segment, at, priority = found
-            size = segment.size_of(at)
+            size = self.messages.charge(segment, at)
             consumer = demands.next(ANY, size=size)
             if consumer is None:  # it is too long for all of them now, and nothing overtakes it
                 return
@@ -422,7 +422,7 @@ class Queue(Machine):
         for (segment, at), numbers in zip(order, self.selectors.match([seen_of(*one) for one in order]), strict=True):
             if not numbers or not segments.is_ready(segment, at):
                 continue
-            size = segment.size_of(at)
+            size = self.messages.charge(segment, at)
             waiting = [one for number in numbers if (one := demands.consumers[number]).turn and one.fits(size)]
             anybody = demands.next(ANY, size=size)
             if anybody is not None:
@@ -710,7 +710,7 @@ class Queue(Machine):
         self.messages.validate({thing for one in self.demands.consumers.values() for thing in one.held})
         first = self.messages.segments.first_ready()
         if first is not None and not self.messages.totals.paused:
-            size = first[0].size_of(first[1])
+            size = self.messages.charge(first[0], first[1])
             assert self.demands.next(ANY, size=size) is None, "somebody waits, and a message is ready"
 
 

@@ -26,6 +26,7 @@ from ....core.errors import (
     Unreachable,
 )
 from ....core.ids import MessageId
+from ....pubsub.consumer_groups.words import Outcome as GroupOutcome
 from ....pubsub.durable import commands
 from ....pubsub.durable.batch import StoredBatch, pack
 from ....pubsub.durable.commands import REFUSED, Outcome
@@ -49,10 +50,11 @@ from ....pubsub.durable.stages import KEEP_WRITER_S
 from ....pubsub.event import with_key
 from ....pubsub.topics import checked_topic, levels_of
 from ....wire.bodies import BYTES, encode_body
+from ...machines.line import MachineLine
 from .face import HELD_MAX, TRIES
 from .follower import DurableSubscription, Mailbox, Start, unpacked
 from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
-from .shared import SharedSubscription
+from .shared import SharedSubscription, group_name, redriven
 
 B = TypeVar("B")
 
@@ -385,6 +387,13 @@ class Durable:
         """Consumer groups: names, topics, members, events that are not settled, dead letters."""
         found: list[GroupKnown] = await self.ask(Groups())
         return found
+
+    async def redrive_group(self, name: str, most: int = 1_000) -> int:
+        """Hand out the oldest dead letters of a consumer group again; how many. It need not have members."""
+        known = {one.name: one for one in await self.groups()}
+        if name not in known:
+            raise BadInput(f"there is no consumer group {name!r}: there are {', '.join(known) or 'none'}")
+        return await redriven(MachineLine(group_name(name), self, GroupOutcome, True), known[name].dead[:most])
 
     async def remove_group(self, name: str) -> None:
         """Forget a consumer group: how far it came, and its dead letters. The events stay in their topics. A group
