@@ -103,11 +103,13 @@ class Left(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Finished(msgspec.Struct, array_like=True, frozen=True):
-    """In total order: a subscription of a set has done its events up to this one."""
+    """In total order: a subscription of a set has done its events up to this one. ``dry``: it has no other, and its
+    reader waits."""
 
     key: str
     number: int
     upto: tuple[int, int]
+    dry: bool = False
 
 
 WORDS = (
