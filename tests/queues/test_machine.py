@@ -285,6 +285,35 @@ def test_a_long_queue_is_searched_outside_of_commands():
     assert bench.apply(Offer(3, bench.epoch(3), [0, 15_555])).number == 0, "a find that is wrong gives nothing"
 
 
+def test_a_value_that_many_messages_have_is_looked_up_in_slices():
+    bench, sender = Bench(), Sender()
+    for _ in range(0, 12_000, 1_000):
+        bench.apply(sender.pack([b"x"] * 1_000, properties=[{"region": "eu"}] * 1_000))
+    finder = bench.queue.finder
+
+    def found(number, where):
+        """What a consumer is given, and the most that one slice looked at."""
+        consumer(bench, number, where=where, credit=1)
+        most = 0
+        while bench.queue.busy:
+            before = finder.looked
+            for command in bench.queue.chores():
+                bench.apply(command)
+            most = max(most, finder.looked - before)
+        return [thing for _, thing, _ in bench.news()], most
+
+    assert found(1, "region = 'eu'")[0] == [0]
+    things, most = found(2, "region = 'eu' AND priority > 4")
+    assert things == [] and most <= 4_000, "all of them were looked at, a slice at a time"
+    bench.apply(Detach(2))
+    assert found(3, "region = 'eu'")[0] == [1]
+    bench.apply(Purge(9_000))
+    assert found(4, "region = 'eu'")[0] == [9_000], "what is gone is passed over"
+    bench.apply(sender.pack([b"x"] * 2, properties=[{"region": "eu"}] * 2, priorities=[4, 9]))
+    assert found(5, "region = 'eu'")[0] == [12_001], "the higher priority first"
+    bench.queue.validate()
+
+
 def test_what_stays_is_written_forward():
     bench, sender = Bench(), Sender()
     bench.apply(sender.pack([b"%03d" % at for at in range(100)]))
@@ -354,6 +383,9 @@ def test_a_long_body_is_staged():
     ((_, _, _, _, moved),) = bench.queue.ask(words.encode(words.Where([0])))
     assert [bench.queue.pieces(bench.rows[row][0])[0][:1] for row, _ in moved] == [b"a", b"b"] and moved != pieces
     consumer(bench, 1)
+    assert bench.queue.demands.consumers[1].held_bytes > 2_000, "the pieces are part of its credit"
+    (seen,) = bench.queue.ask(words.encode(words.Look())).found
+    assert seen.pieces == moved and seen.size > 2_000
     bench.apply(Settle(1, bench.epoch(1), [(0, 1)]))
     assert not sum(bench.live.values())
     bench.apply(words.Stage(7, 0, b"a" * 1_000))

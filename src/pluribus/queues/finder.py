@@ -50,7 +50,8 @@ class _List:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._values: dict[Any, dict[int, array[int]]] = {}
+        self._values: dict[Any, int | dict[int, array[int]]] = {}
+        """By value and priority; a single message is a number, because many properties are different in each."""
         self.entries = 0
         self.built = 0
         """Messages below this number are in it."""
@@ -72,15 +73,32 @@ class _List:
                 count += 1
                 value = properties_of(encoded).get(self.name)
                 if value is not None:
-                    lines = self._values.setdefault(value, {})
-                    lines.setdefault(segment.priority_of(at), array("q")).append(thing)
-                    self.entries += 1
+                    self._add(queue, value, thing, segment.priority_of(at))
         self.built = end
         return count
 
+    def _add(self, queue: Queue, value: Any, thing: int, priority: int) -> None:
+        self.entries += 1
+        held = self._values.get(value)
+        if isinstance(held, int):
+            before = queue.messages.segments.find(held)
+            held = {} if before is None else {before[0].priority_of(before[1]): array("q", [held])}
+            self.entries -= before is None
+            self._values[value] = held
+        if held is None:
+            self._values[value] = thing
+        else:
+            held.setdefault(priority, array("q")).append(thing)
+
     def of(self, value: Any, priority: int, start: int) -> Iterator[int]:
-        """Messages with this value that are in the list, from a number on; some may be gone."""
-        things = self._values.get(value, {}).get(priority)
+        """Messages with this value that are in the list, from a number on; some may be gone. A single one is among
+        those of every priority."""
+        held = self._values.get(value)
+        if isinstance(held, int):
+            if held >= start:
+                yield held
+            return
+        things = held.get(priority) if held is not None else None
         if things is None:
             return
         at = bisect_left(things, start)
@@ -90,14 +108,18 @@ class _List:
 
     def forget(self, value: Any, priority: int, count: int) -> None:
         """So many of its messages, the first ones, are gone; that is noted when it is worth the copying."""
-        things = self._values[value][priority]
-        if count >= GONE_MIN or count == len(things):
-            del things[:count]
-            self.entries -= count
-            if not things:
-                del self._values[value][priority]
-                if not self._values[value]:
-                    del self._values[value]
+        held = self._values.get(value)
+        if isinstance(held, dict):
+            things = held[priority]
+            if count >= GONE_MIN or count == len(things):
+                del things[:count]
+                self.entries -= count
+                if not things:
+                    del held[priority]
+        elif held is not None:
+            self.entries -= 1
+        if not held or isinstance(held, int):
+            self._values.pop(value, None)
 
 
 class _Search:
@@ -185,7 +207,8 @@ class Finder:
                 first = first and found is None
                 if first:
                     gone[priority] = gone.get(priority, 0) + 1
-                yield thing, found if found is not None and segments.is_ready(*found) else None
+                fits = found is not None and found[0].priority_of(found[1]) == priority
+                yield thing, found if found is not None and fits and segments.is_ready(*found) else None
 
         answer = self._scan(consumer, search, most, there)
         for priority, count in gone.items():

@@ -125,5 +125,6 @@ class MemoryRows:
         return found
 
 
-def batch(topic, session, first, bodies, time=1_000, sender=7):
-    return pack(topic, session, first, sender, 0, [time] * len(bodies), bodies)
+def batch(topic, session, first, bodies, time=1_000, sender=7, keys=()):
+    headers = [None if key is None else {"key": key} for key in keys]
+    return pack(topic, session, first, sender, 0, [time] * len(bodies), bodies, headers)
