@@ -86,7 +86,7 @@ def test_what_is_in_memory_stays_while_one_member_lives_and_comes_back_from_one_
                     two.abandon()  # the member that the client is connected to is gone, as in a crash
                     got = [(await ours.receive(timeout=WAIT_S)).body for _ in range(3)]
                     assert sorted(got) == [1, 2, 3], "nothing is lost, and what the client had comes back"
-                    client.abandon()
+                    q.abandon()
 
     asyncio.run(scenario())
 
