@@ -5,11 +5,12 @@ when something falls due, says which owners of leases were silent for too long, 
 forward. A new leader has heard of nobody yet, so it grants every owner a full lease.
 
 Leases are renewed without commands: whoever holds the line of an owner tells the leader now and then that it is there.
+The lease of a member of the bus ends when it leaves the view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ...core.errors import PluribusError
 from ...core.ports import Timer
@@ -165,6 +166,13 @@ class Tending:
         for owner in owners:
             if owner in self._heard:  # others hold nothing, or are looked at soon
                 self._heard[owner] = now
+
+    def gone(self, members: Collection[int]) -> None:
+        """Members that left the view: what they hold is free now, and not when their leases end."""
+        over = [owner for owner in self._heard if owner[1] in members]
+        self._heard.update(dict.fromkeys(over, float("-inf")))
+        if over and not self._stopped and self._keeper.leads:
+            self._expire()
 
     def _expire(self) -> None:
         now = self._clock.now()

@@ -3,15 +3,39 @@
 import asyncio
 
 import pluribus
+from pluribus.runtime.styles.queues import queue
 from tests.runtime.clients.test_client import served, url_of
 
 WAIT_S = 60
 
 
-async def left_in(queue):
+def test_what_a_member_held_is_handed_out_when_it_has_left_the_view(tmp_path, monkeypatch):
+    monkeypatch.setattr(queue, "LEASE_S", 3_600.0)
+
+    async def scenario():
+        url = f"inproc://left-{tmp_path.name}"
+        async with (
+            pluribus.connect(url, name="keeper", store=tmp_path / "a.db") as keeper,
+            pluribus.connect(url, name="member") as member,
+        ):
+            q, theirs = await keeper.queue("orders"), await member.queue("orders")
+            await q.send("x")
+            m = await theirs.receive(timeout=WAIT_S)
+            assert m.body == "x"
+            waiting = asyncio.ensure_future(theirs.receive())  # a question that is held at the keeper
+            await asyncio.sleep(0)
+            member.abandon()
+            again = await q.receive(timeout=WAIT_S)
+            assert (again.body, again.deliveries) == ("x", 2)
+            await asyncio.wait([waiting])
+
+    asyncio.run(scenario())
+
+
+async def left_in(q):
     """Take everything that is there."""
     found = []
-    while (m := await queue.receive(timeout=0)) is not None:
+    while (m := await q.receive(timeout=0)) is not None:
         found.append(m.body)
         await m.ack()
     return found
