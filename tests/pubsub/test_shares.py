@@ -49,9 +49,7 @@ class SharesOnOneLog(RuleBasedStateMachine):
         self.numbers += 1
         number = self.numbers
         taker = (member, number)
-        shares.enter(
-            KEY, number, lambda events: self.delivered(taker, events), lambda id: self.withdrawn(taker, id)
-        )
+        shares.enter(KEY, number, lambda events: self.delivered(taker, events), lambda id: self.withdrawn(taker, id))
         self.apply(member, Joined(KEY, number))
 
     def delivered(self, taker, events):

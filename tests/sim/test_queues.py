@@ -103,5 +103,12 @@ def test_a_good_history_is_counted():
         given(1, key="k"),
         ("settling", 1, (1, 1), message(2)),
     )
-    checkers = (queues.nothing_lost, queues.nothing_invented, queues.settled_once, queues.one_holder, queues.delayed, queues.first_come)
+    checkers = (
+        queues.nothing_lost,
+        queues.nothing_invented,
+        queues.settled_once,
+        queues.one_holder,
+        queues.delayed,
+        queues.first_come,
+    )
     assert all(checker(good) > 0 for checker in (*checkers, queues.keys_in_order))

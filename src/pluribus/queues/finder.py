@@ -193,9 +193,7 @@ class Finder:
             return [], looked
         return self._look_up(consumer, search, most, listed, equality[1])
 
-    def _look_up(
-        self, consumer: int, search: _Search, most: int, listed: _List, value: Any
-    ) -> tuple[list[int], int]:
+    def _look_up(self, consumer: int, search: _Search, most: int, listed: _List, value: Any) -> tuple[list[int], int]:
         """From the list of a property."""
         segments = self._queue.messages.segments
         gone: dict[int, int] = {}

@@ -81,7 +81,9 @@ class Compaction:
             return self._stretch(self._at)
         self.done = True
         left = (self._stop - self._end) / max(self._stop - self._begun, 1)
-        return Compact(self.name.encode(), self._end, self._end, [], [], self._end, self._size - int(left * self._fresh))
+        return Compact(
+            self.name.encode(), self._end, self._end, [], [], self._end, self._size - int(left * self._fresh)
+        )
 
     def answered(self, written: bool) -> None:
         """A stretch was written, or it is not as it was: then the pass ends before it."""
@@ -144,7 +146,9 @@ class Compaction:
             for offset, packed in pieces:
                 batch = StoredBatch(packed, offset).cut(at, stop)
                 keys = _keys_of(batch)
-                which = [place for place, (one, key) in enumerate(keys) if key is None or self._last.get(key, one) <= one]
+                which = [
+                    place for place, (one, key) in enumerate(keys) if key is None or self._last.get(key, one) <= one
+                ]
                 kept = batch if len(which) == len(batch) else batch.chosen(which) if which else None
                 found.append((offset, b"" if kept is None else kept.data, len(batch) - len(which)))
             at = behind

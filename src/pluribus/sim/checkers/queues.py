@@ -167,7 +167,9 @@ def first_come(history: History) -> int:
     write down ``overtook`` where one that was ready was left behind."""
     checks = sum(1 for _ in history.of("given"))
     for h in history.of("overtook"):
-        raise Violation(f"message {h.id[0]} was given at keeper {h.member}, and {h.id[1]}, which is before it, was ready")
+        raise Violation(
+            f"message {h.id[0]} was given at keeper {h.member}, and {h.id[1]}, which is before it, was ready"
+        )
     return checks
 
 

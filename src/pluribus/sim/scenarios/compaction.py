@@ -121,7 +121,6 @@ async def _play(world: World, history: History) -> None:
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
 
 
-
 COMPACTION = Scenario(
     "compaction",
     "a topic that keeps the last event of each key, under crashes, bad disks, partitions and lost answers",

@@ -25,7 +25,15 @@ from ...queues.words import AGAIN, BACK, DONE, ENDED, FULL, NACK, NEXT, REJECT, 
 from ...runtime.bus import BEST_EFFORT
 from ..checkers.hosts import bounded, same_states, time_never_falls
 from ..checkers.logs import agreement, one_leader
-from ..checkers.queues import delayed, first_come, keys_in_order, nothing_invented, nothing_lost, one_holder, settled_once
+from ..checkers.queues import (
+    delayed,
+    first_come,
+    keys_in_order,
+    nothing_invented,
+    nothing_lost,
+    one_holder,
+    settled_once,
+)
 from ..machinery.chaos import torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World

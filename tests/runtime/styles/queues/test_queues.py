@@ -188,7 +188,7 @@ def test_messages_that_an_iterator_settled_too_late_are_counted(tmp_path, caplog
             await q.send_many([1, 2])
             async with q.messages(credit=1) as messages:
                 m = await anext(messages)
-                while (await q.stats()).state.held:  # noqa: ASYNC110 - the keeper tells nobody
+                while (await q.stats()).state.held:
                     await q.pause()
                 assert m.body == 1 and messages.late == 0
                 await q.resume()

@@ -14,7 +14,6 @@ from ...sync.face import Face, one_by_one
 from .message import QueueMessage
 from .queue import CREDIT, CREDIT_BYTES, Browsed, MessageQueue
 
-
 PARTS = (
     *("assignment", "body", "correlation", "deliveries", "id", "key"),
     *("number", "priority", "properties", "reply_to", "sent"),
