@@ -264,6 +264,15 @@ def test_selectors_see_what_comes_and_what_is_there():
     assert "NOW" in bench.apply(Attach(5, 5, S, packed(parse("NOW() > a")))).reason
 
 
+def test_who_takes_any_message_is_given_the_first_also_beside_one_with_a_selector():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1, credit=1)
+    consumer(bench, 2, where="region = 'eu'", credit=1)
+    bench.apply(sender.pack([b"a", b"b", b"c"], properties=[None, None, {"region": "eu"}]))
+    assert sorted(bench.news()) == [(1, 0, 1), (2, 2, 1)]
+    bench.queue.validate()
+
+
 def test_a_long_queue_is_searched_outside_of_commands():
     bench, sender = Bench(), Sender()
     for start in range(0, 20_000, 1_000):

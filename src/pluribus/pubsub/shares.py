@@ -7,10 +7,10 @@ So each member of the set can say by itself, without asking, whose an event is: 
 of the order, and the event's identity, decide. Who is in the set is known to every member of the group (``snapshot``);
 events are looked at only by those who are in it.
 
-*Demand.* An event that comes goes to the subscriber that has waited longest; only if none is known to wait, to one that
-its identity decides. A subscriber waits when its reader asks, and it has said that it is *dry*. If events lie with others
-then, it is given one: the last one of whoever has most, but never the first one, which may be under way. So who is slow
-keeps nothing that another could do. Who has just joined knows neither who waits nor what lies with whom. So with each
+*Demand.* An event that comes goes to the subscriber that has waited longest; only if none is known to wait, to one
+that its identity decides. A subscriber waits when its reader asks, and it has said that it is *dry*. If events lie with
+others then, it is given one: the last one of whoever has most, but never the first one, which may be under way. So who
+is slow keeps nothing that another could do. Who has just joined knows neither who waits nor what lies with whom. So with each
 one that joins this begins anew: those who wait say so again, and only events that came since are moved.
 
 *Death.* Each subscriber of a set remembers which events the others were given and have not finished. If one leaves or
@@ -26,10 +26,11 @@ subscriber is both begun and not known to be finished: the one under way. What w
 it was given. So it comes back as a new subscriber, under a new number (``renew``): what it had not begun is dropped,
 but for events that nobody else could have got, and it inherits nothing from before.
 
-Promise: while nobody leaves, each event is read from exactly one subscriber of the set. An event is read a second time only if its first taker left or was taken for dead, and it is never lost while somebody stays who was in the
-set when it came.
+Promise: while nobody leaves, each event is read from exactly one subscriber of the set. An event is read a second time
+only if its first taker left or was taken for dead, and it is never lost while somebody stays who was in the set when it
+came.
 If a subscriber crashes, at most one of the events that it had begun is done again, unless its member left the group no
-room for its words (``runtime/styles/topics/sharing.py``), or its reader took several at once.
+room for its words (``runtime/styles/topics/sharing.py``): then one may also be done twice that was begun too early.
 Limit: ``SHARED_PENDING_MAX`` unfinished events a subscriber; the oldest beyond it are not given to another.
 """
 

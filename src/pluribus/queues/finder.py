@@ -10,8 +10,8 @@ messages only. Other selectors look at all messages that are ready, in order.
 
 A list is brought up to date when it is used; what is gone is left out then, sooner or later. It is gone through in
 slices, too: a value that every message has holds nobody up. Nothing here is part of the state.
-Bounded: ``LISTS_MAX`` lists, ``ENTRIES_MAX`` entries in all of them; the list that was used least lately goes. A property
-of which one list would be longer has none: its messages are gone through like all others.
+Bounded: ``LISTS_MAX`` lists, ``ENTRIES_MAX`` entries in all of them; the list that was used least lately goes. A
+property of which one list would be longer has none: its messages are gone through like all others.
 """
 
 from __future__ import annotations

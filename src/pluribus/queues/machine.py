@@ -387,14 +387,20 @@ class Queue(Machine):
             fresh, self.messages.fresh = self.messages.fresh, []
             if not self.messages.totals.paused and self.selectors.waiting:
                 self._match(fresh)
-        if self.messages.totals.paused:
-            return
+        if not self.messages.totals.paused:
+            self._serve()
+
+    def _serve(self, before: tuple[int, int] | None = None) -> None:
+        """Give what is ready, in order, to those who take any message; ``before``: what is ahead of a message, of which
+        the priority and the number are given."""
         demands, segments = self.demands, self.messages.segments
         while demands.waiting_count(ANY):
             found = segments.first_ready()
             if found is None:
                 return
             segment, at, priority = found
+            if before is not None and (-priority, segment.thing_at(at)) >= (-before[0], before[1]):
+                return
             size = self.messages.charge(segment, at)
             consumer = demands.next(ANY, size=size)
             if consumer is None:  # it is too long for all of them now, and nothing overtakes it
@@ -403,13 +409,16 @@ class Queue(Machine):
                 self._assign(consumer, segment, at)
                 continue
             share = -(-segments.ready[priority] // demands.waiting_count(ANY))
-            count = ones_at(segment.ready, at, min(consumer.room_for(size), share))
+            thing = segment.thing_at(at)
+            most = min(consumer.room_for(size), share)
+            if before is not None and priority == before[0]:
+                most = min(most, before[1] - thing)
+            count = ones_at(segment.ready, at, most)
             mask = mask_of(at, count)
             self.parts.touch(segment.part)
             segments.unready(segment, mask, priority)
             segment.held |= mask
             self.messages.held += count
-            thing = segment.thing_at(at)
             self.messages.lease(thing, count)
             demands.assign_many(consumer, thing, count, size, 1)
 
@@ -422,6 +431,8 @@ class Queue(Machine):
         for (segment, at), numbers in zip(order, self.selectors.match([seen_of(*one) for one in order]), strict=True):
             if not numbers or not segments.is_ready(segment, at):
                 continue
+            if demands.waiting_count(ANY):  # nobody who takes any message is given this one before those ahead of it
+                self._serve((segment.priority_of(at), segment.thing_at(at)))
             size = self.messages.charge(segment, at)
             waiting = [one for number in numbers if (one := demands.consumers[number]).turn and one.fits(size)]
             anybody = demands.next(ANY, size=size)

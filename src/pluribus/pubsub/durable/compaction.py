@@ -11,8 +11,8 @@ Events keep their offsets, so there are gaps. Who reads at an offset that is gon
 
 *Nothing can go wrong by it.* A pass looks at what is committed. An event goes only if a later one of its key stands
 behind it, which stays, because topics lose events from their beginning only. A stretch that was written elsewhere
-meanwhile, or got longer, is refused by the machine; the pass ends before it, and the next one comes to it. So a pass may
-be broken off at any time, be done twice, or by two keepers at once.
+meanwhile, or got longer, is refused by the machine; the pass ends before it, and the next one comes to it. So a pass
+may be broken off at any time, be done twice, or by two keepers at once.
 
 Bounded: ``KEYS_MAX`` keys a pass; with more, it takes fewer of the new events, and the next pass takes the others.
 """
@@ -51,7 +51,7 @@ def is_due(topic: Topic) -> bool:
 
 
 class Compaction:
-    """``step`` until it is ``done``. A command that it gives is ordered, and then ``answered``, before the next step."""
+    """``step`` until it is ``done``. A command that it gives is ordered, then ``answered``, before the next step."""
 
     def __init__(self, reading: Reading, name: str, topic: Topic) -> None:
         self._reading = reading

@@ -14,9 +14,9 @@ A batch that was refused, or was there before, still stands in the log. ``passed
 reader who goes from row to row knows what does not count.
 
 **Space.** What is removed by retention is released, extent by extent (``spans``). Events that stay while their
-neighbours go are written once more by ``Move``, and keep their offsets. Of a topic that keeps the last event of each key
-(``compaction``), stretches are written once more by ``Compact``, without those that were replaced: then not every offset
-has an event.
+neighbours go are written once more by ``Move``, and keep their offsets. Of a topic that keeps the last event of each
+key (``compaction``), stretches are written once more by ``Compact``, without those that were replaced: then not every
+offset has an event.
 
 What a command did depends on the commands before it and on nothing else.
 """

@@ -157,13 +157,13 @@ class Reading:
 
 
 def holds(packed: bytes, offset: int, start: int, stop: int) -> bool:
-    """Whether a batch has an event from ``start`` up to ``stop``; of one of which events were left out, that is not
-    told by its bounds."""
+    """Whether a batch has an event from ``start`` up to ``stop``. It may be empty, or reach less far than its entry of
+    the index, where only the last event of each key is kept."""
     if not packed:
         return False
     batch = StoredBatch(packed, offset)
     if not batch.head.flags & PLACES:
-        return True
+        return offset < stop and offset + batch.head.events > start
     offsets = batch.offsets
     return bool(((offsets >= start) & (offsets < stop)).any())
 

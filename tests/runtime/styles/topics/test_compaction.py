@@ -30,7 +30,7 @@ def test_only_the_last_event_of_each_key_stays(tmp_path):
 
             left = [(297, 297), (298, 298), (299, 299), (300, "no key")]
             async with asyncio.timeout(60):
-                while await bodies(client) != left:
+                while await bodies(client) != left:  # noqa: ASYNC110 - the keeper tells nobody
                     await asyncio.sleep(0.05)
             assert await bodies(keeper) == left
             assert (await client.log("prices").read(where="body > 297")).events()[0].offset == 298
@@ -65,7 +65,7 @@ def test_it_goes_on_when_the_keeper_is_started_again(tmp_path):
                     return [event.body for event in found] == [[turn, 18], [turn, 19]]
 
                 async with asyncio.timeout(60):
-                    while not await left():
+                    while not await left():  # noqa: ASYNC110 - the keeper tells nobody
                         await asyncio.sleep(0.05)
 
     asyncio.run(scenario())
