@@ -10,8 +10,8 @@ events are looked at only by those who are in it.
 *Demand.* An event that comes goes to the subscriber that has waited longest; only if none is known to wait, to one
 that its identity decides. A subscriber waits when its reader asks, and it has said that it is *dry*. If events lie with
 others then, it is given one: the last one of whoever has most, but never the first one, which may be under way. So who
-is slow keeps nothing that another could do. Who has just joined knows neither who waits nor what lies with whom. So with each
-one that joins this begins anew: those who wait say so again, and only events that came since are moved.
+is slow keeps nothing that another could do. Who has just joined knows neither who waits nor what lies with whom. So
+with each one that joins this begins anew: those who wait say so again, and only events that came since are moved.
 
 *Death.* Each subscriber of a set remembers which events the others were given and have not finished. If one leaves or
 dies, somebody says so in the total order (``Left``); from there on the events that it had not finished belong to those

@@ -15,6 +15,7 @@ from ...core.errors import NoKeeper, PluribusError, Uncertain, Violation
 from ...pubsub.durable import commands, compaction
 from ...pubsub.event import KEY
 from ...runtime.bus import BEST_EFFORT
+from ...runtime.styles.topics.follower import DurableSubscription
 from ..checkers.compaction import NO_KEY, last_of_each_key, nothing_else_went, read_onward
 from ..checkers.durable_topics import encode, settled
 from ..checkers.logs import agreement, one_leader
@@ -57,7 +58,7 @@ class CompactionPlay(Play):
     async def reads(self) -> None:
         """From the beginning to the end, again and again."""
         while not self.done:
-            events = self.durable().subscribe(TOPIC, start="earliest", max_bytes=1_000)
+            events: DurableSubscription[bytes] = self.durable().subscribe(TOPIC, start="earliest", max_bytes=1_000)
             life = self.world.random.getrandbits(30)
             with suppress(PluribusError, TimeoutError):
                 for _ in range(self.world.random.randrange(1, 60)):

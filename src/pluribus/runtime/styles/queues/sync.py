@@ -121,7 +121,11 @@ class SyncMessageQueue(Face):
             await asyncio.to_thread(handler, SyncMessage(message, self._thread))
 
         task = self._thread.ask(self._real.call, handled, where, credit=credit, exclusive=exclusive)
-        return lambda: self._thread.ask(task.cancel) and None
+
+        def stop() -> None:
+            self._thread.ask(task.cancel)
+
+        return stop
 
     def ack(self, messages: Iterable[SyncMessage]) -> None:
         """Settle several messages together; ``LeaseEnded`` for the first that is not held any more."""
