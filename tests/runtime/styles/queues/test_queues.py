@@ -48,6 +48,9 @@ def test_send_and_receive_everywhere(how, tmp_path):
         async with opened(how, tmp_path) as (bus, options):
             q = await bus.queue("orders", backoff=(0.01, 0.1), **options)
             assert await q.receive(timeout=0) is None, "empty is no error"
+            await q.send("at once")
+            async with q.receive(timeout=0) as m:
+                assert m.body == "at once", "what is there is received without waiting"
             for body in (b"bytes", "text", {"plain": [1, 2]}, Order(7)):
                 await q.send(body)
             for body in (b"bytes", "text", {"plain": [1, 2]}, Order(7)):
@@ -167,8 +170,10 @@ def test_several_messages_are_settled_together(tmp_path):
             await q.ack(some[:2])
             await q.nack(some[2:4], delay=0)
             await q.reject(some[4:7], "no")
+            while (await q.stats()).state.held > 1:  # noqa: ASYNC110 - one was asked for ahead, and goes back
+                await asyncio.sleep(0.01)
             state = (await q.stats()).state
-            assert (state.settled, state.ready, state.dead, state.held) == (2, 2, 3, 1)
+            assert (state.settled, state.ready, state.dead) == (2, 2, 3)
             assert [m.reason async for m in q.browse(dead=True)] == ["no"] * 3
             await q.extend(some[7:], 0)
             while not (await q.stats()).state.redelivered > 2:  # noqa: ASYNC110 - the keeper tells nobody

@@ -204,14 +204,18 @@ class QueueConsumer:
         self._changed = True
         self._settle_soon()
 
+    async def told(self) -> None:
+        """Returns when the queue knows what is settled and wanted."""
+        self._settle_soon()
+        await self.settled()
+
     async def cancel(self, want: int) -> bool:
         """Want so many from now on; whether a message was given that nobody has had."""
         things, size, _ = self._credit
         self._credit, self._changed = (things, size, want), True
         self._held = []
         await self.settled()
-        self._settle_soon()
-        await self.settled()
+        await self.told()
         return bool(self.arrived) or any(thing not in self.hands for thing in self._held)
 
     def _settle_soon(self) -> None:

@@ -115,6 +115,9 @@ class Singles:
     async def _cancelled(self, consumer: QueueConsumer) -> QueueMessage[Any] | None:
         """Take the demand back; if a message was given just before, that is it."""
         self._streak = 0
+        await consumer.told()  # that one is wanted, before it is taken back: else nothing would ever be there at once
+        if consumer.arrived:
+            return await consumer.next(None)
         self._asked = self._waiting - 1
         given = await consumer.cancel(self._waiting - 1)
         if not given:
@@ -122,9 +125,14 @@ class Singles:
         return await consumer.next(None)
 
     def _came(self, count: int) -> None:
+        consumer = self._consumer
         self._asked = max(self._asked - count, 0)
-        if self._consumer is not None:
-            self._give_back(self._consumer)
+        if consumer is None:
+            return
+        missing = self._waiting - len(consumer.arrived)
+        if missing > self._asked:  # what came could not be read, and is a dead letter
+            self._want(consumer, missing)
+        self._give_back(consumer)
 
     def _ahead(self) -> int:
         consumer = self._consumer
