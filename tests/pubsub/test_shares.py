@@ -54,15 +54,14 @@ class SharesOnOneLog(RuleBasedStateMachine):
 
     def delivered(self, taker, events):
         for event in events:
-            assert event.again or self.holders.get(event.id) is None, "two have it"
-            self.holders[event.id] = taker
+            self.holders[event.id] = [taker] if event.again else [*self.holders.get(event.id, ()), taker]
             self.got.append((taker, event))
 
     def withdrawn(self, taker, id):
         """Of an event that was not begun: it is not the first that the taker has not finished."""
         begun = next(event.id for owner, event in self.got if owner == taker and event.id not in self.finished)
-        assert self.holders[id] == taker and id != begun
-        self.holders[id] = None
+        assert id != begun
+        self.holders[id].remove(taker)
         self.got = [(owner, event) for owner, event in self.got if (owner, event.id) != (taker, id)]
 
     @rule(count=st.integers(1, 5))
@@ -113,6 +112,10 @@ class SharesOnOneLog(RuleBasedStateMachine):
         for number, (event, there) in self.events.items():
             if there & set(self.machines) and event.id not in self.finished:
                 assert number in alive, f"event {number} is lost"
+
+    @invariant()
+    def nobody_else_has_what_one_was_given(self):
+        assert all(len(held) == 1 for held in self.holders.values())
 
     @invariant()
     def everybody_knows_the_same_set(self):

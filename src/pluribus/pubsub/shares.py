@@ -10,8 +10,9 @@ events are looked at only by those who are in it.
 *Demand.* An event that comes goes to the subscriber that has waited longest; only if none is known to wait, to one
 that its identity decides. A subscriber waits when its reader asks, and it has said that it is *dry*. If events lie with
 others then, it is given one: the last one of whoever has most, but never the first one, which may be under way. So who
-is slow keeps nothing that another could do. Who has just joined knows neither who waits nor what lies with whom. So
-with each one that joins this begins anew: those who wait say so again, and only events that came since are moved.
+is slow keeps nothing that another could do. Who has just joined knows neither who waits nor what lies with whom, nor
+what is inherited when one leaves. So with each one that joins or leaves this begins anew: those who wait say so again,
+and only events that came since are moved.
 
 *Death.* Each subscriber of a set remembers which events the others were given and have not finished. If one leaves or
 dies, somebody says so in the total order (``Left``); from there on the events that it had not finished belong to those
@@ -67,7 +68,7 @@ class Share:
         self.withdraw: dict[Taker, Withdraw] = {}
         self.pending: dict[Taker, OrderedDict[MessageId, tuple[Event[Any], tuple[Taker, ...]]]] = {}
         self.fresh: dict[Taker, dict[MessageId, None]] = {}
-        """Of these, the events that came since the last one joined: every member of the set knows them."""
+        """Of these, the events that came since somebody joined or left: every member of the set knows them."""
         self.dry: dict[Taker, None] = {}
         """Those who wait, in their turns."""
 
@@ -77,7 +78,7 @@ class Share:
         for event in events:
             if again:
                 event = msgspec.structs.replace(event, again=True)
-            self._assign(event, takers, delivered, True)
+            self._assign(event, takers, delivered, not again)
         for taker, some in delivered.items():
             self.mine[taker](some)
 
@@ -125,8 +126,8 @@ class Share:
         if taker in self.mine:
             self.mine[taker]([event])
 
-    def joined(self) -> list[Taker]:
-        """Somebody new is in the set; those of this member who waited, and are to say so again."""
+    def begin_anew(self) -> list[Taker]:
+        """Somebody joined or left; those of this member who waited, and are to say so again."""
         again = [taker for taker in self.dry if taker in self.mine]
         self.fresh.clear()
         self.dry.clear()
@@ -149,16 +150,10 @@ class Share:
 
     def left(self, taker: Taker, takers: tuple[Taker, ...]) -> None:
         """What it had goes to those who had the same chance to get it, and are still there."""
-        self.dry.pop(taker, None)
-        fresh = self.fresh.pop(taker, {})
-        delivered: dict[Taker, list[Event[Any]]] = {}
         for event, before in self.pending.pop(taker, {}).values():
             heirs = tuple(other for other in before if other in takers)
             if heirs:
-                again = msgspec.structs.replace(event, again=True)
-                self._assign(again, heirs, delivered, event.id in fresh)
-        for heir, some in delivered.items():
-            self.mine[heir](some)
+                self.give(heirs, [event], again=True)
 
 
 def chosen(id: MessageId, count: int) -> int:
@@ -186,7 +181,7 @@ class Shares:
         self.takers = {key: tuple(takers) for key, takers in _decode(state).items()}
         for share in self._shares.values():  # what others finished meanwhile is not known
             share.pending = {taker: events for taker, events in share.pending.items() if taker in share.mine}
-            share.joined()
+            share.begin_anew()
         self.restored()
 
     # In total order
@@ -197,8 +192,7 @@ class Shares:
             takers = self.takers.get(word.key, ())
             if taker not in takers:
                 self.takers[word.key] = (*takers, taker)
-                for _, number in self._shares[word.key].joined() if word.key in self._shares else ():
-                    self.ask_again(word.key, number)
+                self._begin_anew(word.key)
         elif isinstance(word, Left):
             self._left(word.key, (word.member, word.number))
         elif word.key in self._shares:
@@ -213,7 +207,12 @@ class Shares:
         else:
             self.takers.pop(key, None)
         if key in self._shares:
+            self._begin_anew(key)
             self._shares[key].left(taker, takers)
+
+    def _begin_anew(self, key: str) -> None:
+        for _, number in self._shares[key].begin_anew() if key in self._shares else ():
+            self.ask_again(key, number)
 
     def give(self, key: str, events: list[Event[Any]]) -> None:
         """Events that match the set's interest, at a member that is in it or is about to be."""
@@ -235,7 +234,7 @@ class Shares:
         share = self._shares.get(key)
         if share is not None:
             share.pending = {taker: events for taker, events in share.pending.items() if taker in share.mine}
-            share.joined()
+            share.begin_anew()
 
     def leave(self, key: str, number: int) -> None:
         share = self._shares.get(key)
