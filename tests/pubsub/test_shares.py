@@ -30,7 +30,6 @@ class SharesOnOneLog(RuleBasedStateMachine):
         self.finished = Counter()
         self.events = {}
         self.died = set()
-        self.holders = {}
 
     def apply(self, sender, word):
         for shares in self.machines.values():
@@ -49,20 +48,8 @@ class SharesOnOneLog(RuleBasedStateMachine):
         self.numbers += 1
         number = self.numbers
         taker = (member, number)
-        shares.enter(KEY, number, lambda events: self.delivered(taker, events), lambda id: self.withdrawn(taker, id))
+        shares.enter(KEY, number, lambda events: self.got.extend((taker, event) for event in events))
         self.apply(member, Joined(KEY, number))
-
-    def delivered(self, taker, events):
-        for event in events:
-            self.holders[event.id] = [taker] if event.again else [*self.holders.get(event.id, ()), taker]
-            self.got.append((taker, event))
-
-    def withdrawn(self, taker, id):
-        """Of an event that was not begun: it is not the first that the taker has not finished."""
-        begun = next(event.id for owner, event in self.got if owner == taker and event.id not in self.finished)
-        assert id != begun
-        self.holders[id].remove(taker)
-        self.got = [(owner, event) for owner, event in self.got if (owner, event.id) != (taker, id)]
 
     @rule(count=st.integers(1, 5))
     def publish(self, count):
@@ -86,16 +73,6 @@ class SharesOnOneLog(RuleBasedStateMachine):
 
     @precondition(lambda self: self.machines)
     @rule(data=st.data())
-    def wait(self, data):
-        """One who has finished everything says so; if another one has two or more, it is given one."""
-        member = data.draw(st.sampled_from(sorted(self.machines)))
-        (number,) = [n for m, n in self.machines[member].takers[KEY] if m == member]
-        mine = [event.id for owner, event in self.got if owner == (member, number)]
-        if all(id in self.finished for id in mine):
-            self.apply(member, Finished(KEY, number, mine[-1] if mine else (0, 0), True))
-
-    @precondition(lambda self: self.machines)
-    @rule(data=st.data())
     def die(self, data):
         member = data.draw(st.sampled_from(sorted(self.machines)))
         del self.machines[member]
@@ -114,66 +91,11 @@ class SharesOnOneLog(RuleBasedStateMachine):
                 assert number in alive, f"event {number} is lost"
 
     @invariant()
-    def nobody_else_has_what_one_was_given(self):
-        assert all(len(held) == 1 for held in self.holders.values())
-
-    @invariant()
     def everybody_knows_the_same_set(self):
         assert len({shares.snapshot() for shares in self.machines.values()}) <= 1
 
 
 TestShares = SharesOnOneLog.TestCase
-
-
-def on_one_log(*members):
-    """Members of one set, each with what it was delivered and has not lost again."""
-    machines, had = {}, {member: [] for member in members}
-
-    def say(sender, word):
-        for shares in machines.values():
-            shares.apply(sender, word)
-
-    for member in members:
-        machines[member] = shares = Shares(member)
-        shares.enter(
-            KEY, 1, had[member].extend, lambda id, mine=had[member]: mine.remove(next(e for e in mine if e.id == id))
-        )
-    for member in members:
-        say(member, Joined(KEY, 1))
-
-    def publish(*numbers):
-        for shares in machines.values():
-            shares.give(KEY, [Event(number, 7, (7, number), "t", 0.0) for number in numbers])
-
-    return say, publish, had
-
-
-def test_who_waits_is_given_what_comes_and_what_others_have_not_begun():
-    say, publish, had = on_one_log(11, 22)
-    say(11, Finished(KEY, 1, (0, 0), True))
-    say(22, Finished(KEY, 1, (0, 0), True))
-    publish(0)
-    assert [event.body for event in had[11]] == [0], "the one that has waited longest, whatever its identity says"
-    publish(1)
-    assert [event.body for event in had[22]] == [1]
-    publish(*range(2, 40))
-    while had[22]:
-        said = had[22].pop(0)
-        say(22, Finished(KEY, 1, said.id, not had[22]))
-    assert [event.body for event in had[11]] == [0], "a slow one keeps the event that it may have begun, and no other"
-    assert not any(event.again for event in had[11])
-
-
-def test_who_joins_later_does_not_disturb_what_was_handed_out():
-    say, publish, had = on_one_log(11, 22)
-    publish(*range(20))
-    kept = [event.body for event in had[11]], [event.body for event in had[22]]
-    late = Shares(33)
-    asked = []
-    late.enter(KEY, 1, asked.extend, asked.remove)
-    say(33, Joined(KEY, 1))
-    say(22, Finished(KEY, 1, had[22][-1].id, True))
-    assert ([event.body for event in had[11]], [event.body for event in had[22]]) == kept, "nobody else knows of these"
 
 
 @given(st.integers(1, 1 << 62), st.integers(2, 9), st.integers(1, 4))

@@ -56,7 +56,6 @@ class Sharing:
     def begin(self, carrier: Carrier) -> None:
         self._carrier = carrier
         self.shares.restored = self._restored
-        self.shares.ask_again = self._ask_again
 
     # Subscriptions of this member
 
@@ -67,11 +66,10 @@ class Sharing:
         self._interests[key] = subscription.interest
 
         def deliver(events: list[Event[Any]]) -> None:
-            subscription.waits = False
             subscription.backlog.put_events(events)
             subscription.arrived()
 
-        self.shares.enter(key, self._numbered(key, subscription), deliver, subscription.withdraw)
+        self.shares.enter(key, self._numbered(key, subscription), deliver)
         said = ("", 0)
         while said != subscription.share and not subscription.closed:
             with suppress(Uncertain):  # members were cut off: it is said again, which does no harm where it was heard
@@ -108,8 +106,7 @@ class Sharing:
         that is when it is again."""
         assert self._carrier is not None
         key, number = subscription.share
-        subscription.waits = subscription.dry
-        word = Finished(key, number, (int(upto[0]), upto[1]), subscription.waits)
+        word = Finished(key, number, (int(upto[0]), upto[1]))
         while not subscription.closed and subscription.share == (
             key,
             number,
@@ -126,31 +123,6 @@ class Sharing:
                     break
             except Closed:
                 break
-
-    def waits(self, subscription: Subscription[Any]) -> None:
-        """Its reader waits, and there is nothing for it: if others have events, it is given one."""
-        if not subscription.waits and subscription.share[1]:
-            subscription.waits = True
-            self._topics.neighbours.task(self._say_dry(subscription))
-
-    async def _say_dry(self, subscription: Subscription[Any]) -> None:
-        assert self._carrier is not None
-        share = subscription.share
-        while subscription.waits and subscription.share == share and not subscription.closed:
-            try:
-                word = Finished(*share, subscription.finished_upto or (0, 0), True)
-                await self._carrier.group.send(word, wait="stable")
-                return
-            except (Uncertain, NotPrimary):  # it may not have been heard: to say it twice does no harm
-                await asyncio.sleep(ROOM_S)
-            except Closed:
-                return
-
-    def _ask_again(self, key: str, number: int) -> None:
-        subscription = self._subscriptions.get((key, number))
-        if subscription is not None:
-            subscription.waits = False
-            self.waits(subscription)
 
     async def _comes_back(self, subscription: Subscription[Any], word: Finished) -> None:
         """Until this member has come to its own word in the total order. If it was cut off it comes to the state first,
@@ -204,9 +176,8 @@ class Sharing:
                     continue
                 try:
                     events = section.events()
-                except MalformedFrame:  # who has other types of that name does not know which are whose from here on
+                except MalformedFrame:
                     self._carrier.table.malformed += section.part.count
-                    self._begin_anew(key)
                     continue
                 if not isinstance(of, int):
                     events = [event for event, place in zip(events, of, strict=True) if wanted[place]]
@@ -265,23 +236,11 @@ class Sharing:
         for key, number in list(self._subscriptions):
             self._renew(key, number, was_cut=True)
         self._join_again()
-        for key in list(self.shares.takers):
-            self._leave_others(key)
+        for key, takers in self.shares.takers.items():
+            for member, number in takers:
+                if member == self._me and not self.shares.is_mine(key, number):
+                    self._say(Left(key, member, number))
         self._tell_gone()
-
-    def _begin_anew(self, key: str) -> None:
-        """The subscriptions of a set leave it and join it again."""
-        self.shares.forget(key)
-        for one, number in [share for share in self._subscriptions if share[0] == key]:
-            self._renew(one, number, was_cut=True)
-        self._join_again()
-        self._leave_others(key)
-
-    def _leave_others(self, key: str) -> None:
-        """Subscriptions that this member had and has not any more leave the set."""
-        for member, number in self.shares.takers.get(key, ()):
-            if member == self._me and not self.shares.is_mine(key, number):
-                self._say(Left(key, member, number))
 
     def _join_again(self) -> None:
         for word in self.shares.absent():

@@ -76,10 +76,6 @@ class Subscription(Generic[B]):
         """The same, whether it is finished or not."""
         self.finished_upto: tuple[int, int] | None = None
         """The last event that is known to be finished here, as everywhere."""
-        self.waits = False
-        """Everybody was told that its reader waits for events that others of the set may have."""
-        self._withdrawn: set[MessageId] = set()
-        """Events that wait here and are others' by now."""
         self._finishing: asyncio.Future[None] | None = None
         self.late = 0
         """Events that came after the deadline, and were dropped."""
@@ -250,19 +246,8 @@ class Subscription(Generic[B]):
             await asyncio.shield(self._finishing)
             self._finishing = None
 
-    @property
-    def dry(self) -> bool:
-        """Whether a shared subscription has nothing more to be read."""
-        return length_hint(self._run) + self.backlog.waiting <= len(self._withdrawn)
-
-    def withdraw(self, id: MessageId) -> None:
-        """An event of a shared subscription that waits here is another one's now."""
-        self._withdrawn.add(id)
-
     def begin_anew(self, events: list[Event[B]]) -> None:
         """A shared subscription whose events others may have: these alone are left to be read."""
-        self.waits = False
-        self._withdrawn.clear()
         self.backlog.close()
         self._current = self._run = iter(())
         self._under_way = None
@@ -335,25 +320,17 @@ class Subscription(Generic[B]):
             while True:
                 for event in self._current:
                     if self.shared:
-                        if event.id in self._withdrawn:
-                            self._withdrawn.discard(event.id)
-                            continue
                         self._under_way = self.handed = event.id
                     return event
                 while not self.backlog:
                     if self._over():
                         raise Closed(f"the subscription to {self.pattern!r} is closed: subscribe again")
-                    if self.shared:
-                        self._topics.sharing.waits(self)
                     await self._arrivals.wait()
                 self._current = self._take()
 
     async def receive_many(self, most: int = RECEIVE_MANY, timeout: float | None = None) -> list[Event[B]]:
-        """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does. Of a shared
-        subscription one: the others may be done elsewhere."""
+        """At least one event, and as many as are there, up to ``most``; raises as ``receive`` does."""
         events = [await self.receive(timeout)]
-        if self.shared:
-            return events
         while len(events) < most:
             events += islice(self._current, most - len(events))
             if not self.backlog or len(events) >= most:
@@ -365,6 +342,8 @@ class Subscription(Generic[B]):
                 break
             except Overflow:  # it comes again by itself
                 break
+        if self.shared:
+            self._under_way = self.handed = events[-1].id
         return events
 
     # Moving
