@@ -30,6 +30,8 @@ from tests.mutants import (
     slots,
     spread,
     topics,
+    transactions,
+    transformations,
     views,
     waking,
     wholeness,
@@ -61,6 +63,8 @@ SCENARIOS = [
         "spread": [spread.FOUND],
         "spread-views": [spread.SUMS_FOUND],
         "topics": [topics.FOUND],
+        "transactions": [transactions.FOUND],
+        "transformations": [transformations.FOUND],
         "waking": [waking.FOUND],
     }.items()
     for found in tables

@@ -71,6 +71,7 @@ def scenario(name: str) -> Scenario:
         states,
         topics,
         transactions,
+        transformations,
         waking,
     )
 
@@ -81,6 +82,7 @@ def scenario(name: str) -> Scenario:
     styles = (
         queues.QUEUES,
         transactions.TRANSACTIONS,
+        transformations.TRANSFORMATIONS,
         slots.SLOTS,
         slots.SLOTS_REPLICA,
         objects.OBJECTS,

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from ....filters import Filter
 from ...loop.background import Background
 from ...sync.face import Face, one_by_one
-from .message import QueueMessage
-from .queue import CREDIT, CREDIT_BYTES, Browsed, MessageQueue
+from .message import Browsed, QueueMessage
+from .queue import CREDIT, CREDIT_BYTES, MessageQueue
 
 PARTS = (
     *("assignment", "body", "correlation", "deliveries", "id", "key"),
