@@ -56,6 +56,7 @@ class MapMachine:
             if not isinstance(given, Begin):
                 return _encode(Denied("this bus has not begun: start it with bus.slots(FILE, by='replica')"))
             self.map = BusMap(given.plan)
+            self.map.born = given.epoch
             self.map.begin(given.epoch)
             self.on_replaced()
             return _encode(Done())
@@ -73,8 +74,7 @@ class MapMachine:
         here, kept = self.map, BusMap.restored(given.state) if given.state else None
         if given.instead_of != (0 if here is None else here.epoch) or (here is None and kept is None):
             return Done()
-        if here is None or (kept is not None and kept.age > here.age):
-            assert kept is not None
+        if kept is not None and (here is None or kept.born != here.born or kept.age > here.age):
             self.map = kept
         assert self.map is not None
         self.map.begin(max(self.map.epoch, given.instead_of, given.epoch - 1) + 1)

@@ -79,7 +79,7 @@ class Disconnect(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 
 class Resume(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """A later life of a replica, from this state if it has more than what is here, else from that."""
+    """A later life of a replica: from this state, if it is another map or has more than what is here, else from that."""
 
     instead_of: Number
     """The epoch of the life that ends: in any other it changes nothing. 0: there was none."""
@@ -116,6 +116,7 @@ class _State(msgspec.Struct, array_like=True, frozen=True):
     version: int
     issued: int
     epoch: int
+    born: int = 0
 
 
 class BusMap:
@@ -124,6 +125,8 @@ class BusMap:
     def __init__(self, plan: Plan, epoch: int = 0) -> None:
         self.plan = plan
         self.epoch = epoch
+        self.born = 0
+        """Of a replica: its first epoch. Two maps of different birth have nothing to do with each other."""
         self.number = 0
         """How many changes of connections there were."""
         self.issued = 0
@@ -330,6 +333,7 @@ class BusMap:
             self.number,
             self.issued,
             self.epoch,
+            self.born,
         )
         return msgspec.msgpack.encode(state)
 
@@ -345,7 +349,7 @@ class BusMap:
         self.connections = {(found.source, found.target): found for found in state.connections}
         self.seats = {seat.number: seat for seat in state.seats}
         self.generations = dict(state.generations)
-        self.number, self.issued, self.epoch = state.version, state.issued, state.epoch
+        self.number, self.issued, self.epoch, self.born = state.version, state.issued, state.epoch, state.born
         self._of, self._in = {}, {}
         for found in state.connections:
             self._of.setdefault(found.source, []).append(found)

@@ -89,7 +89,8 @@ class Guests(Style):
             await loaded(place.partition(":")[0])
         guest = await self._guest(request.as_name, asker)
         options: dict[str, Any] = {"order": request.order or None, "safe": request.safe, "own": request.own}
-        group = await guest.group(request.name, open=request.open, **options)
+        open = request.open and place is None  # what others say from outside would not be looked at
+        group = await guest.group(request.name, open=open, **options)
         words = words_of_guests(request.name)
         seat = asker.held["guest", request.number] = GuestSeat(request.number, group, asker, words, self.bus.guard)
         seat.start()

@@ -51,8 +51,26 @@ async def test_keepers_may_come_later(tmp_path):
             assert [str(found) for found in again.map.connections.values()] == [], "its slot was left for good"
 
 
-def begun(machine=None):
-    machine = machine or MapMachine()
+@on_a_loop
+async def test_keepers_that_come_back_are_right(tmp_path):
+    """A bus that was begun anew while they were away goes on with what they were told."""
+    url = new_bus()
+    async with pluribus.connect(url, name="keeper", store=tmp_path / "k.db"):
+        async with pluribus.connect(url, name="one") as one:
+            await one.slots(plan_of(PLAN), by="replica")
+            await (await one.enroll("p", on="kept")).add_route(*MORE)
+    async with pluribus.connect(url, name="two") as two:
+        host = await two.slots(plan_of(PLAN), by="replica")
+        assert len(host.map.connections) == 1
+        early = await two.enroll("c", on="kept")
+        async with pluribus.connect(url, name="keeper", store=tmp_path / "k.db"):
+            await two.enroll("p", on="kept")
+            await eventually(lambda: len(host.map.connections) == 2)
+            assert early.state == "expelled", "its ticket was of a map that nobody goes on with"
+
+
+def begun():
+    machine = MapMachine()
     machine.apply(0, packed(Begin(plan_of(PLAN), 10)))
     return machine
 

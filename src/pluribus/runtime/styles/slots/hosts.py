@@ -273,15 +273,19 @@ class ReplicaHost(SlotsHost):
         allow it. Commands may come twice, so one whose end is not known is given again."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
-        outcome = await self._ordered(command, until)
-        if isinstance(outcome, Denied):
-            raise Refused(outcome.reason)
-        try:
-            async with asyncio.timeout_at(until):
-                await self._keep()
-        except TimeoutError:
-            raise Uncertain(f"the map of {self.name!r} has changed, and its keepers did not answer in time") from None
-        return outcome
+        while True:
+            outcome = await self._ordered(command, until)
+            if isinstance(outcome, Denied):
+                raise Refused(outcome.reason)
+            epoch = self.map.epoch
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._keep()
+            except TimeoutError:
+                what = f"the map of {self.name!r} has changed, and its keepers did not answer in time"
+                raise Uncertain(what) from None
+            if self.map.epoch == epoch:  # else it goes on from what the keepers had, without this command
+                return outcome
 
     async def begin(self, plan: Plan, epoch: int) -> None:
         """From what the keepers have, or else from the plan; if the bus is there already, nothing changes."""
@@ -298,11 +302,12 @@ class ReplicaHost(SlotsHost):
         """Put the map where the keepers have it. If they have more, it goes on from that."""
         shelf = await self._shelf_open()
         while shelf is not None and (here := self.machine.map) is not None:
-            age = await shelf.put(here)
-            if age <= here.age:
+            kept = await shelf.put(here)
+            if kept.born == here.born and kept.age <= here.age:
                 return
             await self.replica.read(lambda machine: None)  # others may merely be ahead of this copy
-            if (known := self.machine.map) is not None and known.age < age:
+            known = self.machine.map
+            if known is not None and (known.born != kept.born or known.age < kept.age):
                 await self._ordered(Resume(known.epoch, int(self._bus._wall() * 1_000), await shelf.look()), None)
 
     async def _ordered(self, command: Command, until: float | None) -> Outcome:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ....core.ids import number_of
 from ....slots.map import BusMap
-from ....slots.shelf import PREFIX, Look, MapShelf, Put, encode
-from ....slots.words import Version
+from ....slots.shelf import PREFIX, KeptMap, LookAtMap, MapShelf, PutMap, encode
 from ...machines.line import MachineLine
 from ...machines.machines import Machines
 
@@ -25,21 +24,21 @@ def has_keepers(bus: Bus) -> bool:
 class Shelf:
     """Of one bus, for one member. What several wait for is put there once."""
 
-    def __init__(self, line: MachineLine[Version]) -> None:
+    def __init__(self, line: MachineLine[KeptMap]) -> None:
         self._line = line
         self._putting = asyncio.Lock()
-        self._age: Version = (0, 0)
+        self._kept = KeptMap()
 
     @classmethod
     async def opened(cls, bus: Bus, name: str) -> Shelf:
-        return cls(await bus._style(Machines).open(f"{PREFIX}{name}", MapShelf, Version))  # type: ignore[arg-type]
+        return cls(await bus._style(Machines).open(f"{PREFIX}{name}", MapShelf, KeptMap))
 
-    async def put(self, map: BusMap) -> Version:
-        """The age of what the keepers have then: that of this map, or a later one."""
+    async def put(self, map: BusMap) -> KeptMap:
+        """What the keepers have then: this map or a later state of it, or another map that they had before."""
         async with self._putting:
-            if self._age < map.age:
-                self._age = await self._line.call(encode(Put(map.age, map.snapshot())))
-            return self._age
+            if self._kept.born != map.born or self._kept.age < map.age:
+                self._kept = await self._line.call(encode(PutMap(map.born, map.age, map.snapshot())))
+            return self._kept
 
     async def look(self) -> bytes:
-        return await self._line.inspect(encode(Look()))
+        return await self._line.inspect(encode(LookAtMap()))
