@@ -40,6 +40,7 @@ def test_the_page_of_software_buses(tmp_path):
         sync_api.expect(part("bus-town")).to_contain_text("town: waiting", timeout=40_000)
         part("bus-town").click()
         sync_api.expect(part("slot-bell")).to_contain_text("the bus waits for it", timeout=20_000)
+        sync_api.expect(part("router")).to_contain_text("town-router", timeout=20_000)
         part("slot-bell").click()
         sync_api.expect(part("properties")).to_contain_text("rings at noon", timeout=20_000)
         sync_api.expect(part("properties")).to_contain_text("out rings : text")

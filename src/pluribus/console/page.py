@@ -56,7 +56,7 @@ class Page:
                 ui.label("No software bus is advertised: start one with `pluribus slots up FILE`.")
             for advert in model.buses:
                 state = "waiting" if advert.waiting else "running"
-                text = f"{advert.bus}: {state}, {advert.occupants} occupants"
+                text = f"{advert.bus}: {state}, {advert.occupants} occupant{'s' if advert.occupants != 1 else ''}"
                 ui.button(text, on_click=self._selecting(advert.bus)).props(f"flat no-caps data-test=bus-{advert.bus}")
         self._complaint.text = model.complaint
         for part in (self._slots, self._graph, self._routes):
@@ -66,6 +66,7 @@ class Page:
             self._properties.clear()
             return
         with self._slots:
+            ui.label(f"router: {model.shown.router or 'none, every member has the map'}").props("data-test=router")
             for slot in model.shown.plan.slots:
                 label = ui.label(f"{slot.name}: {model.state_of(slot.name)}")
                 label.classes("cursor-pointer").props(f"data-test=slot-{slot.name}")
