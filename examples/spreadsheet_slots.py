@@ -1,7 +1,7 @@
 """The spreadsheet of the report: a sheet, a required database, and a stress analysis that a message starts.
 
-The database starts late, on another host; what the sheet asked meanwhile waits, and is answered. The stress analysis is a
-program that runs only while it has something to compute.
+The database starts late, on another host; what the sheet asked meanwhile waits, and is answered. The stress analysis
+is a program that runs only while it has something to compute.
 
     python examples/spreadsheet_slots.py
 

@@ -23,11 +23,11 @@ from ..runtime.loop.running import run as run_loop
 from ..runtime.styles.slots.buses import Slots
 from ..runtime.styles.slots.hosts import CENTRAL, REPLICA, ROUTER, RouterHost
 from ..runtime.styles.slots.slot import EnrolledSlot
-from ..slots.central import CentralBus
-from ..slots.check import plan_of
 from ..sim.machinery.network import Link, Medium
 from ..sim.machinery.world import World
 from ..sim.machinery.world import run as run_world
+from ..slots.central import CentralBus
+from ..slots.check import plan_of
 from ..slots.words import DATA_PATH
 from .report import Curve, Goal, Result, at_least, at_most, report, result
 

@@ -12,7 +12,9 @@ from ..core.errors import PluribusError
 from .software_buses import SoftwareBuses
 
 REFRESH_S = 0.7
-SLOT_OF_THE_GRAPH = "(event) => { const slot = event.target.closest('g[id^=slot-]'); if (slot) emit(slot.id.slice(5)); }"
+SLOT_OF_THE_GRAPH = (
+    "(event) => { const slot = event.target.closest('g[id^=slot-]'); if (slot) emit(slot.id.slice(5)); }"
+)
 
 
 class Page:
@@ -72,9 +74,9 @@ class Page:
                 label.classes("cursor-pointer").props(f"data-test=slot-{slot.name}")
                 label.on("click", self._showing(slot.name))
                 label.on("dblclick", self._starting(slot.name))
-            ui.label("A click on a slot, here or in the graph, shows its properties; a double click starts its tool.").classes(
-                "text-caption"
-            )
+            ui.label(
+                "A click on a slot, here or in the graph, shows its properties; a double click starts its tool."
+            ).classes("text-caption")
         self._draw_properties()
         with self._graph:
             ui.html(model.picture(), sanitize=False)

@@ -16,6 +16,7 @@ import msgspec
 
 from ..wire.asking import ANYWHERE, Need, Words
 from .plan import Name
+from .words import WORDS as SAID
 from .words import (
     AddRoute,
     Advertise,
@@ -28,7 +29,6 @@ from .words import (
     Ticket,
     Word,
 )
-from .words import WORDS as SAID
 
 STYLE, ROLE = "slots", "slot-role"
 JOIN, ENROL, SEE, RECONFIGURE, HOST, HOLD = "join", "enrol", "see", "reconfigure", "host", "hold"

@@ -6,8 +6,8 @@ routing table does. A copy that is behind the sender's is in doubt: it waits for
 
 A passphrase is proved for a challenge that names the bus, the member and its nonce: nobody hands out another.
 
-*Lives.* The map of a replica is lost when all its members are gone, and may fall back when a forced primary goes on with
-an older state. Where keepers have it (``shelf.py``), ``Resume`` goes on with theirs, in a later epoch, so that what was
+*Lives.* The map of a replica is lost when all its members are gone, and may fall back when a forced primary goes on
+an older state. Where keepers have it (``shelf.py``), ``Resume`` goes on with theirs, in a later epoch: what was
 said before is told apart. Several members may notice at once: the second ``Resume`` names an epoch that is over.
 """
 

@@ -79,7 +79,7 @@ class Disconnect(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 
 class Resume(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """A later life of a replica: from this state, if it is another map or has more than what is here, else from that."""
+    """A later life of a replica: from this state, if it is another map or has more than what is here."""
 
     instead_of: Number
     """The epoch of the life that ends: in any other it changes nothing. 0: there was none."""

@@ -30,10 +30,11 @@ async def test_a_map_outlives_all_its_members(tmp_path):
             assert [str(found) for found in host.map.connections.values()] == ["p.o -> c.in", "p.o -> d.in"]
             assert host.map.epoch > epoch, "a later life"
             await eventually(lambda: ticket not in host.map.seats, "who is gone is given up")
-            consumer = await two.enroll("c", on="kept")
-            again = await two.enroll("p", on="kept")
-            await again.send("o", "here")
-            assert (await consumer.port("in").receive(timeout=20)).body == "here"
+            read = [await reading(await two.enroll(slot, on="kept")) for slot in ("c", "d")]
+            await (await two.enroll("p", on="kept")).send("o", "here", wait="all", timeout=20)
+            assert [into for into, _ in read] == [["here"], ["here"]]
+            for _, task in read:
+                task.cancel()
 
 
 @on_a_loop
@@ -55,15 +56,15 @@ async def test_keepers_may_come_later(tmp_path):
 async def test_keepers_that_come_back_are_right(tmp_path):
     """A bus that was begun anew while they were away goes on with what they were told."""
     url = new_bus()
-    async with pluribus.connect(url, name="keeper", store=tmp_path / "k.db"):
-        async with pluribus.connect(url, name="one") as one:
-            await one.slots(plan_of(PLAN), by="replica")
-            await (await one.enroll("p", on="kept")).add_route(*MORE)
+    store = tmp_path / "k.db"
+    async with pluribus.connect(url, name="keeper", store=store), pluribus.connect(url, name="one") as one:
+        await one.slots(plan_of(PLAN), by="replica")
+        await (await one.enroll("p", on="kept")).add_route(*MORE)
     async with pluribus.connect(url, name="two") as two:
         host = await two.slots(plan_of(PLAN), by="replica")
         assert len(host.map.connections) == 1
         early = await two.enroll("c", on="kept")
-        async with pluribus.connect(url, name="keeper", store=tmp_path / "k.db"):
+        async with pluribus.connect(url, name="keeper", store=store):
             await two.enroll("p", on="kept")
             await eventually(lambda: len(host.map.connections) == 2)
             assert early.state == "expelled", "its ticket was of a map that nobody goes on with"

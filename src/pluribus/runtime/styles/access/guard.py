@@ -118,7 +118,7 @@ class Guard:
                 self._refuse(visitor, need, type(request).__name__)
 
     async def admit_words(self, words: GuestVocabulary, word: Any, visitor: Visitor) -> Any:
-        """What a guest of the client says in a group, as far as the client may; ``Refused`` says which right it lacks."""
+        """What a guest of the client says in a group, as far as it may; ``Refused`` says which right it lacks."""
         decisions = await self.current()
         if not decisions.listed:
             return word

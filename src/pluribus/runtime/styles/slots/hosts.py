@@ -269,8 +269,8 @@ class ReplicaHost(SlotsHost):
         return "waiting" if self.machine.map.waiting() else "running"
 
     async def call(self, command: Command, timeout: float | None = None) -> Outcome:
-        """Apply a command everywhere, and have it on the keepers' disks, if there are any; ``Refused`` if the map does not
-        allow it. Commands may come twice, so one whose end is not known is given again."""
+        """Apply a command everywhere, and have it on the keepers' disks, if there are any; ``Refused`` if the map does
+        not allow it. Commands may come twice, so one whose end is not known is given again."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         while True:
