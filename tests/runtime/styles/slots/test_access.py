@@ -61,7 +61,9 @@ def test_a_client_may_do_on_a_software_bus_what_rules_allow(by, tmp_path):
             gauge = await ann.enroll("gauge", on="plant")
             valve = await keeper.enroll("valve", on="plant")
             await gauge.send("level", 7)
-            assert (await valve.port("set").receive(timeout=20)).body == 7
+            message = await valve.port("set").receive(timeout=20)
+            assert message.body == 7
+            message.acknowledge()
 
             manager = await ann.communications()
             with pytest.raises(Refused, match="no rule allows slots:plant see"):

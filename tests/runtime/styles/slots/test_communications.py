@@ -51,7 +51,7 @@ async def test_buses_are_listed_shown_and_forgotten(by):
 @on_a_loop
 async def test_who_is_in_a_shadow_slot_watches_the_bus(by):
     url = new_bus()
-    plan = SMALL.replace("slot ears", "slot eye shadow slot ears")
+    plan = SMALL.replace("slot ears", "slot eye shadow {} slot ears")
     async with pluribus.connect(url, name="one") as one, pluribus.connect(url, name="two") as two:
         await one.slots(plan_of(plan), by=by)
         eye = await two.enroll("eye")
