@@ -9,7 +9,7 @@ once, in order, and hands over whole batches, because a call for every command w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from ..core.errors import PluribusError
@@ -68,11 +68,12 @@ class StateInParts(Protocol):
     Parts with the same content must have the same bytes at every replica: states are compared by them.
     """
 
-    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The names of all parts there are now, and of those that changed since the last snapshot that was kept."""
+    def freeze(self, known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """The names of all parts there are now, and of those that are due: they changed since the last snapshot that
+        was kept, or are not among the ``known`` ones, which that snapshot has."""
 
     def part(self, name: str) -> bytes:
-        """One of the changed parts, as it was at ``freeze``; each is asked for once, in the order of the names."""
+        """One of the parts that are due, as it was at ``freeze``; each is asked for once, in the order of the names."""
 
     def thaw(self, kept: bool) -> None:
         """The snapshot is on disk, or came to nothing: then what had changed still has to be kept."""
@@ -94,7 +95,7 @@ class PlainState:
         self._restore = restore
         self._frozen = b""
 
-    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
+    def freeze(self, known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
         self._frozen = self._snapshot()
         names = [f"{number:08d}" for number in range((len(self._frozen) + PART_BYTES - 1) // PART_BYTES)]
         return names, names

@@ -67,6 +67,8 @@ class Replied(msgspec.Struct, array_like=True, frozen=True):
 
     replies: list[Reply]
     left: list[int]
+    failed: tuple[str, str] | None = None
+    """If there were too few answers: the kind of the error and its text. ``replies`` has the answers that came."""
 
 
 WORDS = Words(

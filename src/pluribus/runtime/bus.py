@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from time import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,6 +31,7 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from ..wire.asking import style_of
+from .clients import DoorsFace
 from .clients.login import login_from
 from .group.founding import MachineLock, founded_by, founders_from
 from .group.group import Group
@@ -50,11 +50,6 @@ from .loop.tracing import FORMAT, Beginning, TraceFile
 from .styles import ANSWERED, Faces, style_at
 from .styles.style import Asker, S, StylesInUse
 
-if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
-    from .clients.doorman import Doorman
-    from .keepers.keeping import Keeping
-    from .styles.access.guard import Guard
-
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
 VIEWS = (
@@ -66,7 +61,7 @@ STACKS = {"best-effort": BEST_EFFORT, "adhoc": ADHOC, "views": VIEWS, "crowd": C
 """Stacks by name, for ``connect(stack=)``."""
 
 
-class Bus(GroupsFace, Faces):
+class Bus(GroupsFace, DoorsFace, Faces):
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
     def __init__(
@@ -106,7 +101,7 @@ class Bus(GroupsFace, Faces):
         self._receive = partial(self._line.feed, self._stack.run, self._transport.receive)
         self._replicas: dict[str, Replica[Any]] = {}
         self._styles = StylesInUse()
-        self._publish_later()
+        self._begin()
         self._opened_at = 0.0
         self._closed = self._closing = False
         self._watchers = Watchers()
@@ -153,12 +148,6 @@ class Bus(GroupsFace, Faces):
         """Whether this bus is on real sockets, and may use threads and start programs; false in a world."""
         return self._line.eager
 
-    @property
-    def kept(self) -> Keeping | None:
-        """``keeping``, if anything was asked of keepers on this bus."""
-        keeping = sys.modules.get("pluribus.runtime.keepers.keeping")
-        return None if keeping is None else self._styles.found(keeping.Keeping)
-
     async def answer(self, request: Any, asker: Asker) -> Any:
         """Answer a question of another program, or of this one: the one door to all styles."""
         self._check_open()
@@ -168,26 +157,6 @@ class Bus(GroupsFace, Faces):
         if asker.client:  # here and nowhere else, so that no style can forget it
             await self.guard.admit(request, asker.visitor)
         return await self._style(style_at(place)).handle(request, asker)
-
-    @property
-    def guard(self) -> Guard:
-        """Who decides what clients may ask; see ``docs/access.md``."""
-        from .styles.access.access import AccessStyle
-
-        return self._style(AccessStyle).guard
-
-    async def serve(self, address: str, secret: Secret | None = None) -> Doorman:
-        """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
-        from .clients.doorman import Doors
-
-        return await self._style(Doors).open(address, secret)
-
-    @property
-    def doors(self) -> list[Doorman]:
-        """Where clients are served; each has its ``address``."""
-        from .clients.doorman import Doors
-
-        return list(self._style(Doors).doors)
 
     async def guest(self, name: str) -> Bus:
         """Another member of this bus, in this process, for a client that joins groups."""
@@ -417,6 +386,12 @@ class connect:
         self._machines = machines
         self._serve = serve
         self._login = login_from(user, password, token)
+        keeper = {"votes": votes, "voters": voters != 1, "fresh": fresh, "machines": machines is not None}
+        member = {"store": store, "serve": serve, "trace": trace, "founders": founders, "spread": spread}
+        self._for_keepers = [option for option, given in keeper.items() if given]
+        self._for_members = [option for option, value in member.items() if value is not None] + self._for_keepers
+        login = {"user": user, "password": password, "token": token}
+        self._for_clients = [option for option, value in login.items() if value is not None]
         self._bus: Bus | None = None
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -437,6 +412,7 @@ class connect:
         if url.scheme == "client":
             client: Bus = await self._client(url)
             return client
+        self._check_member()
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
         loop, late_s = asyncio.get_running_loop(), late_after_s()
         engine = engine_for(url)
@@ -464,13 +440,21 @@ class connect:
             raise
         return bus
 
+    def _check_member(self) -> None:
+        """An option that would change nothing is a mistake of the caller."""
+        if self._for_clients:
+            given = ", ".join(f"{name}=" for name in self._for_clients)
+            raise BadInput(f"a member does not log in with {given}: that is for clients, at client://HOST:PORT/BUS")
+        if self._for_keepers and self._store is None:
+            given = ", ".join(f"{name}=" for name in self._for_keepers)
+            raise BadInput(f"{given} is for keepers: give store=, a file or the URL of a PostgreSQL server, too")
+
     async def _client(self, url: BusUrl) -> Any:
         """No member, but with the face of one."""
         from .clients.bus import ClientBus
 
-        member = {"store": self._store, "serve": self._serve, "trace": self._trace, "founders": self._founders}
-        if any(value is not None for value in member.values()):
-            given = ", ".join(f"{name}=" for name, value in member.items() if value is not None)
+        if self._for_members:
+            given = ", ".join(f"{name}=" for name in self._for_members)
             raise BadInput(f"a client has no {given}: that is for members; connect with another URL")
         name = checked_name(self._name or f"process-{os.getpid()}", "the client")
         bus = ClientBus(url, name, self._secret, self._login)

@@ -44,6 +44,8 @@ class Settings(msgspec.Struct, frozen=True):
     """What one message to another keeper carries, about."""
     slack_rows: int = 1_024
     """Rows that are kept behind the snapshot, for keepers that are a little late."""
+    turn_bytes: int = PART_BYTES
+    """Parts of a snapshot that are made in one turn of the loop."""
 
 
 def ignore_commit(first: int, commands: Sequence[bytes]) -> None:
@@ -266,12 +268,8 @@ class Seat:
         ledger = self.ledger
         if ledger.failing or self.halted or self._taking is not None or self.applied_row <= ledger.snapshot.row:
             return
-        names, changed = self.state.freeze()
-        known = {part.name for part in ledger.snapshot.parts}
-        due = names
-        if not self._distrusts:
-            dirty = set(changed)
-            due = [name for name in names if name in dirty or name not in known]
+        known = set() if self._distrusts else {part.name for part in ledger.snapshot.parts}
+        names, due = self.state.freeze(known)
         voters = ledger.voters_at(self.applied_row)
         epoch = ledger.epoch_at(self.applied_row - 1)
         snapshot = Snapshot(self.applied_row, epoch, self.applied, voters, self.time_us)
@@ -288,7 +286,7 @@ class Seat:
             return
         made: list[tuple[Part, bytes]] = []
         size = 0
-        while taking.due and size < PART_BYTES:
+        while taking.due and size < self.settings.turn_bytes:
             name = taking.due.popleft()
             data = self.state.part(name)
             part = Part(name, digest_of(data), len(data))

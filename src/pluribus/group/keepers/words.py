@@ -62,6 +62,8 @@ class Rows(msgspec.Struct, frozen=True, array_like=True, tag=4):
     serial: int
     debt: int
     """A damaged keeper is whole again when it has everything below this."""
+    run: int
+    """Of the keeper that this is for, in which it has the debt: a word that comes late says nothing of a later one."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -242,7 +244,7 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
     """Whether it ever had a row: a log without any is then missing, not new."""
     health: int = WHOLE
     run: int = 0
-    """How often it was started: what it said before it was started last counts no more."""
+    """It grows with each start, and when a log goes bad under way: what was said of the log before counts no more."""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True):

@@ -22,9 +22,13 @@ from ...core.secret import Secret
 from ...core.url import BusUrl
 from ...group.asking import Answers, Replies
 from ...group.requests import AskGroup, SendGroup
+from ...group.stalled import WAIT
+from ...group.state import State
 from ...wire.bodies import encode_body
 from ..group.asking import ANSWER_S
+from ..group.objects import Objects
 from ..group.outsiders import answers_of
+from ..group.secret import Given
 from ..loop.clock import LoopClock
 from ..loop.draining import each_drained
 from ..styles import Faces, style_at
@@ -63,7 +67,7 @@ class ClientBus(Faces):
         self._styles = StylesInUse()
         self._replicas: dict[str, DurableReplica[Any]] = {}
         self._closing = self.closed = False
-        self._publish_later()
+        self._begin()
         self._random = self._chance
         self._engine = NoEngine()
         self._provided: set[str] = set()
@@ -112,12 +116,24 @@ class ClientBus(Faces):
     # Groups and replicas.
 
     async def group(
-        self, name: str, *, order: str | None = None, safe: bool = False, own: bool = True, open: bool = False
+        self,
+        name: str,
+        *,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
     ) -> ClientGroup:
-        """Join a group, as a guest: the client's member runs a member of the bus for it, with the client's name. See
-        ``Bus.group``; what needs the program itself in the group (``state``, ``key``) is for members. When the
-        connection breaks the guest is gone: reading ends with ``Closed``."""
+        """Join a group as a guest: the client's member runs a member of the bus for the client, with the client's name.
+        See ``Bus.group``; ``state``, ``stalled`` and ``key`` need the program itself in the group, and are refused.
+        When the connection breaks the guest is gone, and reading ends with ``Closed``."""
         self._check_open()
+        for option, given in (("state", state is not None), ("stalled", stalled != WAIT), ("key", key is not None)):
+            if given:
+                raise BadInput(self._for_members(f"{option}= of a group"))
         groups = self._styles.get(ClientGroups, self)
         return await groups.join(checked_name(name, "the group"), order=order, safe=safe, own=own, open=open)
 
@@ -129,7 +145,32 @@ class ClientBus(Faces):
         found: MessageId = await self.line.ask_once(SendGroup(checked_name(name, "the group"), kind, encoded, timeout))
         return found
 
-    async def ask(self, name: str, body: Any, *, replies: Replies = "one", timeout: float | None = ANSWER_S) -> Answers:
+    async def objects(
+        self,
+        name: str,
+        interface: type | None = None,
+        *,
+        serve: object | None = None,
+        one_by_one: bool = True,
+        timeout: float | None = ANSWER_S,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
+    ) -> Objects:
+        """Call the objects that members serve in a group, as its guest. See ``Bus.objects``; to serve one is for
+        members."""
+        if serve is not None:
+            raise BadInput(self._for_members("serve= of an object group"))
+        group = await self.group(
+            name, order=order, safe=safe, own=own, state=state, stalled=stalled, open=open, key=key
+        )
+        return group.proxy(interface, timeout=timeout)
+
+    async def ask(self, name: str, body: Any, *, replies: Replies = "all", timeout: float | None = ANSWER_S) -> Answers:
         """Ask an open group; see ``Bus.ask``. ``Uncertain`` if the connection broke meanwhile."""
         self._check_open()
         kind, encoded = encode_body(body)

@@ -21,6 +21,7 @@ from ...group.guests import (
     Exit,
     GroupHeard,
     GuestReply,
+    Invoke,
     Question,
     Seen,
     Taken,
@@ -28,10 +29,10 @@ from ...group.guests import (
     Uttered,
 )
 from ...wire.bodies import encode_body
-from ...wire.questions import ABSENT, Answered
+from ...wire.questions import ABSENT, Answered, Called
 from ..group.asking import failure
 from ..group.group import Group
-from ..group.outsiders import decoded, replied_of
+from ..group.outsiders import decoded, replied
 from ..styles.style import Asker, Style
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Guests(Style):
             return await seat.send(request)
         if isinstance(request, Question):
             return await seat.ask(request)
+        if isinstance(request, Invoke):
+            return await seat.call(request)
         if isinstance(request, GuestReply):
             return await seat.reply(request)
         return await super().handle(request, asker)
@@ -146,8 +149,14 @@ class GuestSeat:
 
     async def ask(self, request: Question) -> Any:
         body = decoded(request.kind, request.body)
-        options: dict[str, Any] = {"to": request.to, "of": request.of, "timeout": request.wait_s}
-        return replied_of(await self._group.ask(body, replies=request.replies, **options))
+        options: dict[str, Any] = {"to": request.to, "of": request.of, "parent": request.parent}
+        return await replied(self._group.ask(body, replies=request.replies, timeout=request.wait_s, **options))
+
+    async def call(self, request: Invoke) -> Any:
+        """Arguments and results pass as they are: this program need not have registered their types."""
+        group, replies = self._group, asking.checked_replies(request.replies)
+        call = Called(group._channel.new_question(), request.method, request.args, request.named)
+        return await replied(group._asker.awaited(call, replies, request.wait_s, request.to))
 
     async def reply(self, request: GuestReply) -> None:
         question = self._questions.pop(request.question, None)

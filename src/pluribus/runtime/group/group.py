@@ -31,7 +31,7 @@ from ...core.frame import Message
 from ...core.ids import ALL, MemberId, MessageId
 from ...core.limits import TURN_S_MAX
 from ...core.view import View
-from ...group.asking import Answers, Replies
+from ...group.asking import Answers, Question, Replies
 from ...group.channel import Channel
 from ...group.dispatch import Dispatch
 from ...group.outgoing import Outgoing
@@ -323,6 +323,15 @@ class Group(End):
         cut off before a totally ordered question had its place. What ``send`` raises, too.
         """
         return await self._asker.ask(question, replies, timeout, to, of, parent)
+
+    @property
+    def replied_by(self) -> Callable[[Question, Any], Any] | None:
+        """What ``message.reply`` calls."""
+        return self._channel.answer
+
+    @replied_by.setter
+    def replied_by(self, reply: Callable[[Question, Any], Any]) -> None:
+        self._channel.answer = reply
 
     async def reply(self, message: Message, body: Any) -> None:
         """Answer a message that asks (``m.asks``), to its sender alone. One that is gone meanwhile is no error."""

@@ -188,7 +188,8 @@ class GroupsFace:
         return Seal(given(key, "group key"), self.url.bus, checked_name(name, "the group"), int(self.me), self._nonces)
 
     def relay(self, name: str) -> Relayed:
-        """A way to send to an open group without joining it, through any of its members; see ``runtime.relay``."""
+        """A way to send to an open group without joining it, through any of its members; see
+        ``runtime/group/relay.py``."""
         self._check_open()
         if "views" not in self._provided:
             raise BadInput("senders from outside need agreed views: connect with stack='views'")
@@ -225,14 +226,23 @@ class GroupsFace:
         serve: object | None = None,
         one_by_one: bool = True,
         timeout: float | None = ANSWER_S,
-        **promises: Any,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
     ) -> Objects:
         """Join an object group: one object that stands for those which its members serve. See ``Group.proxy``.
 
-        ``serve`` is this member's own, if it has one; its calls run one by one unless told otherwise. ``promises`` are
-        those of ``group``, of which order="total" keeps objects alike that start alike.
+        ``serve`` is this member's own object, if it has one; its calls run one by one unless told otherwise.
+        ``timeout`` is for each call. The other options are those of ``group``; with ``order="total"`` objects that
+        start alike stay alike.
         """
-        group = await self.group(name, **promises)
+        group = await self.group(
+            name, order=order, safe=safe, own=own, state=state, stalled=stalled, open=open, key=key
+        )
         if serve is not None:
             group.serve(serve, one_by_one=one_by_one)
         return group.proxy(interface, timeout=timeout)
@@ -291,19 +301,33 @@ class GroupsFace:
                 await replica.ready()
         return replica
 
-    async def notifications(self, name: str, consumer: Any, **promises: Any) -> Notifications:
+    async def notifications(
+        self,
+        name: str,
+        consumer: Any,
+        *,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
+    ) -> Notifications:
         """Join a notification bus: ``await n.notify(body)`` calls ``consumer.notified(message)`` at every member.
 
-        ``promises`` are those of ``group``; the order is total where the stack has it. A consumer with ``get_cache``
-        and ``put_cache`` is given the others' cache when it joins; see ``runtime.notifications`` for every hook.
+        The options are those of ``group``; the order is total where the stack has it. A consumer with ``get_cache``
+        and ``put_cache`` is given the others' cache when it joins. ``runtime/group/notifications.py`` has every hook.
         """
         from .notifications import Notifications, cache_of
 
-        if "safe" not in promises:
-            promises.setdefault("order", "total" if "total" in self.orders else None)
+        if order is None and not safe and "total" in self.orders:
+            order = "total"
         if name in self._groups:
             raise GroupMismatch(f"group {name!r} is open here, and its messages have one reader: close it first")
-        group = await self.group(name, state=cache_of(consumer), **promises)
+        state = cache_of(consumer)
+        group = await self.group(
+            name, order=order, safe=safe, own=own, state=state, stalled=stalled, open=open, key=key
+        )
         return Notifications(group, consumer)
 
     async def cache(self, name: str, *, entries_max: int = CACHE_ENTRIES_MAX) -> Cache:

@@ -84,9 +84,17 @@ class Notifications:
     def closed(self) -> bool:
         return self._group.closed
 
-    async def notify(self, notification: Any, **options: Any) -> MessageId:
-        """Tell every member, this one included; ``options`` are those of ``Group.send``."""
-        return await self._group.send(notification, **options)
+    async def notify(
+        self,
+        notification: Any,
+        *,
+        to: int | None = None,
+        parent: MessageId | None = None,
+        timeout: float | None = None,
+        wait: str | None = None,
+    ) -> MessageId:
+        """Tell every member, this one included; the options are those of ``Group.send``."""
+        return await self._group.send(notification, to, parent, timeout, wait)
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""

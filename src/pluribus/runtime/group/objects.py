@@ -7,16 +7,32 @@ good result, as if there were one object only; or, through ``all``, what every o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 
 from ...core.errors import AnswersLate, Unanswered
 from ...group.asking import Answers, Replies
 from ...group.calls import interface_of
 from .asking import ANSWER_S
-from .calls import GroupCalls
 
 Method = Callable[..., Coroutine[Any, Any, Any]]
+
+
+class Caller(Protocol):
+    """Calls methods of the objects of one group: ``GroupCalls`` in a member, ``ClientCalls`` in a client."""
+
+    @property
+    def group(self) -> str: ...
+
+    async def call(
+        self,
+        method: str,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        replies: Replies,
+        timeout: float | None,
+        to: int | None,
+    ) -> Answers: ...
 
 
 class Objects:
@@ -26,7 +42,7 @@ class Objects:
     ``TypeError``, before anything is sent.
     """
 
-    def __init__(self, service: GroupCalls, interface: type | None = None, timeout: float | None = ANSWER_S) -> None:
+    def __init__(self, service: Caller, interface: type | None = None, timeout: float | None = ANSWER_S) -> None:
         self._service = service
         self._methods = None if interface is None else interface_of(interface)
         self._timeout = timeout

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...core.errors import (
+    AnswersLate,
     Closed,
     Excluded,
     MalformedFrame,
@@ -22,6 +24,7 @@ from ...core.errors import (
     PluribusError,
     Refused,
     RemoteError,
+    Unanswered,
     Uncertain,
 )
 from ...core.ids import MemberId, number_of
@@ -94,7 +97,7 @@ class Outsiders(Style):
     async def _asked(self, request: AskGroup) -> Replied:
         group = await self.bus._opened(self.bus._groups[request.group])
         body = decoded(request.kind, request.body)
-        return replied_of(await group.ask(body, replies=request.replies, timeout=request.wait_s))
+        return await replied(group.ask(body, replies=request.replies, timeout=request.wait_s))
 
     # The group beside.
 
@@ -163,7 +166,16 @@ def decoded(kind: int | str, body: bytes) -> Any:
     return decode_bodies(kind, msgspec.Raw(array_header(1) + body), 1)[0]
 
 
-def replied_of(answers: Answers) -> Replied:
+async def replied(asking: Awaitable[Answers]) -> Replied:
+    """What comes of a question, as it travels; also the answers that came where there were too few."""
+    try:
+        return replied_of(await asking)
+    except (NoMembers, Unanswered) as error:
+        came = replied_of(error.answers)
+        return msgspec.structs.replace(came, failed=(type(error).__name__, str(error)))
+
+
+def replied_of(answers: Sequence[Answer]) -> Replied:
     """Answers as they travel."""
     replies = []
     for answer in answers:
@@ -171,11 +183,12 @@ def replied_of(answers: Answers) -> Replied:
             replies.append(Reply(int(answer.sender), error=(answer.error.kind, str(answer.error))))
         else:
             replies.append(Reply(int(answer.sender), *encode_body(answer.value)))
-    return Replied(replies, [int(member) for member in answers.left])
+    left = answers.left if isinstance(answers, Answers) else ()
+    return Replied(replies, [int(member) for member in left])
 
 
 def answers_of(replied: Replied) -> Answers:
-    """As ``Group.ask`` gives them."""
+    """As ``Group.ask`` gives them; or the error that it raises, with the answers that came."""
     found = Answers()
     for reply in replied.replies:
         sender = MemberId(reply.member)
@@ -184,4 +197,7 @@ def answers_of(replied: Replied) -> Answers:
         else:
             found.append(Answer(sender, decoded(reply.kind, reply.body)))
     found.left = tuple(map(MemberId, replied.left))
+    if replied.failed is not None:
+        kind, text = replied.failed
+        raise {"NoMembers": NoMembers, "AnswersLate": AnswersLate}.get(kind, Unanswered)(text, found)
     return found

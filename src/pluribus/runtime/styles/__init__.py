@@ -38,6 +38,10 @@ class Faces(
 ):
     """What the styles add to a bus."""
 
+    def _begin(self) -> None:
+        """What faces need on a new bus, before anything is asked of it."""
+        self._publish_later()
+
 
 ANSWERED: dict[str, str | type[Style]] = {
     "access": "pluribus.runtime.styles.access.access:AccessStyle",

@@ -280,6 +280,49 @@ def test_who_came_before_there_was_a_list_is_cut_off(tmp_path):
     asyncio.run(scenario())
 
 
+def test_a_list_counts_at_once_at_the_door_through_which_it_was_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(guards, "LOOK_S", 1_000.0)  # by itself the door would not look again
+
+    async def scenario():
+        async with (
+            served(f"access-{tmp_path.name}", store=tmp_path / "a.db") as keeper,
+            pluribus.connect(url_of(keeper)) as maker,
+        ):
+            await maker.publish("news", "before", durable=True)
+            await maker.access.add_rule("anyone", "access:list", "all")
+            assert (await keeper.guard.current()).listed
+            with pytest.raises(Refused):
+                await maker.publish("news", "x")
+            await maker.access.add_rule("anyone", "topic:news", "publish")
+            await maker.publish("news", "x")
+            assert maker.line.connections == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_change_whose_connection_breaks_is_made_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(guards, "LEASE_S", 1.0)
+
+    async def scenario():
+        async with listed(tmp_path) as (keeper, url):
+            await keeper.access.add_rule("bob", "access:list", "all")
+            async with pluribus.connect(url, user="bob", password=PASSWORD) as bob:
+                removing = asyncio.create_task(bob.access.remove_user("ann"))
+
+                async def removed():
+                    return all(user.name != "ann" for user in (await keeper.access.list()).users)
+
+                await until(removed)
+                for visitor in list(keeper.guard.visitors):
+                    visitor.cut()
+                await removing
+                assert bob.line.connections == 2
+            told = [body["what"] for body in await records(keeper)]
+            assert len([what for what in told if "ann" in what and "remove" in what]) == 1, told
+
+    asyncio.run(scenario())
+
+
 def test_a_door_that_needs_a_list_is_shut_while_there_is_none_to_ask(monkeypatch):
     monkeypatch.setattr(guards, "WAIT_S", 0.2)
 

@@ -12,7 +12,7 @@ from ....access import passwords, words
 from ....access.machine import AccessList
 from ....access.rules import Decisions, rule_of
 from ....access.words import AUDIT, Listed, Outcome, Token, User
-from ....core.errors import BadInput, Refused
+from ....core.errors import BadInput, Refused, Uncertain
 from ....group.host import words as host
 from ....group.host.words import ONCE
 from ....pubsub.durable import batch as topic_batch
@@ -46,9 +46,6 @@ class AccessStyle(Style):
         self.guard = Guard(bus)
         self._line: MachineLine[Outcome] | None = None
         self._opening = asyncio.Lock()
-        self._session = 0
-        self._sequence = 0
-        self._changing = asyncio.Lock()
         self._proving = asyncio.Semaphore(PROVING_MAX)
         self._failures: dict[str, tuple[int, float]] = {}
 
@@ -57,7 +54,9 @@ class AccessStyle(Style):
         if isinstance(request, words.Login):
             return await self._login(request, visitor)
         if isinstance(request, words.Change):
-            return await self.change(words.command_of(request.command), visitor.user or "anyone")
+            visitor.free = False  # it may make the list, and is not cut off for having been here before
+            by = visitor.user or "anyone"
+            return await self.change(words.command_of(request.command), by, request.number)
         if isinstance(request, words.Look):
             return await self.listed()
         if isinstance(request, words.Check):
@@ -73,26 +72,27 @@ class AccessStyle(Style):
             if self._line is None:
                 machines: Machines = self.bus._style(Machines)
                 self._line = await machines.open(words.MACHINE, AccessList, Outcome, timeout=ASK_S)
-                self._session = self.bus.durable.new_number()
             return self._line
 
-    async def change(self, command: words.Command, by: str) -> Outcome:
-        """Make a change, with its record; returns when no door goes by the list of before."""
+    async def change(self, command: words.Command, by: str, number: int | None = None) -> Outcome:
+        """Make a change, with its record; returns when no door goes by the list of before. A change that is asked for
+        again with its ``number`` is made once."""
         line = await self.line()
         at = self.bus._wall()
         kind, encoded = encode_body({"what": words.told(command), "user": by, "address": "", "count": 1, "at": at})
-        session = ONCE + self.bus.durable.new_number() % ONCE
+        session = ONCE + (self.bus.durable.new_number() if number is None else number) % ONCE
         sender = int(self.bus.me)
         record = topic_batch.pack(AUDIT, session, 1, sender, kind, int(at * 1e6), [encoded], [None], [None])
         takes = isinstance(command, words.DropUser | words.DropRule | words.DropToken)
         if isinstance(command, words.PutUser):  # a user that was there may have lost a role, or the password
             takes = any(user.name == command.user.name for user in (await self.listed()).users)
-        async with self._changing:
-            self._sequence += 1
-            parts = [(words.MACHINE, [words.encode(command)]), (TOPICS, [record])]
-            found = await line.transact(self._session, self._sequence, self._sequence, parts, ASK_S)
+        parts = [(words.MACHINE, [words.encode(command)]), (TOPICS, [record])]
+        found = await line.transact(session, 1, 1, parts, ASK_S)
         if found.status == host.REFUSED:
             raise Refused(found.reason)
+        if found.status == host.UNKNOWN:
+            raise Uncertain(f"{found.reason}: look at the list", (session, 1))
+        await self.guard.caught_up()
         if takes:
             await asyncio.sleep(guards.LEASE_S)
         return Outcome(words.DONE)
