@@ -42,8 +42,11 @@ CAUSE = re.compile(r"(?:: |Caused by: )?(?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Excepti
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark waits ten seconds, which nobody can change, until a process that it started for a stream calls it."""
-STARTS_MAX = 4
-"""How often a query is started that ended for want of such a process; each goes on where the one before ended."""
+STARTS_MAX = 6
+"""How often a query is started that ended for want of such a process, and did no micro-batch meanwhile; each goes on
+where the one before ended."""
+BEGIN_S = 30.0
+"""How long the next query waits for the sources of the one before: all of them at once would wait for each other."""
 
 TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
@@ -111,6 +114,7 @@ class Job:
             for name, writer in writers.items():
                 self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
                 self.queries[name] = self._started(name, writer, once)
+                self._wait_for_sources(self.queries[name])
             self._watch(until, progress or (lambda _: None), lambda name: self._started(name, writers[name], once))
         finally:
             self._end(progress or (lambda _: None))
@@ -140,11 +144,21 @@ class Job:
         except PySparkException as error:
             raise JobFailed(f"the query {name!r} cannot be started: {_words(error)}") from None
 
+    def _wait_for_sources(self, query: Any) -> None:
+        until = monotonic() + BEGIN_S
+        while query.isActive and not self._stopping.is_set() and monotonic() < until:
+            if not query.status.get("message", "").startswith("Initializing"):
+                return
+            threading.Event().wait(0.02)
+
     def _watch(self, until: float | None, progress: Progress, start: Callable[[str], Any]) -> None:
         starts = dict.fromkeys(self.queries, 1)
+        batches = dict.fromkeys(self.queries, -1)
         while not self._stopping.is_set():
             self._look(progress)
             for name, query in self.queries.items():
+                if self._seen.get(name, -1) > batches[name]:
+                    batches[name], starts[name] = self._seen[name], 1
                 if not query.isActive and NO_WORKER in str(query.exception() or "") and starts[name] < STARTS_MAX:
                     starts[name] += 1
                     log.warning("%s of the query %r; it is started again", NO_WORKER, name)
