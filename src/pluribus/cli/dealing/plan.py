@@ -10,6 +10,8 @@ from pathlib import Path
 NAME = "dealing_backbone.toml"
 TURNS = "turns"
 """The answer that dealers are alerted with."""
+SHOWN = ("averages", TURNS)
+"""The answers that the room shows. The others would take the machine from those who play here."""
 
 
 def path() -> Path:

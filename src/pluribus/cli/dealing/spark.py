@@ -72,6 +72,7 @@ def work(folder: str) -> None:
                 return
             configuration = load(plan.path(), url)
             configuration.state, configuration.tables = f"{folder}/state", f"{folder}/tables"
+            configuration.gold = [one for one in configuration.gold if one.name in plan.SHOWN]
             running = Backbone(spark, configuration)
             threading.Thread(target=_stop_with_the_room, args=(running,), daemon=True).start()
             _tell(RUNS)
