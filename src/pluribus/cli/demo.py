@@ -126,9 +126,6 @@ def _told(summary: dict[str, Any]) -> str:
         f"{summary['spark']}: {summary['alerts']:,} alerts of {summary['turns']:,} turns and "
         f"{summary['averages']:,} averages back on the bus."
     )
-    if quality := summary["quality"]:
-        parts = " + ".join(f"{quality[name]:,} {name}" for name in ("good", "dead", "dropped", "late", "duplicate"))
-        lines.append(f"Of the backbone's report: {quality['read']:,} prices read = {parts}.")
     return "\n".join(lines)
 
 
