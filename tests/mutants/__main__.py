@@ -29,6 +29,7 @@ from tests.mutants import (
     slots,
     spread,
     topics,
+    transactions,
     views,
     waking,
     wholeness,
@@ -59,6 +60,7 @@ SCENARIOS = [
         "spread": [spread.FOUND],
         "spread-views": [spread.SUMS_FOUND],
         "topics": [topics.FOUND],
+        "transactions": [transactions.FOUND],
         "waking": [waking.FOUND],
     }.items()
     for found in tables
