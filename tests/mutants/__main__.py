@@ -30,6 +30,7 @@ from tests.mutants import (
     spread,
     topics,
     transactions,
+    transformations,
     views,
     waking,
     wholeness,
@@ -61,6 +62,7 @@ SCENARIOS = [
         "spread-views": [spread.SUMS_FOUND],
         "topics": [topics.FOUND],
         "transactions": [transactions.FOUND],
+        "transformations": [transformations.FOUND],
         "waking": [waking.FOUND],
     }.items()
     for found in tables
