@@ -11,6 +11,7 @@ here asks which it is: progress is read from the queries themselves.
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import runpy
@@ -52,6 +53,21 @@ TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
 
 Progress = Callable[[dict[str, Any]], object]
+
+
+def check_job(path: Path) -> None:
+    """A file that cannot be a job is told before Spark is started. It is read, and not run."""
+    if not path.is_file():
+        raise BadInput(f"there is no job {path}: name a file of Python with a function job(spark, options)")
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes(), str(path))))
+    except (SyntaxError, ValueError) as error:
+        raise BadInput(f"the job {path} is not Python ({error}): mend that line") from None
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+    if not names & {"job", "*"}:
+        raise BadInput(f"{path} has no function job(spark, options): write one that returns its queries")
 
 
 class Job:
@@ -128,8 +144,7 @@ class Job:
         return {"job": self._path.name, "queries": self.metrics}
 
     def _load(self) -> Callable[..., Any]:
-        if not self._path.is_file():
-            raise BadInput(f"there is no job {self._path}: name a file of Python with a function job(spark, options)")
+        check_job(self._path)
         function = runpy.run_path(str(self._path)).get("job")
         if not callable(function):
             raise BadInput(f"{self._path} has no function job(spark, options): write one that returns its queries")

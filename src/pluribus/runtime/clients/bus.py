@@ -1,8 +1,8 @@
 """A client: a program that is no member, and speaks to one. What ``connect("client://…")`` gives.
 
-It has the faces of a bus (``runtime/styles``), and can do whatever a member can that needs no membership of its own:
-each style has a part for clients, which asks the client's member through one line. A member that goes away is replaced
-by another of the URL; each style says what that means for what was under way.
+It has the faces of a bus (``runtime/styles``), and can do everything that a member can do, except what needs the
+program itself as a member. Each style has a part for clients, which asks the client's member through one line. If that
+member goes away, the client goes on with another host of the URL; each style says what becomes of requests under way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class NoEngine:
-    """What styles ask about the engine, on a client: it has a line to a member, and none of its own."""
+    """Answers styles that ask about the engine: a client has none, only a line to a member."""
 
     name = "client"
     broadcasts = False
@@ -50,12 +50,12 @@ class NoEngine:
 
 
 class ClientBus(Faces):
-    """A bus as seen from outside. ``me`` is a number of its own, not a member's."""
+    """A bus as a client has it. ``me`` is a number of the client's own, not a member's."""
 
     eager = True
     store = None
     orders = ("fifo", "none", "causal", "total", "semantic")
-    """Which of them there are is the member's to say, when a group is joined."""
+    """The member refuses orders that its stack does not offer, when a group is joined."""
 
     def __init__(self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None) -> None:
         self.url = url
@@ -73,11 +73,11 @@ class ClientBus(Faces):
         self._provided: set[str] = set()
 
     def new_number(self) -> int:
-        """One that nobody else has drawn, for all that is likely."""
+        """A random number, which nobody else is likely to draw."""
         return self._chance.getrandbits(62) + 1
 
     def __getattr__(self, name: str) -> Any:
-        """What a bus has and a client has not is refused in words."""
+        """An attribute that only members have raises an error that says so."""
         from ..bus import Bus
 
         if name.startswith("_") or not hasattr(Bus, name):
@@ -95,7 +95,7 @@ class ClientBus(Faces):
         return self._style(kind)
 
     def _style(self, kind: type[S]) -> S:
-        """The part of a style that clients have, typed as the member's: both have the same calls."""
+        """The client's part of a style. Its type is that of the member's part, because both have the same calls."""
         self._check_open()
         if not kind.on_clients:
             raise BadInput(self._for_members(kind.__module__.rpartition(".")[0].rpartition(".")[2]))
@@ -110,7 +110,7 @@ class ClientBus(Faces):
         return self.clock.now()
 
     async def open(self) -> None:
-        """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
+        """Connect; ``Unreachable`` or ``Refused`` at once, if none of the hosts can be used."""
         await self.line.connected()
 
     # Groups and replicas.
@@ -197,7 +197,7 @@ class ClientBus(Faces):
         return {"client": told}
 
     async def close(self, timeout: float = DRAIN_S) -> None:
-        """What was published durably is confirmed first, or raises as ``flush`` does."""
+        """Close, when everything that was published durably is confirmed; else it raises as ``flush`` does."""
         if self._closing:
             return
         self._closing = True

@@ -1,8 +1,8 @@
-"""Questions to an open group from those who are not in it: members of the bus, and clients through their member.
+"""Questions to an open group from *outsiders*: members of the bus that are not in it, and clients through their member.
 
-An outsider joins a group beside the open one, ``ask/NAME``. The members of the open group see it appear, and join it
-too. The outsider then has one of them ask the question; the answers come back by it. A group that nobody asks from
-outside costs nothing.
+An outsider joins a group beside the open one, ``ask/NAME``. The members of the open group see this group appear, and
+join it too. Then the outsider has one of them ask the question and return the answers. A group that no outsider asks
+costs nothing.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from ..bus import Bus
 
 COME_S = 5.0
-"""For a member of the open group to come to where it is asked."""
+"""Seconds in which a member of the open group must join the group beside it."""
 LOOK_S = 0.02
 
 log = logging.getLogger("pluribus")
 
 
 def beside(name: str) -> str:
-    """The group in which those who are not in a group ask it."""
+    """The name of the group in which outsiders ask a group."""
     return f"ask/{name}"
 
 
 class Outsiders(Style):
-    """Of one member: what it asks from outside, and what it is asked from there."""
+    """One member's questions as an outsider, and the questions of outsiders that it answers."""
 
     closes = 70
 
@@ -71,7 +71,7 @@ class Outsiders(Style):
         return await super().handle(request, asker)
 
     async def ask(self, request: AskGroup) -> Replied:
-        """As a member of the group, or through one."""
+        """Ask as a member of the group, or through one."""
         name = request.group
         if name in self.bus._groups:
             return await self._asked(request)
@@ -102,7 +102,7 @@ class Outsiders(Style):
     # The group beside.
 
     def shown(self, event: Members, name: str) -> None:
-        """Of an open group that this member is in: whether somebody asks it from outside."""
+        """The group beside an open group of this member has these members: join it if there are any."""
         if event.members and name not in self._lines:
             self._tasks.append(asyncio.ensure_future(self._join_quietly(name)))
 

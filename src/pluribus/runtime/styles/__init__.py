@@ -22,6 +22,7 @@ from .style import Style
 from .tables.face import TablesFace
 from .topics.face import TopicsFace
 from .transactions.face import TransactionsFace
+from .transformations.face import TransformationsFace
 
 
 class Faces(
@@ -34,6 +35,7 @@ class Faces(
     SlotsFace,
     SpacesFace,
     TransactionsFace,
+    TransformationsFace,
     TablesFace,
 ):
     """What the styles add to a bus."""
