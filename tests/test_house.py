@@ -25,6 +25,7 @@ STATE_MACHINES = {
     "src/pluribus/pubsub/durable/machine.py",
     "src/pluribus/queues/machine.py",
     "src/pluribus/queues/messages.py",
+    "src/pluribus/slots/occupant.py",
     "src/pluribus/spaces/machine.py",
     "src/pluribus/spaces/views/member.py",
 }
