@@ -67,7 +67,7 @@ def in_a_browser(pages: list[Callable[[Browser, Path], list[Path]]]) -> None:
 def slots(chromium: Browser, folder: Path) -> list[Path]:
     out = DOCS / "console-slots.png"
     with town(folder) as address:
-        page = chromium.new_page(viewport={"width": 1000, "height": 760})
+        page = chromium.new_page(viewport={"width": 1000, "height": 860})
         page.set_default_timeout(SECONDS_MS)
         while True:
             try:

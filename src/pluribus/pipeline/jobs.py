@@ -38,11 +38,16 @@ STOP_S = 30.0
 """How long a stop waits for the micro-batch that is under way."""
 
 OURS = "pluribus.core.errors."
+CAUSE = re.compile(r"(?:: |Caused by: )?(?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): (.+)")
+"""A line of Python or Java that names an exception, and what it says."""
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark waits ten seconds, which nobody can change, until a process that it started for a stream calls it."""
-STARTS_MAX = 4
-"""How often a query is started that ended for want of such a process; each goes on where the one before ended."""
+STARTS_MAX = 6
+"""How often a query is started that ended for want of such a process, and did no micro-batch meanwhile; each goes on
+where the one before ended."""
+BEGIN_S = 30.0
+"""How long the next query waits for the sources of the one before: all of them at once would wait for each other."""
 
 TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
@@ -125,6 +130,7 @@ class Job:
             for name, writer in writers.items():
                 self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
                 self.queries[name] = self._started(name, writer, once)
+                self._wait_for_sources(self.queries[name])
             self._watch(until, progress or (lambda _: None), lambda name: self._started(name, writers[name], once))
         finally:
             self._end(progress or (lambda _: None))
@@ -153,11 +159,21 @@ class Job:
         except PySparkException as error:
             raise JobFailed(f"the query {name!r} cannot be started: {_words(error)}") from None
 
+    def _wait_for_sources(self, query: Any) -> None:
+        until = monotonic() + BEGIN_S
+        while query.isActive and not self._stopping.is_set() and monotonic() < until:
+            if not query.status.get("message", "").startswith("Initializing"):
+                return
+            threading.Event().wait(0.02)
+
     def _watch(self, until: float | None, progress: Progress, start: Callable[[str], Any]) -> None:
         starts = dict.fromkeys(self.queries, 1)
+        batches = dict.fromkeys(self.queries, -1)
         while not self._stopping.is_set():
             self._look(progress)
             for name, query in self.queries.items():
+                if self._seen.get(name, -1) > batches[name]:
+                    batches[name], starts[name] = self._seen[name], 1
                 if not query.isActive and NO_WORKER in str(query.exception() or "") and starts[name] < STARTS_MAX:
                     starts[name] += 1
                     log.warning("%s of the query %r; it is started again", NO_WORKER, name)
@@ -248,10 +264,15 @@ def _failure(name: str, error: Any) -> JobFailed:
 
 
 def _words(error: Any) -> str:
-    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it."""
+    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it; the
+    cause of other errors, such as a disk that is full, stands below all that came of it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     ours = next((line for line in lines if line.startswith(OURS)), None)
-    return (lines[0] if ours is None else ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
+    if ours is not None:
+        return (ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
+    causes = [found[1] for line in lines[1:] if (found := CAUSE.fullmatch(line))]
+    first = lines[0][:300]
+    return first if not causes or causes[-1] in first else f"{first}: {causes[-1]}"[:500]
 
 
 class Stoppable(Protocol):

@@ -30,6 +30,7 @@ from ...group.sessions import Command, SessionEntry
 from ...pubsub.consumer_groups.machine import ConsumerGroup
 from ...pubsub.durable.machine import TopicsMachine
 from ..machines.desk import MachineDesk
+from ..styles.topics.compacting import CompactingDesk
 from ..styles.topics.desk import TopicsDesk
 from ..styles.topics.groups_desk import GroupsDesk
 from ..styles.topics.many_desk import ManyDesk
@@ -63,7 +64,8 @@ class KeeperDesk:
         self.of_topics = TopicsDesk(self)
         self.host.on_restored = self._restored
         self.groups = GroupsDesk(self, self.of_topics)
-        self.tending.also = self.groups.look
+        self.compacting = CompactingDesk(self, self.of_topics)
+        self.tending.also = self._led
         self._parts: list[DeskPart] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
             **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self._machine),
@@ -88,6 +90,10 @@ class KeeperDesk:
         self.of_topics.applied()
         self._wake()
 
+    def _led(self) -> None:
+        self.groups.look()
+        self.compacting.look()
+
     def _restored(self) -> None:
         self.machines.restored()
         self.of_topics.wake()
@@ -95,6 +101,7 @@ class KeeperDesk:
     def close(self) -> None:
         self._closed = True
         self.tending.stop()
+        self.compacting.stop()
         self.machines.close()
         self.host.bodies.close()
         self.of_topics.wake()

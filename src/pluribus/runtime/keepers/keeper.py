@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +112,8 @@ class Meeting:
         """What this member keeps; None before that is known."""
         self.on_words: Callable[[bytes], None] = lambda words: None
         self.on_change: Callable[[], None] = lambda: None
+        self.on_gone: Callable[[Collection[int]], None] = lambda members: None
+        """Members that left the view."""
         self.line = MemberLine(group, ASK)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._read()), loop.create_task(self._watch())]
@@ -178,12 +180,16 @@ class Meeting:
         self.on_change()
 
     async def _watch(self) -> None:
+        before: set[int] = set()
         async for view in self.group.views():
+            gone, before = before - set(view.members), set(view.members)
             for known in (self.keepers, self.heard):
                 for member in known.keys() - set(view.members):
                     del known[member]
             self._tell(view.members)
             self.line.viewed(view.members)
+            if gone:
+                self.on_gone(gone)
             self.on_change()
 
 
@@ -216,6 +222,7 @@ class BusKeeper:
         meeting.on_words = self.keeper.receive
         meeting.line.serve = self._serve
         meeting.on_change = self._changed
+        meeting.on_gone = self.desk.tending.gone
 
     async def start(self) -> None:
         self.keeper.start()
