@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .runtime.styles.topics.shared import SharedSubscription
     from .runtime.styles.topics.subscription import Subscription
     from .runtime.styles.transactions.transaction import Transaction
+    from .transformations.registry import transformation
 
 __version__ = "0.1.0"
 
@@ -92,6 +93,7 @@ __all__ = [
     "sim",
     "styles",
     "sync",
+    "transformation",
 ]
 
 _LATE = ("javaspaces", "objects", "sim", "styles", "sync")
@@ -120,6 +122,7 @@ _LATE_NAMES = {
     "Subscription": "runtime.styles.topics.subscription",
     "Transaction": "runtime.styles.transactions.transaction",
     "Vocabulary": "pubsub.concepts",
+    "transformation": "transformations.registry",
 }
 """The same for single names, by the module that has them."""
 

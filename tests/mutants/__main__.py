@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.mutants import (
     asking,
+    compaction,
     consumer_groups,
     conversations,
     deaf,
@@ -29,6 +30,8 @@ from tests.mutants import (
     slots,
     spread,
     topics,
+    transactions,
+    transformations,
     views,
     waking,
     wholeness,
@@ -41,6 +44,7 @@ SCENARIOS = [
     for scenario, tables in {
         "groups": [orders.FOUND, views.FOUND, regrouping.FOUND, wholeness.FOUND],
         "asks": [asking.FOUND],
+        "compaction": [compaction.FOUND],
         "consumer-groups": [consumer_groups.FOUND],
         "conversations": [conversations.FOUND],
         "crowd": [spread.CROWD_FOUND],
@@ -59,6 +63,8 @@ SCENARIOS = [
         "spread": [spread.FOUND],
         "spread-views": [spread.SUMS_FOUND],
         "topics": [topics.FOUND],
+        "transactions": [transactions.FOUND],
+        "transformations": [transformations.FOUND],
         "waking": [waking.FOUND],
     }.items()
     for found in tables

@@ -78,12 +78,12 @@ def run(
     from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
-    from pluribus.pipeline.jobs import Job, stopped_by_signals
+    from pluribus.pipeline.jobs import Job, check_job, stopped_by_signals
     from pluribus.pipeline.status import FILE, Status, serve
 
     options = dict(_pair(one) for one in option or [])
     settings = dict(_pair(one, "--conf") for one in conf or [])
-    _there(job, "a file of Python with a function job(spark, options)")
+    check_job(job)
     with ExitStack() as stack:
         folder = checkpoint or stack.enter_context(TemporaryDirectory())
         watched = Status()

@@ -12,6 +12,7 @@
     │   ├── BadPattern            a row pattern that does not parse, or that would have to remember without bound
     │   ├── BadPlan               an interconnection file that does not parse, or that cannot become a bus
     │   ├── BadKqml               a KQML message that does not parse
+    │   ├── BadTransformation     a chain of transformations that does not parse
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
     ├── Unavailable               the surroundings do not allow it; also an OSError
@@ -40,6 +41,7 @@
     ├── Undelivered               the bus was closed before everybody had what was sent
     │   └── Expired               a message of a software bus outlived its time before all had acknowledged it
     ├── Refused                   another member, or this one, said no, and why
+    ├── NotTransformed            a body that a chain of transformations cannot transform
     ├── LogChanged                the durable log is another one than was read before, or lacks what was in it
     ├── JobFailed                 a standing query on Spark ended with an error
     ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
@@ -149,6 +151,22 @@ class BadKqml(BadInput):
     def at(cls, text: str, line: int, column: int, reason: str, remedy: str) -> "BadKqml":
         error = cls(f"KQML, line {line}, column {column}: {reason}; {remedy}")
         error.text, error.line, error.column, error.reason, error.remedy = text, line, column, reason, remedy
+        return error
+
+
+class BadTransformation(BadInput):
+    """Where in the text (characters are counted from 1), why, and what to write instead."""
+
+    text: str = ""
+    position: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, text: str, position: int, reason: str, remedy: str) -> "BadTransformation":
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        error = cls(f"transformation {shown!r}, character {position}: {reason}; {remedy}")
+        error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
         return error
 
 
@@ -289,6 +307,10 @@ class Expired(Undelivered):
 
 class Refused(PluribusError):
     pass
+
+
+class NotTransformed(PluribusError):
+    """Raise it in a transformation of your own to say why a message is not transformed."""
 
 
 class LogChanged(PluribusError):

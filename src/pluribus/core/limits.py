@@ -303,3 +303,15 @@ QUEUED_CALLS_MAX = 10_000
 """Calls that wait on disk for their objects; further ones are refused."""
 QUEUED_ANSWERS_MAX = 10_000
 """Answers to queued calls that are kept for callers that are away; further calls are refused."""
+
+# Transformations
+CHAIN_CHARS_MAX = 1_024
+CHAIN_STEPS_MAX = 32
+TRANSFORMATIONS_MAX = 10_000
+"""Functions that one process has registered."""
+DOCUMENT_BYTES_MAX = 32 << 20
+"""The longest JSON, XML, CSV, MessagePack or binary struct that is taken apart, or put together."""
+DOCUMENT_DEPTH_MAX = 128
+XML_ELEMENTS_MAX = 1_000_000
+RECORD_FIELDS_MAX = 65_536
+"""Fields of one binary struct."""

@@ -27,7 +27,6 @@ from typing import Any
 
 import msgspec
 
-from pluribus.cli.dealing.plan import turn
 from pluribus.core.errors import PluribusError
 from pluribus.filters import Filter, parse
 from pluribus.pubsub.topics import matches
@@ -131,10 +130,11 @@ class Prices:
 
     def __init__(self, exchange: str) -> None:
         from pluribus.patterns import Matcher
+        from pluribus.pipeline.dealing import TURN
 
         self._exchange, self._random = exchange, Random()
         self._stocks = [Stock(exchange, symbol) for symbol in EXCHANGES[exchange]]
-        self._turns = Matcher(turn())
+        self._turns = Matcher(TURN)
         self.published = self.turns = 0
         self.expected: Counter[str] = Counter()
         self.last: dict[str, tuple[float, float]] = {}
@@ -156,8 +156,7 @@ class Prices:
         tick = stock.next()
         self.expected.update(stock.wanted_by(tick))
         self.published += 1
-        row: dict[str, Any] = {"exchange": self._exchange, "symbol": stock.symbol}
-        row |= {"time": self.published, "offset": tick.number, "price": tick.price}
+        row = {"topic": stock.topic, "time": self.published, "offset": tick.number, "price": tick.price}
         self.turns += len(self._turns.feed([row]))
         self.last[stock.symbol] = (tick.price, tick.change)
         return stock.topic, tick

@@ -40,8 +40,7 @@ from pluribus.runtime.styles.topics.subscription import Subscription
 
 CATCH_UP_S = 60.0
 """How long a closed room waits for Spark to find what is still in the log, unless told otherwise."""
-CLOCK, CLOCK_S = "clock", 0.5
-"""A stock that nobody deals in: when the room has closed, its prices tell Spark that time goes on."""
+CLOCK_S = 0.5
 LOOK_S = 0.05
 DISK_S = 1.0
 MINUTE_S = 50.0
@@ -211,7 +210,7 @@ class Room:
             self._told(bus, "room/prices/+", self._provider_told),
             self._told(bus, "room/spark", lambda event: self._spark_told(event, perf_counter() - began)),
             self._told(bus, "alerts/+", self._alert_told, start="earliest"),
-            self._told(bus, "answers/averages/+", self._average_told, start="earliest"),
+            self._told(bus, "averages", self._average_told, start="earliest"),
             self._look_at_disk(bus),
         ]
         showing = [asyncio.create_task(one) for one in seen]
@@ -346,7 +345,7 @@ class Room:
                 self._verdict = crew.complaint() or ("Spark missed turns" if read and alerts < turns else late)
                 return max(turns - alerts, 0) if read else 0
             self._look_at_spark()
-            await bus.publish("stocks/room/clock", Tick(CLOCK, 1.0, 0.0, 1), durable=True, live=False)
+            await bus.publish("stocks/room/clock", Tick("clock", 0.0, 0.0, 0), durable=True, live=False)
             await asyncio.sleep(CLOCK_S)
 
     def _summary(
@@ -381,7 +380,6 @@ class Room:
             "spark_batches": crew.batches if crew else 0,
             "spark_rows": crew.rows if crew else 0,
             "spark_began_s": crew and crew.began_s and round(crew.began_s, 1),
-            "quality": crew and crew.quality,
             "rate": round(published / took) if took else 0,
             "late_us_p50": round(max((desk["p50_us"] for desk in desks.values()), default=0.0), 1),
             "late_us_p99": round(max((desk["p99_us"] for desk in desks.values()), default=0.0), 1),
@@ -413,6 +411,8 @@ class Room:
 
     def _alert_told(self, event: Any) -> None:
         turn, scene = event.body, self._scene
+        if "top" not in turn or turn["top"] is None:
+            return  # what the pattern could not place
         if not scene.alerts_count:
             scene.happens("Spark's first alert is here")
         scene.alerts_count += 1
@@ -420,8 +420,6 @@ class Room:
         scene.alerts.append((scene.seconds, event.topic.rpartition("/")[2], text))
 
     def _average_told(self, event: Any) -> None:
-        if event.body["symbol"] == CLOCK:
-            return
         self._scene.averages_count += 1
         self._scene.averages[event.body["symbol"]] = event.body["mean"]
 
@@ -435,7 +433,8 @@ class Room:
             behind = max(scene.on_disk - crew.rows, 0)
             scene.spark_live = True
             found = f"{scene.alerts_count:,} alerts, {scene.averages_count:,} averages"
-            scene.spark = f"Spark is live: {found}; {crew.rows:,} prices read, {behind:,} to read"
+            read = f"{crew.rows:,} prices read, {behind:,} to read" if crew.rows else "the first prices are read"
+            scene.spark = f"Spark is live: {found}; {read}"
         else:
             scene.spark = f"Spark starts: {crew.step}"
 

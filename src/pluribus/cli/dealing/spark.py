@@ -1,4 +1,4 @@
-"""Spark in the dealing room: a process that runs its backbone (``plan.py``) until the room closes.
+"""Spark in the dealing room: a process that runs ``pluribus.pipeline.dealing`` until the room closes.
 
 It is a process of its own because a Java machine takes seconds to start and must not hold up the room. It tells of
 every micro-batch on the bus, as a client, and ends when its standard input does.
@@ -7,7 +7,6 @@ every micro-batch on the bus, as a client, and ends when its standard input does
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import signal
 import subprocess
@@ -18,16 +17,11 @@ from contextlib import suppress
 from typing import IO, Any
 
 from pluribus.cli import programs
-from pluribus.cli.dealing import plan
 from pluribus.core.errors import PluribusError
 
 LEAST_S = 10.0
 """A room that is open for less has closed before Spark has started."""
 END_S = 20.0
-LISTEN_S = 1.0
-"""How long the last words of a process that has ended are waited for."""
-QUALITY = ("read", "good", "dead", "dropped", "late", "duplicate", "lost", "adds_up")
-"""What the summary has of the backbone's report."""
 SETTINGS = {
     "spark.sql.shuffle.partitions": 2,
     "spark.driver.memory": "1g",
@@ -50,34 +44,35 @@ def why_not(seconds: float) -> str:
     return ""
 
 
-STARTS, PLANS, RUNS = "Java starts", "its queries are planned", "the first prices are read"
+BEGINS = "Spark starts"
+STARTS, PLANS, RUNS = "Java starts", "the two queries are planned", "the first prices are read"
 """What Spark does before it has answered, in this order."""
 
 
 def work(folder: str) -> None:
-    """In the process: the backbone, on the bus that the first line of standard input names, until that ends. Standard
-    output tells how far it is, a line for each step, and in the end what became of all prices, as JSON."""
+    """In the process: the job, on the bus that the first line of standard input names, until that ends. Standard
+    output tells how far it is, a line for each step."""
     _tell(STARTS)
     from pluribus import sync
-    from pluribus.pipeline.backbone.configuration import load
-    from pluribus.pipeline.backbone.running import Backbone
+    from pluribus.pipeline.dealing import job
+    from pluribus.pipeline.jobs import Job
     from pluribus.pipeline.session import session
+
+    def planned(*arguments: Any) -> Any:
+        found = job(*arguments)
+        _tell(RUNS)
+        return found
 
     places = {"spark.local.dir": folder}
     try:
         with session("local[2]", "dealing room", **SETTINGS, **places) as spark:
             _tell(PLANS)
             url = sys.stdin.readline().strip()
-            if not url:
-                return
-            configuration = load(plan.path(), url)
-            configuration.state, configuration.tables = f"{folder}/state", f"{folder}/tables"
-            running = Backbone(spark, configuration)
+            running = Job(spark, "dealing", f"{folder}/queries", {"url": url}, planned)
             threading.Thread(target=_stop_with_the_room, args=(running,), daemon=True).start()
-            _tell(RUNS)
-            with sync.connect(url, name="spark") as bus:
-                found = running.run(progress=lambda told: bus.publish("room/spark", told))
-            _tell(json.dumps({name: found[name] for name in QUALITY}))
+            if url:
+                with sync.connect(url, name="spark") as bus:
+                    running.run(progress=lambda told: bus.publish("room/spark", told))
     except PluribusError as error:
         sys.exit(str(error))
 
@@ -107,21 +102,14 @@ class Crew:
             start_new_session=True,
         )
         self.step = STARTS
-        self.quality: dict[str, Any] | None = None
-        """What became of all prices, when it has ended."""
         self.batches = self.rows = 0
         self.began_s: float | None = None
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = line.decode(errors="replace").strip()
-            if told.startswith("{"):
-                self.quality = json.loads(told)
-            else:
-                self.step = told
+            self.step = line.decode(errors="replace").strip()
 
     def begin(self, url: str) -> None:
         """There is a bus to work on."""
@@ -131,10 +119,10 @@ class Crew:
             self._process.stdin.flush()
 
     def heard(self, told: dict[str, Any], now_s: float) -> None:
-        """Of one micro-batch. Rows are those of the intake, which reads each price once."""
+        """Of one micro-batch. Rows are those in which turns are looked for; the averages read the same."""
         self.began_s = now_s if self.began_s is None else self.began_s
         self.batches += 1
-        self.rows += told["rows"] if told["query"] == "intake" else 0
+        self.rows += told["rows"] if told["query"] == "alerts" else 0
 
     def complaint(self) -> str:
         """Why it ended, if it did."""
@@ -156,5 +144,4 @@ class Crew:
         with suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-        self._listener.join(LISTEN_S)
         self._errors.close()

@@ -22,6 +22,7 @@ from .style import Style
 from .tables.face import TablesFace
 from .topics.face import TopicsFace
 from .transactions.face import TransactionsFace
+from .transformations.face import TransformationsFace
 
 
 class Faces(
@@ -34,6 +35,7 @@ class Faces(
     SlotsFace,
     SpacesFace,
     TransactionsFace,
+    TransformationsFace,
     TablesFace,
 ):
     """What the styles add to a bus."""
@@ -47,6 +49,7 @@ ANSWERED: dict[str, str | type[Style]] = {
     "access": "pluribus.runtime.styles.access.access:AccessStyle",
     "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
+    "slots": "pluribus.runtime.styles.slots.buses:Slots",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
     "durable-topics": "pluribus.runtime.keepers.keeping:Keeping",
     "machines": "pluribus.runtime.keepers.keeping:Keeping",

@@ -44,13 +44,15 @@ from ..styles.style import Style
 from ..styles.tables.face import ROWS_MAX
 from ..styles.tables.face import TIMEOUT_S as SQL_S
 from ..styles.transactions.face import TIMEOUT_S as TRANSACTION_S
-from .face import Face, one_by_one
+from ..styles.transformations.face import STEP_S
+from .face import Face, one_by_one, real_of
 from .groups import Cache, Group, Notifications, Objects, Relayed, Replica
 from .rooms import Conversations, EnrolledSlot, Room
 from .topics import TopicsSync
 
 if TYPE_CHECKING:  # loaded when first used
     from ...core.secret import Secret
+    from ...filters import Filter
     from ...tables.result import SqlTable
     from ..clients.doorman import Doorman
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
@@ -59,6 +61,7 @@ if TYPE_CHECKING:  # loaded when first used
     from ..styles.spaces.sync import SyncSpace
     from ..styles.transactions.sync import SyncTransaction
     from ..styles.transactions.transactions import TransactionInfo
+    from ..styles.transformations.sync import SyncTransformer
 
 
 class Bus(TopicsSync):
@@ -225,6 +228,7 @@ class Bus(TopicsSync):
         lease: float | None = None,
         dead_max: int | None = None,
         dead_expired: bool | None = None,
+        transform: str | None = None,
         timeout: float | None = QUEUE_OPEN_S,
     ) -> SyncMessageQueue:
         """Open a message queue. See ``pluribus.Bus.queue``."""
@@ -232,7 +236,7 @@ class Bus(TopicsSync):
 
         options: dict[str, Any] = {"durable": durable, "messages_max": messages_max, "bytes_max": bytes_max}
         options |= {"full": full, "tries": tries, "backoff": backoff, "window": window, "lease": lease}
-        options |= {"dead_max": dead_max, "dead_expired": dead_expired, "timeout": timeout}
+        options |= {"dead_max": dead_max, "dead_expired": dead_expired, "transform": transform, "timeout": timeout}
         return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
 
     def replica(
@@ -310,6 +314,22 @@ class Bus(TopicsSync):
 
         real = self._thread.ask(self._real.transaction, timeout=timeout, join=join)
         return SyncTransaction(real, self._thread)
+
+    def transformer(
+        self,
+        source: str | Face,
+        target: str | Face,
+        chain: str,
+        *,
+        where: str | Filter | None = None,
+        timeout: float = STEP_S,
+    ) -> SyncTransformer:
+        """``with bus.transformer("incoming", "orders", "csv > json"):``. See ``pluribus.Bus.transformer``."""
+        from ..styles.transformations.sync import SyncTransformer
+
+        ends = (real_of(source), real_of(target))
+        real = self._thread.ask(self._real.transformer, *ends, chain, where=where, timeout=timeout)
+        return SyncTransformer(real, self._thread)
 
     def transactions(self, *, prepared: bool = False) -> list[TransactionInfo]:
         """Transactions that several processes act in, or that are prepared. See ``pluribus.Bus.transactions``."""

@@ -45,6 +45,7 @@ def scenario(name: str) -> Scenario:
         adhoc,
         asks,
         boundaries,
+        compaction,
         consumer_groups,
         conversations,
         crowd,
@@ -70,6 +71,7 @@ def scenario(name: str) -> Scenario:
         states,
         topics,
         transactions,
+        transformations,
         waking,
     )
 
@@ -80,12 +82,14 @@ def scenario(name: str) -> Scenario:
     styles = (
         queues.QUEUES,
         transactions.TRANSACTIONS,
+        transformations.TRANSFORMATIONS,
         slots.SLOTS,
         slots.SLOTS_REPLICA,
         objects.OBJECTS,
         conversations.CONVERSATIONS,
         spaces.SPACES,
         consumer_groups.CONSUMER_GROUPS,
+        compaction.COMPACTION,
     )
     shipped = (
         *plain,

@@ -38,6 +38,7 @@ class QueueMessage(Generic[T]):
         "reply_to",
         "sent",
         "settled",
+        "ttl",
     )
 
     def __init__(
@@ -61,6 +62,8 @@ class QueueMessage(Generic[T]):
         self.id = f"{head.session:x}-{head.first}"
         """What the sender gave, or a name of our own."""
         self.properties: Mapping[str, Any] = NOTHING
+        self.ttl = 0.0
+        """Seconds that its sender gave it; 0: no end."""
         if head.extra_bytes:
             extra = batch.extra_of(packed, head)
             self.priority = extra.priorities[0] if extra.priorities else words.PRIORITY
@@ -69,6 +72,8 @@ class QueueMessage(Generic[T]):
             self.reply_to = extra.replies[0] if extra.replies else ""
             if extra.ids and extra.ids[0]:
                 self.id = extra.ids[0]
+            if extra.ttls_us:
+                self.ttl = extra.ttls_us[0] / 1e6
             if extra.properties and extra.properties[0]:
                 self.properties = MappingProxyType(batch.properties_of(extra.properties[0]))
 
@@ -87,6 +92,7 @@ class QueueMessage(Generic[T]):
         self.key = self.correlation = self.reply_to = ""
         self.id = f"{head.session:x}-{head.first + place}"
         self.properties = NOTHING
+        self.ttl = 0.0
         return self
 
     def __repr__(self) -> str:
@@ -122,6 +128,22 @@ class QueueMessage(Generic[T]):
             raise BadInput(f"message {self.number} is settled already: settle a message once")
         self.settled = ends
         return self._consumer
+
+
+class Browsed(QueueMessage[Any]):
+    """A message that was looked at and not taken."""
+
+    __slots__ = ("age_since", "reason", "size", "state")
+
+    def __init__(self, seen: words.Seen, body: bytes, long: bytes | None) -> None:
+        super().__init__(None, seen.thing, seen.tries, body, long)
+        self.state = seen.state
+        """``ready``, ``held``, ``delayed``, ``behind its key`` or ``dead``."""
+        self.size = seen.size
+        self.reason = seen.reason
+        """Why it is a dead letter."""
+        self.age_since = seen.at_us / 1e6
+        """When it came into the queue, in the time of the log."""
 
 
 def unpacked(packed: bytes) -> Slice:

@@ -13,7 +13,7 @@ from ....core.errors import Closed, Refused, TooLarge, Uncertain
 from ....core.ids import MessageId, checked_name
 from ....filters import Filter
 from ....group.host.demand import UNLIMITED
-from ....queues import words
+from ....queues import batch, words
 from ....queues.machine import Queue
 from ....queues.words import PRIORITY, REFUSED, Outcome, Settings, Stats
 from ....wire.bodies import BYTES, encode_body
@@ -21,11 +21,13 @@ from ...machines.line import MachineLine
 from ...machines.machines import Machines
 from ..style import Style
 from ..tables.face import ROWS_MAX, TIMEOUT_S
+from .arriving import transformed
 from .consumer import QueueConsumer
-from .message import QueueMessage
+from .message import Browsed, QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
-from .receiving import Handler, Messages, Receiving, Singles, call_with
-from .sender import OutgoingMessage, Sender
+from .outgoing import OutgoingMessage, extra_of
+from .receiving import Handler, Messages, Receiving, Singles, all_settled, call_with
+from .sender import Sender, encoded_properties
 
 if TYPE_CHECKING:
     from ....tables.result import SqlTable
@@ -99,8 +101,9 @@ class MessageQueue:
         self._singles: dict[bytes, Singles] = {}
         """By selector: the consumer of single receives."""
         self._consumers: dict[QueueConsumer, None] = {}
-        self._calling: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._last: tuple[int, Stats] | None = None
+        self._chain: str | None = None
         self.closed = False
 
     # Sending.
@@ -140,6 +143,13 @@ class MessageQueue:
         except TimeoutError:
             raise Uncertain(f"the queue {self.name!r} did not confirm the message in {timeout:g} s", identity) from None
         return identity
+
+    async def pass_on(self, message: OutgoingMessage) -> None:
+        """Send a message that is encoded already; returns when it is confirmed."""
+        self._check_open()
+        await self.stage(message)
+        done, _ = self._sender.put(message)
+        await asyncio.shield(done)
 
     async def send_many(self, bodies: Iterable[Any], *, timeout: float | None = None) -> list[MessageId]:
         """Send messages without options, in order; returns when all are confirmed."""
@@ -204,6 +214,18 @@ class MessageQueue:
         await self.stage(message)
         return message
 
+    async def chain(self) -> str:
+        """By which the queue transforms what arrives; asked for once. ``Sender`` learns it by itself."""
+        if self._chain is None:
+            self._chain = (await self._now()).settings.transform
+        return self._chain
+
+    def forget_chain(self) -> None:
+        self._chain = None
+
+    async def _now(self) -> Stats:
+        return _stats(await self._line.inspect(words.encode(words.Count()), timeout=None))
+
     async def stage(self, message: OutgoingMessage) -> None:
         """A long body goes ahead of its message, in pieces, which the message then names."""
         encoded = message.body
@@ -267,9 +289,13 @@ class MessageQueue:
         """Call a function with every message, one after another, until the task that is returned is cancelled."""
         messages = self.messages(where, credit=credit, exclusive=exclusive)
         task = asyncio.ensure_future(call_with(messages, handler))
-        self._calling.add(task)
-        task.add_done_callback(self._calling.discard)
+        self.ends_with_it(task)
         return task
+
+    def ends_with_it(self, task: asyncio.Task[None]) -> None:
+        """The task is cancelled when the queue is closed."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def arrived(self, where: str | Filter | None = None, timeout: float | None = None) -> bool:
         """Returns True when a message is there for who asks now, which it does not take; False after ``timeout``."""
@@ -280,18 +306,20 @@ class MessageQueue:
         return True
 
     async def ack(self, messages: Iterable[QueueMessage[Any]]) -> None:
-        """Settle several messages together; ``LeaseEnded`` for the first that is not held any more."""
-        found = await asyncio.gather(*(one.ack() for one in messages), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
+        """Settle several messages together, in one command; ``LeaseEnded`` for the first that is not held any more."""
+        await all_settled(one.ack() for one in messages)
 
     async def nack(self, messages: Iterable[QueueMessage[Any]], delay: float | None = None) -> None:
         """Give several messages back together."""
-        found = await asyncio.gather(*(one.nack(delay) for one in messages), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
+        await all_settled(one.nack(delay) for one in messages)
+
+    async def reject(self, messages: Iterable[QueueMessage[Any]], reason: str = "") -> None:
+        """Make dead letters of several messages."""
+        await all_settled(one.reject(reason) for one in messages)
+
+    async def extend(self, messages: Iterable[QueueMessage[Any]], seconds: float) -> None:
+        """Hold several messages for so long from now on."""
+        await all_settled(one.extend(seconds) for one in messages)
 
     def _owner(self) -> int:
         """Whose lease it is. In memory it is a member's: a client's consumers live as long as the client's member."""
@@ -301,6 +329,8 @@ class MessageQueue:
     async def _consumer(
         self, selector: bytes, things: int, size: int, want: int = UNLIMITED, exclusive: bool = False
     ) -> QueueConsumer:
+        for single in list(self._singles.values()) if exclusive else ():
+            await single.leave()
         consumer = QueueConsumer(self._line, self._numbers(), self._owner, LEASE_S, selector, exclusive)
         self._consumers[consumer] = None
         try:
@@ -330,9 +360,12 @@ class MessageQueue:
             handles = [(one.row, one.place, one.piece) for one in looked.found]
             bodies = await self._line.bodies(handles, None) if handles else []
             for seen, body in zip(looked.found, bodies, strict=True):
-                if body is not None:  # else it was settled meanwhile
-                    yield Browsed(seen, body)
-                    left = None if left is None else left - 1
+                pieces = [(row, place, 0) for row, place in seen.pieces]
+                parts = await self._line.bodies(pieces, None) if pieces and body is not None else []
+                if body is None or None in parts:  # it was settled meanwhile
+                    continue
+                yield Browsed(seen, body, b"".join(one for one in parts if one is not None) if pieces else None)
+                left = None if left is None else left - 1
             start = looked.then
             if not start:
                 return
@@ -369,7 +402,7 @@ class MessageQueue:
 
     async def stats(self) -> QueueStats:
         """How the queue is now; rates are those since this was asked before."""
-        now = _stats(await self._line.inspect(words.encode(words.Count()), timeout=None))
+        now = await self._now()
         loop_us = int(asyncio.get_running_loop().time() * 1e6)
         rates = (0.0, 0.0)
         if self._last is not None and loop_us > self._last[0]:
@@ -384,23 +417,44 @@ class MessageQueue:
         return await self._in_steps(lambda start: words.Purge(max(end, 1), dead, start), progress)
 
     async def redrive(self, limit: int | None = None, *, progress: Progress | None = None) -> int:
-        """Dead letters become messages again, untried, the oldest first; how many there were. They are named, so a
+        """Dead letters become messages again, untried, the oldest first; how many there were. Those that could not be
+        transformed when they arrived are transformed now, or stay. They are named, so a
         command that is asked twice brings none twice; what dies meanwhile is for the next call."""
         total, start, named = 0, 0, 0
+        self._chain = None
+        chain = await self.chain()
         while limit is None or named < limit:
             most = PAGE if limit is None else min(limit - named, PAGE)
             question = words.Look(start, most, selector_of(None), dead=True)
             looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
             if looked.found:
-                things = [one.thing for one in looked.found]
-                named += len(things)
-                total += (await self._do(words.encode(words.Redrive(0, things)))).number
+                raw = [one.thing for one in looked.found if chain and one.reason.startswith(words.NOT_TRANSFORMED)]
+                things = [one.thing for one in looked.found if one.thing not in set(raw)]
+                named += len(looked.found)
+                if things:
+                    total += (await self._do(words.encode(words.Redrive(0, things)))).number
+                for message in await self.kept(raw):
+                    total += await self._remake(message, chain)
             if progress is not None:
                 progress(total)
             start = looked.then
             if not start:
                 break
         return total
+
+    async def _remake(self, message: QueueMessage[Any], chain: str) -> int:
+        """A dead letter that could not be transformed when it arrived, as the queue transforms now; 0 if it still
+        cannot."""
+        kind, encoded = encode_body(message.body)
+        texts = (message.key, message.id, message.correlation, message.reply_to)
+        properties = encoded_properties(message.properties)
+        made = transformed(OutgoingMessage(kind, encoded, message.priority, 0, 0, *texts, properties), chain)
+        if made.failure:
+            return 0
+        packed = batch.pack(
+            self._numbers(), 1, int(message.sent * 1e6), made.kind, [made.body], extra_of([made], chain)
+        )
+        return (await self._do(words.encode(words.Remake([message.number], packed)))).number
 
     async def _in_steps(self, step: Callable[[int], words.Command], progress: Progress | None) -> int:
         total, start = 0, 0
@@ -431,12 +485,17 @@ class MessageQueue:
         lease: float | None = None,
         dead_max: int | None = None,
         dead_expired: bool | None = None,
+        transform: str | None = None,
     ) -> None:
-        """Change settings of the queue; those that are not given stay."""
-        now = (await self.stats()).state.settings
-        given = settings_of(messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, now)
+        """Change settings of the queue; those that are not given stay. ``transform=""``: what arrives stays as it
+        is."""
+        now = (await self._now()).settings
+        given = settings_of(
+            messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, transform, now
+        )
         if given is not None:
             await self.configured(words.Configure(given, True), None)
+            self.forget_chain()
 
     async def configured(self, command: words.Configure, timeout: float | None) -> None:
         await self._do(words.encode(command), timeout)
@@ -467,10 +526,10 @@ class MessageQueue:
             await self._sender.flush()
         finally:
             self.closed = True
-            for task in list(self._calling):
+            for task in list(self._tasks):
                 task.cancel()
-            if self._calling:
-                await asyncio.wait(list(self._calling))
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))
             for consumer in list(self._consumers):
                 await consumer.close()
             self._sender.close()
@@ -478,7 +537,7 @@ class MessageQueue:
 
     def abandon(self) -> None:
         self.closed = True
-        for task in self._calling:
+        for task in self._tasks:
             task.cancel()
         for consumer in self._consumers:
             consumer.abandon()
@@ -496,22 +555,6 @@ class MessageQueue:
     def _check_open(self) -> None:
         if self.closed:
             raise Closed(f"the queue {self.name!r} is closed here: open it again")
-
-
-class Browsed(QueueMessage[Any]):
-    """A message that was looked at and not taken."""
-
-    __slots__ = ("age_since", "reason", "size", "state")
-
-    def __init__(self, seen: words.Seen, body: bytes) -> None:
-        super().__init__(None, seen.thing, seen.tries, body, None)
-        self.state = seen.state
-        """``ready``, ``held``, ``delayed``, ``behind its key`` or ``dead``."""
-        self.size = seen.size
-        self.reason = seen.reason
-        """Why it is a dead letter."""
-        self.age_since = seen.at_us / 1e6
-        """When it came into the queue, in the time of the log."""
 
 
 class QueueStats(msgspec.Struct, frozen=True):
