@@ -121,7 +121,7 @@ FOUND = {
     Complacent: (0, "the message knew"),
     Gullible: (20, "stale"),
     Hasty: (0, "which did not"),
-    Satisfied: (0, "was not waited for"),
+    Satisfied: (1, "was not waited for"),
 }
 
 FOUND_WITHOUT_ROUTER = {
