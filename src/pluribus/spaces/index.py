@@ -231,13 +231,15 @@ class TupleIndex:
             for _, number in self._candidates(template, shape, signature, key, after + 1):
                 yield number
 
-    def page(self, template: Template, after: int, most: int) -> list[int]:
+    def page(
+        self, template: Template, after: int, most: int, allowed: Callable[[int], bool] | None = None
+    ) -> list[int]:
         """The oldest ``most`` that match and are younger than ``after``, oldest first."""
         plain = template if not template.where else _without_range(template)
         found: list[int] = []
         for shape, signature, key in self._looks(plain):
             numbers = self._candidates(plain, shape, signature, key, after + 1, template.where)
-            found += [number for _, number in islice(numbers, most)]
+            found += islice((number for _, number in numbers if allowed is None or allowed(number)), most)
         return sorted(found)[:most]
 
     def count(self, template: Template) -> int:
