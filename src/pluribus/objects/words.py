@@ -48,6 +48,8 @@ class Invocation(msgspec.Struct, array_like=True, frozen=True, tag=1):
     results: Name
     call: Called
     """Its arguments are still encoded."""
+    bridges: Number = 0
+    """Those that it has crossed."""
 
 
 class Sought(msgspec.Struct, array_like=True, frozen=True, tag=2):
