@@ -91,7 +91,7 @@ class VisitRelet(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Let the lease of a tuple begin anew, or end. The answer is its name from now on."""
 
     place: SpacePlace
-    tuple: Name
+    name: Name
     item: Item
     lease_us: Microseconds = FOR_EVER_US
     ends: bool = False

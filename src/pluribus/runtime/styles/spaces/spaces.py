@@ -247,6 +247,9 @@ class ClientSpaces(Spaces):
         await way.start()
         return way
 
+    async def drain(self, timeout: float) -> None:
+        """What a client writes is where it belongs when the call returns."""
+
     def _own(self, machine: str, durable: bool) -> SpaceMachine | None:
         return None
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 WAIT_S = 20.0
 """How long one question waits for a match."""
 NUMBER_BITS = 64
+CLOSE_S = 5.0
 
 
 class VisitingWay:
@@ -161,7 +162,8 @@ class VisitingWay:
 
     async def close(self) -> None:
         if self._undoing:
-            await asyncio.wait(set(self._undoing))
+            await asyncio.wait(set(self._undoing), timeout=CLOSE_S)
+        self.abandon()  # what is left then, the member does when the connection ends
 
     def abandon(self) -> None:
         for task in self._undoing:
