@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....core.errors import BadInput, NoKeeper, NoMembers, PluribusError, Refused
+from ....core.errors import BadInput, NoKeeper, NoMembers, Overflow, PluribusError, Refused
 from ....core.ids import checked_name
 from ....group.sessions import SessionEntry
 from ....spaces.machine import SpaceMachine
@@ -32,6 +32,8 @@ MACHINE = "space/"
 LIST = "spaces"
 """The space in which spaces are listed."""
 COPIES_MAX = 16
+CLIENTS_SPACES_MAX = 256
+"""In which a member takes part for its clients; it stays in them until it closes."""
 
 
 class SpaceInfo(msgspec.Struct, frozen=True):
@@ -55,7 +57,7 @@ class Spaces(Style):
         self._joining: dict[str, asyncio.Lock] = {}
         self._listings: dict[bool, ReplicatedWay] = {}
         """The lists, by whether they are durable."""
-        self._opening = asyncio.Lock()
+        self._opening = {durable: asyncio.Lock() for durable in (False, True)}
 
     async def open(
         self, name: str, kind: str, durable: bool, replica: bool, copies: int, key: int, timeout: float | None
@@ -116,8 +118,10 @@ class Spaces(Style):
         """For clients of this member, which stays part of the space when they go."""
         if place.kind not in KINDS[1:]:
             raise Refused(f"a space of kind {place.kind!r} is not asked for through a member")
-        way = self._crews.get(place.name)
+        way = self._crews.get(checked_name(place.name, "the space"))
         if way is None or way.closed or not way.for_clients:
+            if sum(one.for_clients for one in self._crews.values()) >= CLIENTS_SPACES_MAX:
+                raise Overflow(f"this member takes part in {CLIENTS_SPACES_MAX} spaces for clients: ask another one")
             way = await self._crew(place, None)
             if way.for_clients:  # two clients came at once
                 way.users -= 1
@@ -168,7 +172,7 @@ class Spaces(Style):
                 )
 
     async def _list(self, durable: bool) -> ReplicatedWay:
-        async with self._opening:
+        async with self._opening[durable]:
             if durable not in self._listings:
                 self._listings[durable] = await self._replicated(LIST, LIST, durable)
             return self._listings[durable]
