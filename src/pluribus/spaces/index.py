@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -241,6 +242,12 @@ class TupleIndex:
             numbers = self._candidates(plain, shape, signature, key, after + 1, template.where)
             found += islice((number for _, number in numbers if allowed is None or allowed(number)), most)
         return sorted(found)[:most]
+
+    def lowest(self, template: Template, most: int) -> list[int]:
+        """The ``most`` lowest numbers that match; with a range, of those in it."""
+        if template.where and range_of(template.where) is not None:
+            return nsmallest(most, self.matches(template))
+        return self.page(template, -1, most)
 
     def count(self, template: Template) -> int:
         """How many match; without a condition that is a sum of lengths."""
