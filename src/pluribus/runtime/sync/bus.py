@@ -265,6 +265,12 @@ class Bus(TopicsSync):
         options |= {"copies": copies, "key": key, "timeout": timeout}
         return SyncSpace(self._thread.call(self._real.space, name, **options), self._thread)
 
+    def bridge(self, other: Bus, alias: str) -> SyncShadow:
+        """Add an object that stands for the objects of an alias on another bus. See ``pluribus.Bus.bridge``."""
+        from ..styles.objects.sync import SyncShadow
+
+        return SyncShadow(self._thread.call(self._real.bridge, other._real, alias), self._thread)
+
     def virtual_network(self, name: str, *, mode: str = "unicast") -> SyncNetwork:
         """A group of objects that this program makes of shadows. See ``pluribus.Bus.virtual_network``."""
         from ..styles.objects.sync import SyncNetwork

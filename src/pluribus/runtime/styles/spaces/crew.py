@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....core.errors import BadInput, Closed, Overflow, PluribusError, Uncertain, Undelivered
+from ....core.errors import BadInput, Closed, Overflow, PluribusError, TooLarge, Uncertain, Undelivered
 from ....spaces.machine import granted
 from ....spaces.partitioned import words as partitioned_words
 from ....spaces.partitioned.member import PartitionedMember
@@ -147,6 +147,8 @@ class Crew:
                     await self._group.send(data, to=to)
                 except Closed:
                     return
+                except TooLarge as error:
+                    log.error("the space %r cannot go on: %s", self.name, error)
                 except PluribusError as error:
                     log.debug("a word of the space %r was not sent: %s", self.name, error)
             self._settle()
