@@ -207,6 +207,9 @@ class RangeState:
                 found.append(name)
         return found
 
+    def count(self, template: Template) -> int:
+        return self.free.count(template) + self.kept.count(template)
+
     def matches(self, template: Template) -> list[Item]:
         numbers = sorted([*self.free.matches(template), *self.kept.matches(template)])
         return [self.tuples[self._names[number]][0] for number in numbers]

@@ -21,6 +21,8 @@ from .ranges import RANGES, RangeState, placement
 from .words import Change, Name, Word
 
 REPEAT_S = 0.3
+TALLY_BYTES_MAX = 64 << 20
+"""Of the tuples that one member tells of when all are asked for."""
 
 Say = Callable[[], None]
 
@@ -506,8 +508,10 @@ class Server:
     def tally(self, sender: int, word: words.Tally) -> None:
         assert self.epoch is not None
         if self.opened:
-            items = [item for number in self.owned() for item in self.states[number].matches(word.template)]
-            self._send(sender, words.Tallied(self.epoch.number, word.number, len(items), items[: word.most]))
+            states = [self.states[number] for number in self.owned()]
+            count = sum(state.count(word.template) for state in states)
+            items = _first((item for state in states for item in state.matches(word.template)), word.most)
+            self._send(sender, words.Tallied(self.epoch.number, word.number, count, items))
 
     def _owned_state(self, number: int) -> RangeState | None:
         if not self.opened or number >= RANGES or self.placed[number][:1] != [self.me]:
@@ -517,3 +521,15 @@ class Server:
     def validate(self) -> None:
         for state in self.states.values():
             state.validate()
+
+
+def _first(items: Iterable[Item], most: int) -> list[Item]:
+    """As many as fit into one word."""
+    found: list[Item] = []
+    size = 0
+    for item in items if most else ():
+        size += item.size
+        if len(found) == most or size > TALLY_BYTES_MAX:
+            break
+        found.append(item)
+    return found

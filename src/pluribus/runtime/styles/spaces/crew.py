@@ -523,7 +523,9 @@ class PartitionedWay(Crew):
         self._check(transaction)
         result = await self._result(self.member.tally(template, ALL_MAX, self._now), None, False)
         if result.count > len(result.items):
-            raise Overflow(f"{result.count:,} tuples match: read at most {ALL_MAX:,} at once")
+            raise Overflow(
+                f"{result.count:,} tuples match, and {len(result.items):,} are read at once: ask for fewer of them"
+            )
         return [], result.items
 
     async def count(self, template: Template, transaction: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from ....core.errors import BadInput, Refused
+from ....core.errors import BadInput, Refused, TooLarge
 from ....spaces.values import Item
 from ....spaces.visits import (
     SpacePlace,
@@ -25,6 +25,8 @@ from .space import microseconds, seconds
 
 HELD_MAX = 10_000
 """Takes that are kept for one client."""
+TAKEN_BYTES_MAX = 16 << 20
+"""Of one take for a client."""
 
 
 class HasCrews(Protocol):
@@ -68,6 +70,9 @@ async def _taken(way: Crew, asked: VisitTake, asker: Asker) -> list[Item]:
     items = await way.take(
         asked.template, asked.most, asked.wait_s, asked.if_exists, 0, asked.write, seconds(asked.lease_us)
     )
+    if sum(item.size for item in items) > TAKEN_BYTES_MAX and not asked.write:
+        way.put_back(items)
+        raise TooLarge(f"{len(items):,} tuples are too much for one answer to a client: take fewer at once")
     if items and not asked.write:
 
         async def written_again() -> None:
