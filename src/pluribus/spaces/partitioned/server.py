@@ -335,8 +335,8 @@ class Server:
         self.served += 1
         epoch, holder = self.epoch.number, (word.worker, word.number)
 
-        def answer(name: Name = (0, 0), item: Item | None = None) -> Say:
-            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item))
+        def answer(name: Name = (0, 0), item: Item | None = None, left_us: int = 0) -> Say:
+            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
 
         for number, state in states.items():
             assert state is not None
@@ -356,7 +356,8 @@ class Server:
             name = next((one for one, who in state.aside.items() if who == holder), None)
             name = name if name is not None and word.takes else state.find(word.template, not word.takes)
             if name is not None:
-                self._found(number, state, name, word, answer(name, state.tuples[name][0]), now)
+                say = answer(name, state.tuples[name][0], state.left_us(name, now))
+                self._found(number, state, name, word, say, now)
                 return
         if word.probe:
             answer()()
@@ -460,8 +461,8 @@ class Server:
         self.served += 1
         epoch, holder = self.epoch.number, (word.worker, word.number)
 
-        def answer(name: Name = (0, 0), item: Item | None = None) -> Say:
-            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item))
+        def answer(name: Name = (0, 0), item: Item | None = None, left_us: int = 0) -> Say:
+            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
 
         before = state.result(*holder)
         if holder in state.owed:
@@ -469,7 +470,7 @@ class Server:
         elif before is not None and before[1] is not None:
             self._when_copied(word.range, answer(*before))
         elif state.aside.get(word.name) == holder:
-            say = answer(word.name, state.tuples[word.name][0])
+            say = answer(word.name, state.tuples[word.name][0], state.left_us(word.name, now))
             self._take(word.range, state, word.name, word, say, now)
         else:
             answer()()

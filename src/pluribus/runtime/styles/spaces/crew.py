@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,6 +36,9 @@ LOOK_S = 0.5
 PREFIX = "space/"
 ALL_MAX = 100_000
 """Tuples that ``read_all`` fetches."""
+
+Leasehold = tuple[Item, int]
+"""A tuple, and what its lease has left; 0: it has no end."""
 
 log = logging.getLogger(__name__)
 
@@ -222,13 +225,13 @@ class Crew:
         if result.request in self._taking:
             self._taking.discard(result.request)
             if result.item is not None:
-                self.put_back([result.item])
+                self.put_back([(result.item, result.lease_us)])
 
-    def put_back(self, items: list[Item]) -> None:
-        """Write what was taken again, as soon as that can be done; its leases are gone."""
+    def put_back(self, taken: Sequence[Leasehold]) -> None:
+        """Write what was taken again, as soon as that can be done."""
         if not self._closed:
-            for item in items:
-                self.member.write(item, 0, self._now)
+            for item, lease_us in taken:
+                self.member.write(item, lease_us, self._now)
             self._woken.set()
 
     async def _result(self, number: int, timeout: float | None, takes: bool) -> Any:
@@ -275,19 +278,27 @@ class Crew:
     ) -> list[Item]:
         self._check(transaction)
         probe = if_exists or timeout == 0
+        found = await self.taken(template, most, 0.0 if probe else timeout, write, granted(microseconds(lease_s)))
+        return [item for item, _ in found]
+
+    async def taken(
+        self, template: Template, most: int, timeout: float | None, write: list[Item], lease_us: int
+    ) -> list[Leasehold]:
+        """Without a ``timeout`` of its own it waits for ever, with 0 not at all. What a cancelled call has replaced stays
+        replaced; what it only took is written again."""
+        probe = timeout == 0
         if write:
-            number = self.member.replace(template, probe, write[0], granted(microseconds(lease_s)), self._now)
+            number = self.member.replace(template, probe, write[0], lease_us, self._now)
         else:
             number = self.member.take(template, probe, self._now)
-        # What a cancelled call has replaced stays replaced; what it only took is written again.
         result = await self._result(number, None if probe else timeout, not write)
-        found = [] if result is None or result.item is None else [result.item]
+        found: list[Leasehold] = []
         try:
-            while found and len(found) < most:
-                more = await self._result(self.member.take(template, True, self._now), None, True)
-                if more is None or more.item is None:
+            while result is not None and result.item is not None:
+                found.append((result.item, result.lease_us))
+                if len(found) >= most:
                     break
-                found.append(more.item)
+                result = await self._result(self.member.take(template, True, self._now), None, True)
         except BaseException:
             self.put_back(found)
             raise

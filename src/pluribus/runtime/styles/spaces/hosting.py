@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ....core.errors import BadInput, Refused, TooLarge
+from ....spaces.machine import granted
 from ....spaces.values import Item
 from ....spaces.visits import (
     SpacePlace,
@@ -67,19 +68,18 @@ async def _taken(way: Crew, asked: VisitTake, asker: Asker) -> list[Item]:
     key = ("space", asked.token)
     if key in asker.held or len(asker.held) >= HELD_MAX:
         raise BadInput(f"{len(asker.held):,} things are kept for this client: settle some")
-    items = await way.take(
-        asked.template, asked.most, asked.wait_s, asked.if_exists, 0, asked.write, seconds(asked.lease_us)
-    )
-    if sum(item.size for item in items) > TAKEN_BYTES_MAX and not asked.write:
-        way.put_back(items)
-        raise TooLarge(f"{len(items):,} tuples are too much for one answer to a client: take fewer at once")
-    if items and not asked.write:
+    timeout = 0.0 if asked.if_exists else asked.wait_s
+    taken = await way.taken(asked.template, asked.most, timeout, asked.write, granted(asked.lease_us))
+    if taken and not asked.write:
+        if sum(item.size for item, _ in taken) > TAKEN_BYTES_MAX:
+            way.put_back(taken)
+            raise TooLarge(f"{len(taken):,} tuples are too much for one answer to a client: take fewer at once")
 
         async def written_again() -> None:
-            way.put_back(items)
+            way.put_back(taken)
 
         asker.held[key] = written_again
-    return items
+    return [item for item, _ in taken]
 
 
 async def _settled(asked: VisitSettle, asker: Asker) -> bool:
