@@ -156,9 +156,9 @@ def test_a_take_that_is_cancelled_when_it_got_something_gives_it_back(kind):
             mine, yours = await one.space("c", kind=kind), await other.space("c", kind=kind)
             await mine.write_many([("x", number) for number in range(4)], lease=3_600)
             await mine.flush()
-            for _ in range(12):  # somewhere on the way
+            for count in range(12):  # somewhere on the way
                 taking = asyncio.ensure_future(yours.take_many(("x", int), 4))
-                for _ in range(_):
+                for _ in range(count):
                     await asyncio.sleep(0)
                 taking.cancel()
                 (found,) = await asyncio.gather(taking, return_exceptions=True)

@@ -80,7 +80,7 @@ def test_nothing_is_lost_with_a_client_and_nothing_is_taken_twice(kind):
         url = new_bus()
         async with pluribus.connect(url, serve="127.0.0.1:0") as door:
             inside = await door.space("jobs", kind=kind)
-            client = await pluribus.connect(url_of(door)).__aenter__()
+            client = await pluribus.connect(url_of(door))
             space = await client.space("jobs", kind=kind)
             waiting = asyncio.ensure_future(space.take(("job", int)))
             way = door.style(_spaces())._crews["jobs"]
