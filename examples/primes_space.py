@@ -3,10 +3,11 @@
     python examples/primes_space.py --below 200000 --workers 3
     python examples/primes_space.py --kind partitioned
 
-With ``--kind views`` or ``partitioned`` there is no server: master and workers are the space, and share it out anew when
-one of them comes or dies; of a partitioned space there are two copies. Workers are processes. One is killed while it works and another is added, and the count is right all the same: a worker
-takes a task by replacing it with a note that it has it, in one step; tasks whose worker is gone are put back by the
-master, and a result that comes twice is counted once.
+With ``--kind views`` or ``partitioned`` there is no server: master and workers are the space, and share it out anew
+when one of them comes or dies; of a partitioned space there are two copies. Workers are processes. One is killed while
+it works and another is added, and the count is right all the same: a worker takes a task by replacing it with a note
+that it has it, in one step; tasks whose worker is gone are put back by the master, and a result that comes twice is
+counted once.
 """
 
 import argparse

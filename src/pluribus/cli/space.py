@@ -22,7 +22,7 @@ Some = Annotated[str | None, typer.Argument(help='A JSON array; "?" matches anyt
 Kind = Annotated[str, typer.Option(help="replicated, views or partitioned, as the others have it.")]
 Durable = Annotated[bool, typer.Option("--durable", help="On the disks of the keepers.")]
 Copies = Annotated[int, typer.Option(help="Of a partitioned space: as the others have it.", min=1, max=16)]
-Key = Annotated[int, typer.Option(help="Of a partitioned space: the field that is hashed, as the others have it.", min=0)]
+Key = Annotated[int, typer.Option(help="Of a partitioned space: the field that is hashed.", min=0)]
 Where = Annotated[str, typer.Option(help="A condition over f0, f1, ..., for instance 'f1 > 100'.")]
 Wait = Annotated[float | None, typer.Option(help="Seconds to wait; without it, for ever.", min=0.0)]
 Lease = Annotated[float | None, typer.Option(help="Seconds for which it stays; without it, for ever.", min=0.001)]

@@ -10,15 +10,16 @@ taken it. If the site may have begun a call and lost what became of it, the answ
 
 *The caller* (``CallOutbox``) numbers its calls. A call is *waiting*, then *bound* to a site (written before the call is
 offered for the first time), then *answered*, then *taken*. The answer to a call with a key is remembered after that, so
-that whoever calls again with the key, after a crash for instance, gets it again. With each offer the caller says below which number it has
-all answers.
+that whoever calls again with the key, after a crash for instance, gets it again. With each offer the caller says below
+which number it has all answers.
 
 *The site* (``Inbox``) knows of each call of each queue whether it runs, or what became of it. A call that it knows is
 not done again. With a disk it writes that a call begins before it does; after a restart such a call is uncertain.
 
 *Live.* The caller offers a bound call again whenever its site is there. *Bounded.* ``QUEUED_CALLS_MAX`` calls of a
-caller, ``QUEUED_ANSWERS_MAX`` answers of a site; one more is refused. ``QUEUED_KEYS_MAX`` keys are remembered. A caller that never comes back keeps its answers
-for ever on a site with a disk. At most ``QUEUES_MAX`` queues are known; the one that was silent longest is forgotten.
+caller, ``QUEUED_ANSWERS_MAX`` answers of a site; one more is refused. ``QUEUED_KEYS_MAX`` keys are remembered. A caller
+that never comes back keeps its answers for ever on a site with a disk. At most ``QUEUES_MAX`` queues are known; the one
+that was silent longest is forgotten.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ one set of operations: ``out`` puts an element into the multiset in which this p
 ``down`` enters a multiset, ``up`` leaves it. ``move`` takes an element from here into another multiset.
 
 The whole is one tuple in a tuple space, ("bauhaus", name, version, next number, sets), which is read, and replaced by
-the next version in one step if it is still there: so each operation happens at once for everybody, and nothing is lost with a
-process that dies. Whoever waits reads until the version has grown.
+the next version in one step if it is still there: so each operation happens at once for everybody, and nothing is lost
+with a process that dies. Whoever waits reads until the version has grown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What people do with tuple spaces, as functions: counter, semaphore, barrier, remote call, master and workers.
 
-Source: *Indirect Communication*, 6.5.2 (the counter, the geography of figure 6.20), exercises 6.18 and 6.19. Each
-works on any kind of space. Tuples are replaced, never changed. The chapter's counter takes its tuple and writes another;
-if its process dies in between, nobody can count any more. So here what everybody needs is read, and replaced in one step
+Source: *Indirect Communication*, 6.5.2 (the counter, the geography of figure 6.20), exercises 6.18 and 6.19. Each works
+on any kind of space. Tuples are replaced, never changed. The chapter's counter takes its tuple and writes another; if
+its process dies in between, nobody can count any more. So here what everybody needs is read, and replaced in one step
 if it is still the same.
 
 *Exercise 6.18, a remote call.* The caller writes ("call", service, number, arguments) and takes ("result", service,

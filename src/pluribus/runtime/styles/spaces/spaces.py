@@ -1,7 +1,7 @@
 """The spaces that one bus has open, and the list of all that there are.
 
-The list is a space in memory; durable spaces are in a durable one as well, so that they are found after all members were
-gone. Of two entries with one name the older counts.
+The list is a space in memory; durable spaces are in a durable one as well, so that they are found after all members
+were gone. Of two entries with one name the older counts.
 """
 
 from __future__ import annotations
