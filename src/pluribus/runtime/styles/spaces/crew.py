@@ -284,8 +284,8 @@ class Crew:
     async def taken(
         self, template: Template, most: int, timeout: float | None, write: list[Item], lease_us: int
     ) -> list[Leasehold]:
-        """``timeout`` None waits for ever, 0 not at all. What a cancelled call has replaced stays replaced; what it only
-        took is written again."""
+        """``timeout`` None waits for ever, 0 not at all. What a cancelled call has replaced stays so; what it only took
+        is written again."""
         probe = timeout == 0
         if write:
             number = self.member.replace(template, probe, write[0], lease_us, self._now)
