@@ -326,9 +326,7 @@ def _outcomes_in(answer: Any) -> list[Outcome]:
     return found
 
 
-def _called(
-    bridges: int, method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], said: Any
-) -> Any:
+def _called(bridges: int, method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], said: Any) -> Any:
     crossed.set(bridges)  # in the task that does the call
     return method(*args, **named)
 

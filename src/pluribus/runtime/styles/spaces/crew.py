@@ -314,9 +314,7 @@ class Crew:
         result = await self._result(self.member.read(template, probe, self._now), None if probe else timeout, False)
         return None if result is None else result.item
 
-    async def page(
-        self, template: Template, after: int, most: int, transaction: int
-    ) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         raise NotImplementedError
 
     async def count(self, template: Template, transaction: int) -> int:
@@ -474,9 +472,7 @@ class ViewsWay(Crew):
             raise ended(self.name, f"lease {name[1]}")
         return self.named(int(result.written))
 
-    async def page(
-        self, template: Template, after: int, most: int, transaction: int
-    ) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         self._check(transaction)
         return [], self._replica().every(template)
 
@@ -528,9 +524,7 @@ class PartitionedWay(Crew):
             raise ended(self.name, f"lease {name[1]}")
         return name
 
-    async def page(
-        self, template: Template, after: int, most: int, transaction: int
-    ) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         self._check(transaction)
         result = await self._result(self.member.tally(template, ALL_MAX, self._now), None, False)
         if result.count > len(result.items):

@@ -158,9 +158,7 @@ class ReplicatedWay:
             self._undo(self.call(words.Release(consumer)))
             raise
 
-    async def _unless_cancelled(
-        self, command: words.Take | words.Finish, consumer: int, transaction: int
-    ) -> Outcome:
+    async def _unless_cancelled(self, command: words.Take | words.Finish, consumer: int, transaction: int) -> Outcome:
         """What a command took is not lost if whoever waits for it is cancelled: it is written again, in its
         transaction. What it has replaced stays replaced: nobody could tell the two steps of undoing it from his own."""
         task = asyncio.ensure_future(self.call(command))
@@ -260,9 +258,7 @@ class ReplicatedWay:
         outcome = await self.ask(words.Exists(template))
         return isinstance(outcome, Nothing) and outcome.hidden
 
-    async def page(
-        self, template: Template, after: int, most: int, transaction: int
-    ) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         outcome = await self.ask(words.Find(template, most, after, transaction))
         return (outcome.numbers, outcome.items) if isinstance(outcome, Taken) else ([], [])
 

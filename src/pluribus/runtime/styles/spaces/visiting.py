@@ -83,9 +83,7 @@ class VisitingWay:
         deadline = _deadline(timeout)
         while True:
             wait_s, token = _left(deadline), self._bus.new_number()
-            asked = VisitTake(
-                self._place, token, template, most, wait_s, if_exists, write, microseconds(lease_s)
-            )
+            asked = VisitTake(self._place, token, template, most, wait_s, if_exists, write, microseconds(lease_s))
             found: list[Item] = await (self._bus.line.ask_once(asked) if write else self._held(asked))
             if found or if_exists or (timeout is not None and not _left(deadline)):
                 return found
@@ -124,9 +122,7 @@ class VisitingWay:
             if found is not None or if_exists or (timeout is not None and not _left(deadline)):
                 return found
 
-    async def page(
-        self, template: Template, after: int, most: int, transaction: int
-    ) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         self._check(transaction)
         return [], await self._ask(VisitAll(self._place, template))
 
