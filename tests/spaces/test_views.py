@@ -137,7 +137,7 @@ def test_a_take_looks_at_its_first_matches_and_not_at_the_whole_space(monkeypatc
     looked = []
     monkeypatch.setattr(replica, "travelling", lambda name, now: looked.append(name))
     plain = Sorted.__iter__
-    monkeypatch.setattr(Sorted, "__iter__", lambda self: map(lambda one: seen.append(one) or one, plain(self)))
+    monkeypatch.setattr(Sorted, "__iter__", lambda self: (seen.append(one) or one for one in plain(self)))
     seen = []
     replica.matches(template, (0, 0), 0.0)
     assert looked == [(1, number) for number in range(5_001, 5_001 + MATCHES_MAX)]

@@ -110,7 +110,7 @@ async def test_an_object_bridges_two_buses_on_different_engines():
         assert await shadow.call("read", 0.5) == 32.0 and await bridge.call("read", offset=1.0) == 32.5
         with pytest.raises(RemoteError, match=r"^LookupError: nothing here"):
             await shadow.call("fail")
-        with pytest.raises(RemoteError, match="no method 'nothing' is exposed by .*Thermometer"):
+        with pytest.raises(RemoteError, match=r"no method 'nothing' is exposed by .*Thermometer"):
             await shadow.call("nothing")
 
 
