@@ -36,6 +36,8 @@ class Letter(msgspec.Struct, array_like=True, frozen=True, tag=0):
     reply_with: str = ""
     """Of an object message; KQML has it inside."""
     in_reply_to: str = ""
+    bridges: Number = 0
+    """Of an object message: those that it has crossed; KQML has them inside."""
 
 
 class Invocation(msgspec.Struct, array_like=True, frozen=True, tag=1):

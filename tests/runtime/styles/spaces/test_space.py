@@ -214,17 +214,17 @@ async def test_what_a_cancelled_take_got_keeps_its_lease_and_its_transaction(tmp
         assert kept.item == item_of(("x", 1)) and kept.until_us
         for commits in (True, False):
             done.clear()
-            async with bus.transaction() as tx:
-                way.call = slow
-                taking = asyncio.ensure_future(space.take(("x", int), transaction=tx))
-                await done.wait()
-                taking.cancel()
-                await asyncio.gather(taking, return_exceptions=True)
-                way.call = call
-                assert await space.count() == 0 and await space.count(("x", int), transaction=tx) == 1
-                assert [value async for value in space.read_all(transaction=tx)] == [("x", 1)]
-                if not commits:
-                    await tx.abort()
+            tx = bus.transaction()
+            await tx.__aenter__()
+            way.call = slow
+            taking = asyncio.ensure_future(space.take(("x", int), transaction=tx))
+            await done.wait()
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+            way.call = call
+            assert await space.count() == 0 and await space.count(("x", int), transaction=tx) == 1
+            assert [value async for value in space.read_all(transaction=tx)] == [("x", 1)]
+            await (tx.commit() if commits else tx.abort())
             assert [value async for value in space.read_all()] == [("x", 1)]
 
 
