@@ -245,6 +245,32 @@ async def test_two_spaces_of_one_program_share_its_part(tmp_path):
         assert await third.take(("x", int), timeout=60) == ("x", 2)
 
 
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_space_that_was_left_in_a_hurry_is_opened_again_as_another_worker(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+            space = await one.space("p", kind=kind)
+            inside = await other.space("p", kind=kind)
+            await inside.write(("x", 1))
+            await inside.flush()
+            epoch = space._way._roster.machine.epoch
+            await space._way.leave()  # its entry is in the roster still
+            again = (await one.space("p", kind=kind))._way
+            assert again._is_another(epoch) and not again._is_another(again.member.epoch)
+            again.member.epoch, entered = None, again.member.epoch
+            again._roster.machine.epoch, now = epoch, again._roster.machine.epoch
+            again._follow()
+            assert again.member.epoch is None, "it is not that worker"
+            again.member.epoch, again._roster.machine.epoch = entered, now
+            await inside.write(("x", 2))
+            assert await inside.take(("x", 2), timeout=60) == ("x", 2)
+            assert not any(task.done() for task in again._tasks)
+
+    story()
+
+
 @on_a_loop
 async def test_durable_spaces_are_listed_after_a_restart(tmp_path):
     url = new_bus()

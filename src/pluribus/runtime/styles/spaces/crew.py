@@ -118,9 +118,15 @@ class Crew:
         """The roster may have changed."""
         assert self._roster is not None
         epoch: Epoch = self._roster.machine.epoch
-        if epoch is not self.member.epoch:
+        if epoch is not self.member.epoch and not self._is_another(epoch):
             self.member.enter(epoch, self._now)
             self._settle()
+
+    def _is_another(self, epoch: Epoch) -> bool:
+        """Whether this member is in the epoch as the worker that it was before it opened the space again: what that one
+        had is not here."""
+        me, worker = int(self._bus.me), self.member.worker
+        return any(one.member == me and one.worker != worker for one in epoch.entries)
 
     async def _read(self) -> None:
         assert self._group is not None
@@ -189,7 +195,7 @@ class Crew:
             opening, self.member.opening = self.member.opening, 0
             await self._roster.call(encode(Open(opening)), timeout=2.0)
         here = {int(member) for member in self._roster.view.members} & {int(one) for one in self._bus.members}
-        if me not in epoch.members:
+        if me not in epoch.members or self._is_another(epoch):
             await self._enter()
         elif me in here:
             gone = [member for member in epoch.members if member not in here]
