@@ -251,13 +251,14 @@ def test_a_space_that_was_left_in_a_hurry_is_opened_again_as_another_worker(kind
     async def story():
         url = new_bus()
         async with pluribus.connect(url) as one, pluribus.connect(url) as other:
-            space = await one.space("p", kind=kind)
-            inside = await other.space("p", kind=kind)
+            copies = 2 if kind == "partitioned" else 1
+            space = await one.space("p", kind=kind, copies=copies)
+            inside = await other.space("p", kind=kind, copies=copies)
             await inside.write(("x", 1))
             await inside.flush()
             epoch = space._way._roster.machine.epoch
             await space._way.leave()  # its entry is in the roster still
-            again = (await one.space("p", kind=kind))._way
+            again = (await one.space("p", kind=kind, copies=copies))._way
             assert again._is_another(epoch) and not again._is_another(again.member.epoch)
             again.member.epoch, entered = None, again.member.epoch
             again._roster.machine.epoch, now = epoch, again._roster.machine.epoch
