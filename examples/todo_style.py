@@ -11,10 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 import pluribus
-from pluribus.group.host import Ground, Machine
-from pluribus.runtime.machines.kinds import machine_of_style
-from pluribus.runtime.machines.machines import Machines
-from pluribus.runtime.styles.style import Style
+from pluribus.styles import Ground, Machine, Machines, Style, machine_of_style
 
 ITEMS_MAX = 10_000
 

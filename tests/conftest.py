@@ -6,6 +6,8 @@ each server starts once in a test run. Spark, which takes seconds to start, has 
 of tests for each.
 """
 
+import faulthandler
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,8 @@ hypothesis.settings.register_profile("pluribus", deadline=None)
 hypothesis.settings.load_profile("pluribus")
 
 TESTS = Path(__file__).parent
+LATE_S = 60.0
+"""A test that goes on so long after its time is over takes its worker with it; see ``pytest_runtest_protocol``."""
 SERVER_FIXTURES = ("nats_server", "postgres_server")
 SECOND_SPARK = {"filters/test_spark.py", "pipeline/test_conformance.py", "pipeline/test_functions.py"}
 """Files of the second line of tests with Spark; it should take as long as the first."""
@@ -129,6 +133,20 @@ class PromisesShown:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for complaint in self.complaints:
             terminalreporter.write_line(f"FAILED docs/features.md: {complaint}", red=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """The signal that ends a test whose time is over does not end one that stands in uvloop, as it waits in C: such a
+    test would stop the whole run. Its worker writes all stacks and exits; the other workers go on, and the test has
+    failed."""
+    marker = item.get_closest_marker("timeout")
+    given = item.config.getini("timeout") if marker is None else (*marker.args, *marker.kwargs.values())[0]
+    faulthandler.dump_traceback_later(float(given or 0) + LATE_S, exit=True, file=sys.__stderr__)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

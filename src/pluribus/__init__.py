@@ -29,11 +29,23 @@ if TYPE_CHECKING:
     from .pubsub.event import Event
     from .pubsub.places import Near
     from .runtime.clients.log_client import LogClient
+    from .runtime.group.cache import Cache
+    from .runtime.group.notifications import Notifications
+    from .runtime.keepers.durable_replica import DurableReplica
     from .runtime.styles.conversations.application import GroupManager
+    from .runtime.styles.conversations.room import Room
     from .runtime.styles.objects.shadows import Shadow
+    from .runtime.styles.queues.message import QueueMessage
+    from .runtime.styles.queues.queue import MessageQueue
+    from .runtime.styles.slots.hosts import SlotsHost
+    from .runtime.styles.slots.slot import EnrolledSlot
     from .runtime.styles.spaces.space import Space
-    from .runtime.styles.topics.follower import DurableSubscription
+    from .runtime.styles.topics.follower import DurableSubscription, Mailbox
+    from .runtime.styles.topics.patterns import Matches
+    from .runtime.styles.topics.shared import SharedSubscription
     from .runtime.styles.topics.subscription import Subscription
+    from .runtime.styles.transactions.transaction import Transaction
+    from .transformations.registry import transformation
 
 __version__ = "0.1.0"
 
@@ -41,20 +53,32 @@ __all__ = [
     "Answer",
     "Answers",
     "Bus",
+    "Cache",
+    "DurableReplica",
     "DurableSubscription",
+    "EnrolledSlot",
     "Event",
     "Group",
     "GroupManager",
     "LogClient",
+    "Mailbox",
+    "Matches",
     "MemberId",
     "Message",
+    "MessageQueue",
     "Near",
+    "Notifications",
     "Opaque",
     "PluribusError",
+    "QueueMessage",
     "Replica",
+    "Room",
     "Shadow",
+    "SharedSubscription",
+    "SlotsHost",
     "Space",
     "Subscription",
+    "Transaction",
     "View",
     "Vocabulary",
     "__version__",
@@ -67,23 +91,38 @@ __all__ = [
     "register",
     "run",
     "sim",
+    "styles",
     "sync",
+    "transformation",
 ]
 
-_LATE = ("javaspaces", "objects", "sim", "sync")
+_LATE = ("javaspaces", "objects", "sim", "styles", "sync")
 """Rooms that most programs do not need; they load when first used, so that ``import pluribus`` stays quick."""
 
 
 _LATE_NAMES = {
+    "Cache": "runtime.group.cache",
+    "DurableReplica": "runtime.keepers.durable_replica",
     "DurableSubscription": "runtime.styles.topics.follower",
+    "EnrolledSlot": "runtime.styles.slots.slot",
     "Event": "pubsub.event",
-    "LogClient": "runtime.clients.log_client",
     "GroupManager": "runtime.styles.conversations.application",
+    "LogClient": "runtime.clients.log_client",
+    "Mailbox": "runtime.styles.topics.follower",
+    "Matches": "runtime.styles.topics.patterns",
+    "MessageQueue": "runtime.styles.queues.queue",
     "Near": "pubsub.places",
-    "Space": "runtime.styles.spaces.space",
+    "Notifications": "runtime.group.notifications",
+    "QueueMessage": "runtime.styles.queues.message",
+    "Room": "runtime.styles.conversations.room",
     "Shadow": "runtime.styles.objects.shadows",
+    "SharedSubscription": "runtime.styles.topics.shared",
+    "SlotsHost": "runtime.styles.slots.hosts",
+    "Space": "runtime.styles.spaces.space",
     "Subscription": "runtime.styles.topics.subscription",
+    "Transaction": "runtime.styles.transactions.transaction",
     "Vocabulary": "pubsub.concepts",
+    "transformation": "transformations.registry",
 }
 """The same for single names, by the module that has them."""
 

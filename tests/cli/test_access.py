@@ -25,12 +25,18 @@ def run(capsys, *args):
     return code, captured.out, captured.err
 
 
+def done(capsys, *args):
+    code, out, said = run(capsys, *args)
+    assert code == 0, said
+    return out
+
+
 def test_users_rules_and_tokens(url, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(PASSWORD + "\n"))
     assert run(capsys, "list", "--url", url)[1].startswith("no access list")
-    assert run(capsys, "add", "rule", "anyone", "access:list", "all", "--url", url)[0] == 0
-    assert run(capsys, "add", "user", "ann", "--role", "clerk", "--password-stdin", "--url", url)[0] == 0
-    assert run(capsys, "add", "rule", "role:clerk", "queue:orders", "send", "--url", url)[0] == 0
+    done(capsys, "add", "rule", "anyone", "access:list", "all", "--url", url)
+    done(capsys, "add", "user", "ann", "--role", "clerk", "--password-stdin", "--url", url)
+    done(capsys, "add", "rule", "role:clerk", "queue:orders", "send", "--url", url)
     assert run(capsys, "check", "ann", "queue:orders", "send", "--url", url)[:2] == (0, "yes\n")
     assert run(capsys, "check", "ann", "queue:orders", "receive", "--url", url)[:2] == (1, "no\n")
     token = run(capsys, "token", "ann", "--for", "8h", "--url", url)[1].strip()
@@ -39,7 +45,7 @@ def test_users_rules_and_tokens(url, capsys, monkeypatch):
     assert shown["users"] == [{"user": "ann", "roles": ["clerk"], "password": True, "certificate": ""}]
     assert {"who": "role:clerk", "destination": "queue:orders", "verb": "send"} in shown["rules"]
     assert shown["tokens"][0]["user"] == "ann" and token.split(".")[2] not in json.dumps(shown)
-    assert run(capsys, "remove", "user", "ann", "--url", url)[0] == 0
+    done(capsys, "remove", "user", "ann", "--url", url)
     assert "ann" not in run(capsys, "list", "--url", url)[1]
     code, _, said = run(capsys, "add", "rule", "ann", "queue:orders", "sned", "--url", url)
     assert code == 2 and "no verb 'sned'" in said

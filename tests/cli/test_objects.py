@@ -66,7 +66,7 @@ def test_watch(url, capsys):
 
     talking = threading.Thread(target=talk)
     talking.start()
-    assert run(["objects", "watch", "alarms", "--url", found, "--count", "2", "--json"]) == 0
+    assert run(["objects", "watch", "alarms", "--url", found, "--count", "2", "--seconds", "60", "--json"]) == 0
     talking.join()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0]["content"] == "fire" and lines[1] == {"object": {"floor": 3}}

@@ -29,6 +29,8 @@ from tests.mutants import (
     slots,
     spread,
     topics,
+    transactions,
+    transformations,
     views,
     waking,
     wholeness,
@@ -59,6 +61,8 @@ SCENARIOS = [
         "spread": [spread.FOUND],
         "spread-views": [spread.SUMS_FOUND],
         "topics": [topics.FOUND],
+        "transactions": [transactions.FOUND],
+        "transformations": [transformations.FOUND],
         "waking": [waking.FOUND],
     }.items()
     for found in tables

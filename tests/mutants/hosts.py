@@ -1,6 +1,7 @@
 """The log host with one mistake each, such as a programmer makes. Campaigns must find them."""
 
 import pluribus.group.host.host as host
+import pluribus.group.host.machine as machine
 import pluribus.group.host.tending as tending
 import pluribus.group.keepers.leader as leader
 import pluribus.sim.machinery.jobs as jobs
@@ -86,6 +87,18 @@ class Forgetful(Parts):
         super().thaw(kept)
         if kept:
             self.touched.clear()
+
+
+class Lazy(Parts):
+    """Encodes what the last snapshot does not have when its turn comes, as it is by then."""
+
+    replaces = (machine, "Parts")
+
+    def freeze(self, names, known):
+        touched = set(self.touched)
+        due = super().freeze(names, known)
+        self._waiting &= touched
+        return due
 
 
 FOUND = {

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -31,6 +32,32 @@ def documented_steps() -> list[str]:
     text = (ROOT / "docs" / "outbox.md").read_text(encoding="utf-8")
     table = text.partition("| who dies | what holds |\n|---|---|\n")[2].partition("\n\n")[0]
     return re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE)
+
+
+def documented_programs() -> list[str]:
+    """What stands indented in the document: the shop's program, and that of whoever handles its messages."""
+    text = (ROOT / "docs" / "outbox.md").read_text(encoding="utf-8")
+    found = re.findall(r"^(?:    .*\n(?:\n(?=    ))?)+", text, flags=re.MULTILINE)
+    return [textwrap.dedent(one) for one in found]
+
+
+def test_the_programs_of_the_document(dsn, tmp_path):
+    async def scenario():
+        shop, handler = documented_programs()
+        async with shop_bus(tmp_path) as (bus, _):
+            with psycopg.connect(dsn, autocommit=True) as db:
+                db.execute("DROP TABLE orders; CREATE TABLE orders (number bigint, book text)")
+                db.execute("DROP TABLE IF EXISTS labels; CREATE TABLE labels (number bigint)")
+                names = {"db": db, "number": 7, "book": "Dune", "customer": 1, "parcels": await bus.queue("parcels")}
+                exec(shop, names)
+                await forwarded(bus, dsn)
+                exec(f"async def handle():\n{textwrap.indent(handler, '    ')}", names)
+                await names["handle"]()
+                assert db.execute("SELECT * FROM orders").fetchall() == [(7, "Dune")]
+                assert db.execute("SELECT * FROM labels").fetchall() == [(7,)]
+                db.execute("DROP TABLE labels; DROP TABLE orders")
+
+    asyncio.run(scenario())
 
 
 @pytest.fixture

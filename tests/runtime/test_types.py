@@ -45,6 +45,16 @@ def scripts() -> None:
         with bus.subscribe("stocks/+", type=Tick) as ticks:
             for event in ticks:
                 print(event.body.price + 1.0)
+        with bus.subscribe("stocks/+", type=Tick, durable="desk", start="earliest") as kept:
+            print(kept.receive(1.0).body.price + 1.0)
+            kept.commit()
+        with bus.mailbox("ann") as box:
+            box.acknowledge(box.receive(1.0))
+        group = bus.group("alarms", order="total")
+        for answer in group.ask("fire?", replies="majority", timeout=2.0):
+            print(answer.body)
+        print(bus.cache("prices").get("ibm"), bus.sql("select 1").rows, bus.relay("alarms").pending)
+        bus.notifications("news", object()).notify("rain", timeout=1.0)
 
 
 asyncio.run(main())
@@ -62,6 +72,15 @@ WRONG = {
     "await bus.group('alarms', oder='total')": "oder",
     "pluribus.sync.connect('inproc://x').publish('t', 1, tiemout=3)": "tiemout",
     "pluribus.sync.connect('inproc://x').subscribe('t', type=Tick).receive().body.prize": "prize",
+    "pluribus.sync.connect('inproc://x').subscribe('t', type=Tick, durable='d').comit()": "comit",
+    "pluribus.sync.connect('inproc://x', stroe='a.db')": "stroe",
+    "pluribus.sync.connect('inproc://x').publsh('t', 1)": "publsh",
+    "pluribus.sync.connect('inproc://x').group('g').send('x', timout=1)": "timout",
+    "pluribus.sync.connect('inproc://x').group('g').sned('x')": "sned",
+    "pluribus.sync.connect('inproc://x').conversation('c', storre='a.db')": "storre",
+    "await bus.objects('o', oder='total')": "oder",
+    "await bus.notifications('n', object(), oder='total')": "oder",
+    "await (await bus.notifications('n', object())).notify('x', timout=1)": "timout",
 }
 
 FRAME = """

@@ -242,6 +242,23 @@ def test_a_log_that_lost_its_end_still_knows_where_it_was():
     assert rows[-1] is None and rows[0] == b"0"
 
 
+def test_a_store_that_lost_the_end_of_its_journal_is_an_older_one_and_knows():
+    kernel, store, _ = disk()
+    for number in range(20):
+        store.write([Append("log", [b"%d" % number]), Put("key", b"%d" % number)], lambda error: None)
+        kernel.run(kernel.now + 0.1)
+    store.write([Append("log", [b"never"])], lambda error: None)
+    store.crash()
+    assert store.lose_commits() and store.damage()
+    bounds = store.bounds("log")
+    assert 12 <= bounds.end <= 20 and not bounds.sure
+    assert store.get("key") == b"%d" % (bounds.end - 1), "all of a commit, or nothing"
+    store.put("key", b"on", lambda error: None)
+    kernel.run(kernel.now + 0.1)
+    store.crash()
+    assert store.bounds("log") == Bounds(0, bounds.end) and not store.damage()
+
+
 def test_a_crash_keeps_a_transaction_whole_or_not_at_all():
     ends = Counter()
     for seed in range(100):

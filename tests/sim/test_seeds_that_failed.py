@@ -55,6 +55,8 @@ ONCE = [
     ("replica", 1053, "whoever was asked for the end of a stream had come to the group after it"),
     ("replica", 1065, "a restored state held commands of its own member, who waited for their answers"),
     ("hosts", 8_100_172, "a leader went on to send pieces of a snapshot whose offer the keeper had forgotten"),
+    ("transactions", 11_000_049, "states were compared that were taken one after another"),
+    ("consumer-groups", 11_000_088, "keepers that had all done nothing yet were taken for settled"),
     ("group-hosts", 6, "a large row was sent by two stimuli of the stack"),
 ]
 

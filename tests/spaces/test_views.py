@@ -200,3 +200,20 @@ def test_faults(seed):
     # Whoever still waits does so because nothing matches; two tuples of each name show that it is alive.
     assert all(member.pending == 0 for member in net.members.values())
     story.check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_leases_that_end_while_an_epoch_is_put_together(seed):
+    """What was reported is held until the epoch is there; else the eldest would ask for it for ever."""
+    story = Story(seed, 0.2)
+    for me in (1, 2):
+        story.net.enter(me)
+    story.net.run(3)
+    for number in range(60):
+        story.net.members[1 + number % 2].write(item_of(("a", number)), 100_000 + 10_000 * number, story.net.now)
+    story.net.run(0.1)
+    story.net.enter(3)
+    story.net.run(0.2)
+    story.crash(2)
+    story.net.run(60)
+    assert all(member.opened and not member.replica.tuples for member in story.net.members.values())

@@ -1,6 +1,6 @@
-"""What is on the way of every message, in C where that was compiled, and in Python always. ``README.md`` says which
-file is the twin of which, and what holds the two to the same answers.
+"""The code that every message passes through: always in Python, and in C where that was compiled. ``README.md`` says
+which Python file is the twin of which C file, and how tests hold the two to the same answers.
 
-Nothing else in the package is in C. Import from ``quick``, ``packing``, ``waiting`` and ``wires``: they have the better
-of the two.
+Nothing else in the package is in C. Import from ``quick``, ``packing``, ``waiting`` and ``wires``: they choose the
+faster of the two.
 """

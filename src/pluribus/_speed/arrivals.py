@@ -1,8 +1,8 @@
 """Readers that wait for a message, and the short way to wake them.
 
-A future's way back to its task leads through the loop: the future schedules a call, and the task runs a turn later.
-When a datagram has been received no task is running, so whoever waits for what came in it can go on at once, as soon
-as the protocols have settled. That saves a turn of the loop, and a good part of a round trip.
+A future wakes its task through the loop: the future schedules a call, and the task runs a turn later. While a datagram
+is received no task is running, so a task that waits for its message can go on at once, as soon as the protocols have
+settled. That saves a turn of the loop, and a good part of a round trip.
 
 ``Waiter`` is what asyncio asks of an awaitable that is not its own future (``_asyncio_future_blocking``, and the few
 methods that a task calls).
@@ -22,19 +22,19 @@ Receive = Callable[[list[Datagram]], None]
 Run = Callable[[Receive, list[Datagram]], None]
 
 TICK_S = 0.001
-"""Loops look at their timers so often."""
+"""How exactly loops fire their timers."""
 
 
 class Line:
-    """Who goes on when the datagrams at hand have been received. One a bus."""
+    """The tasks that go on when the datagrams at hand have been received. There is one line a bus."""
 
     __slots__ = ("eager", "receiving", "waiters")
 
     def __init__(self) -> None:
         self.eager = False
-        """Whether readers go on as soon as what they wait for was received; in a world they take turns."""
+        """True: readers go on as soon as their message was received. False, in a world: in the loop's next turn."""
         self.receiving = False
-        """Inside the engine's call-back: no task runs, and a task may be run after it."""
+        """True inside the engine's call-back, where no task runs, and tasks may be run after it."""
         self.waiters: list[Waiter] = []
 
     def feed(self, run: Run, receive: Receive, datagrams: list[Datagram]) -> None:
@@ -49,7 +49,7 @@ class Line:
                 self.receiving = False
 
     def run(self) -> None:
-        """Let those go on who waited for what was received, and those who waited for them in turn."""
+        """Run the tasks whose messages were received, and tasks that waited for those in turn."""
         while self.waiters:
             waiters, self.waiters = self.waiters, []
             for waiter in waiters:
@@ -57,7 +57,7 @@ class Line:
 
 
 class Waiter:
-    """One task that waits; awaited once. When it has given up, it gets ``TimeoutError``."""
+    """An awaitable for one task, to be awaited once. After its time-out it raises ``TimeoutError``."""
 
     __slots__ = ("_asyncio_future_blocking", "_callback", "_context", "_done", "_given_up", "_loop", "_waiters", "due")
 
@@ -123,8 +123,8 @@ class Waiter:
 class Arrivals:
     """The tasks that wait for the next message of one group.
 
-    One timer watches over all that wait only so long. It is not taken back when what they wait for comes, because the
-    next of them would set it again, and it costs more than the whole wait.
+    One timer serves all waits with a time-out. It is not cancelled when a message comes: the next wait would set it
+    again, which costs more than the wait itself.
     """
 
     __slots__ = ("_due", "_line", "_timer", "_waiters")
@@ -136,7 +136,7 @@ class Arrivals:
         self._due = inf
 
     def wait(self, timeout: float | None = None) -> Waiter:
-        """To be awaited at once; for so many seconds, then it raises ``TimeoutError``."""
+        """Await the result at once. After ``timeout`` seconds it raises ``TimeoutError``."""
         loop = asyncio.get_running_loop()
         due = inf if timeout is None else loop.time() + timeout
         waiter = Waiter(loop, self._waiters, due)
@@ -152,7 +152,7 @@ class Arrivals:
         self._timer = loop.call_at(due, self._look, loop)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Those whose time is over give up."""
+        """End the waits whose time is over."""
         self._timer, self._due = None, inf
         upto = loop.time() + TICK_S
         for waiter in self._waiters.copy():
@@ -163,7 +163,8 @@ class Arrivals:
             self._watch(loop, due)
 
     def wake(self) -> None:
-        """While datagrams are received, those who wait go on after it; otherwise in the loop's next turn."""
+        """A message is there. Tasks that wait go on when the datagrams at hand are received, else in the loop's next
+        turn."""
         waiting = self._waiters
         if waiting:
             if self._line.receiving:

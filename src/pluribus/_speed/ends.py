@@ -1,13 +1,13 @@
-"""The two ends of a stream, where Python runs a message at a time; import them from ``quick``.
+"""The two ends of a stream, where Python handles one message at a time; import them from ``quick``.
 
 ``c`` has the same in C. It is used where it was compiled, because a program that sends or reads a million
 messages a second spends most of its time here. A test holds the two to the same answers.
 
-*Reading*: ``flatten`` makes one async iterator of the runs of messages that another brings.
+*Reading*: ``flatten`` turns an async iterator of runs of messages into one of messages.
 
-*Sending*: an ``End`` has an ``OpenBatch``. ``sends`` and ``publishes`` mark the coroutine function that appends to it:
-compiled, the usual call, with a body that the batch takes, is over without a coroutine. In Python there is no shorter
-way than the function itself.
+*Sending*: an ``End`` has an ``OpenBatch``. ``sends`` and ``publishes`` mark the coroutine function that appends to the
+batch. In C the usual call, with a body that fits into the batch, needs no coroutine. In Python the marked function
+stays as it is.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ async def flatten(runs: AsyncGenerator[Iterator[T], None]) -> AsyncIterator[T]:
 class OpenBatch:
     """Bodies that gather to be sent together.
 
-    A body of this ``type``, encoded if that is not ``bytes``, and then not longer than ``alike``, may be appended to
-    ``pending`` by whoever takes an identity from ``ids`` for it. Where there are topics, it must be under ``solo``; or,
-    if that is None, under one of ``places``, whose number goes to ``of``.
+    A caller may append a body to ``pending`` if the body is of this ``type`` (encoded, if that is not ``bytes``), is
+    not longer than ``alike``, and if the caller takes an identity for it from ``ids``. In a batch of events the topic
+    must be ``solo``; or, if that is None, one of ``places``, and the number of the place is appended to ``of``.
     """
 
     __slots__ = ("alike", "ids", "of", "pending", "places", "solo", "type")
@@ -56,7 +56,7 @@ class End:
 
     _open: Any
     _alone: Callable[[bytes], MessageId | None] | None
-    """Sends a body at once, if that may be, and returns its identity; where nothing does so, the method tries."""
+    """Sends a body at once and returns its identity, or returns None if it may not; then the method itself sends it."""
 
 
 def sends(function: F, encode: Callable[[Any], bytes]) -> F:

@@ -1,8 +1,8 @@
-"""Loads the compiled part, and looks whether it fits the classes that it reads as structures.
+"""Loads the compiled part, and checks that it fits the classes that it reads as structures.
 
-C finds a field of ``Frame`` and ``Message`` by its offset, where Python asks for it by name. So before anything else
-uses it, the compiled part reads a few frames here, and its Python twin reads the same ones. If the fields of a struct
-are others than C was written for, or an answer differs, the whole package uses Python, and a warning says why.
+C finds a field of ``Frame`` and ``Message`` by its offset; Python finds it by name. So the compiled part and its Python
+twin first read the same few frames here. If a struct has other fields than C was written for, or if the answers differ,
+the whole package uses Python, and a warning says why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Misfit(Exception):
 
 
 def loaded() -> tuple[Any, str]:
-    """The compiled module and nothing; or None, and the reason."""
+    """The compiled module and an empty text; or None and the reason."""
     try:
         module = importlib.import_module("pluribus._speed._quick")
     except ImportError:
@@ -46,7 +46,7 @@ def loaded() -> tuple[Any, str]:
 
 
 def check(module: ModuleType) -> None:
-    """Raise what does not fit: fields, their layout, or an answer that is not the twin's."""
+    """Raise ``Misfit`` if fields or their layout are others, or if an answer differs from the twin's."""
     if Message.__struct_fields__ != MESSAGE_FIELDS:
         raise Misfit(f"Message has the fields {', '.join(Message.__struct_fields__)}")
     if missing := FRAME_FIELDS.difference(Frame.__struct_fields__):
@@ -72,7 +72,7 @@ def _samples() -> list[Frame]:
 
 
 def _read(kind: Any, frame: Frame) -> tuple[Any, ...]:
-    """What a reader makes of a frame, and what it notes of it."""
+    """The messages that a reader makes of a frame, and what it counts."""
     reads = kind()
     reads.inbox, reads.state, reads._taken, reads._people = deque([frame]), None, {}, {7: MemberId(7)}
     reads._taken_bytes, reads._plain, reads._frame_bytes = 0, 2, 100

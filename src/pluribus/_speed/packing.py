@@ -1,5 +1,6 @@
-"""Durable events on their way, in C where that was compiled. Each of these does the usual case and answers None in any
-other, which is for the caller, who knows the format: ``pubsub/durable/batch.py``. Without C only the first is there."""
+"""Packs durable events, in C where that was compiled. Each function handles the usual case and returns None in any
+other; then the caller packs in Python (``pubsub/durable/batch.py`` has the format). Without C all but the first always
+return None."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,8 @@
-"""How stimuli are run one after another, and how frames pass by layers that have nothing to do with them; import them
-from ``quick``.
+"""Runs stimuli one after another, and leads frames past layers that have nothing to do with them; import both from
+``quick``.
 
-``c`` has the same in C. It is used where it was compiled, because both are on the way of every frame. A test holds
-the two to the same answers.
+``c`` has the same in C. It is used where it was compiled, because every frame passes through both. A test holds the two
+to the same answers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Pass = Callable[[Frame], None]
 
 
 class Runner:
-    """Runs stimuli: never one inside another, and behind each of them what is to be settled."""
+    """Runs stimuli, never one inside another, and lets layers settle after each of them."""
 
     _running: bool
     _inside: bool
     _waiting: list[Callable[[], None]]
     _settling: list[Any]
-    """Whoever settles; asked only if it is ``unsettled``."""
+    """The layers that settle; a layer is asked only if it is ``unsettled``."""
 
     def run(self, stimulus: Callable[..., None], *given: object) -> None:
         """Handle one stimulus and settle. A stimulus from within another one is handled after it, never inside it."""
@@ -47,8 +47,8 @@ class Runner:
 
 
 def way(own: Mapping[type, Pass], concerned: Sequence[tuple[Container[int], Pass]], after: Pass) -> Pass:
-    """Frames whose last header is one of ``own`` go there; of the others, those of a group of ``concerned`` go to the
-    first that it concerns; the rest goes to ``after``."""
+    """A function that passes a frame on. If the frame's last header is one of ``own``, it goes to that function; else,
+    if its group is in one of the sets of ``concerned``, to the first of these; else to ``after``."""
     find = own.get
 
     def passes(frame: Frame) -> None:

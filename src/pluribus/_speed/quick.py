@@ -1,5 +1,5 @@
-"""What is on the way of every message or frame, in C where that was compiled and fits, else in Python; ``ends``,
-``passing`` and ``reading`` say what they are."""
+"""The code that every message or frame passes through, in C where that was compiled and fits, else in Python. ``ends``,
+``passing`` and ``reading`` describe it."""
 
 import sys
 from typing import TYPE_CHECKING

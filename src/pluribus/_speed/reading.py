@@ -1,4 +1,4 @@
-"""What has come to a member for its program to read; import it from ``quick``.
+"""The frames that have come to a member and wait for its program; import it from ``quick``.
 
 ``c`` has the same in C. It is used where it was compiled, because every question and every answer waits for it. A
 test holds the two to the same answers.
@@ -20,7 +20,7 @@ _decode = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class Reading:
-    """Frames wait in ``inbox``; what was taken of it is added up until senders are told."""
+    """Frames wait in ``inbox``. What was taken from it is counted until the senders are told."""
 
     __slots__ = (
         "_busy_bytes",
@@ -49,15 +49,14 @@ class Reading:
     _idle_bytes: int
 
     def take_lone(self) -> Message | None:
-        """The message of the next frame, if it is of bytes and alone, and there is nothing to it besides, as questions
-        and answers come; else None, and the frame is still there."""
+        """The message of the next frame, if that has one message of plain bytes and no headers, as most questions and
+        answers have; else None, and the frame stays."""
         if self.inbox[0].count != 1:
             return None
         return next(iter(self.take_plain() or ()), None)
 
     def take_plain(self) -> Iterator[Message] | None:
-        """The messages of the next frame, if they are of bytes, and there is nothing to them besides; else None, and
-        the frame is still there."""
+        """The messages of the next frame, if they are plain bytes without headers; else None, and the frame stays."""
         frame = self.inbox[0]
         if type(frame) is not Frame or frame.kind != self._plain or frame.headers or self.state is not None:
             return None

@@ -1,4 +1,4 @@
-"""How readers wait, in C where that was compiled and fits, else in Python; ``arrivals`` says what they are."""
+"""How readers wait, in C where that was compiled and fits, else in Python. ``arrivals`` describes it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
 """A datagram socket, by the two calls that every datagram costs.
 
-``c/wire.h`` has the same in C, for IPv4. It is used where it was compiled: it needs no buffer of the longest datagram
-for a short one, knows the addresses that it has just seen, and receives the segments of a train where they belong in
-it. A test holds the two to the same answers.
+``c/wire.h`` has the same in C, for IPv4. It is used where it was compiled. It needs no large buffer for a short
+datagram, remembers the addresses that it has just seen, and receives each segment of a train in its place. A test
+holds the two to the same answers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Wire:
     def __init__(self, sock: socket.socket, joins: int = 0) -> None:
         self._sock = sock
         self.send = sock.sendto
-        """A datagram, to an address; raises what the kernel says."""
+        """Sends a datagram to an address; raises the kernel's error."""
 
     def receive(self, most: int, enough: int) -> list[Datagram]:
-        """What has come, at most so many; one alone if the first is shorter than ``enough``. An error is raised if
-        nothing came before it."""
+        """The datagrams that have come, at most ``most`` of them; only one if the first is shorter than ``enough``. An
+        error of the kernel is raised only if no datagram came before it."""
         got: list[Datagram] = []
         try:
             while len(got) < most:

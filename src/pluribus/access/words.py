@@ -124,9 +124,11 @@ class Login(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """One of ``Command``, encoded. The answer, an ``Outcome``, comes when no door goes by the list of before."""
+    """One of ``Command``, encoded. The answer, an ``Outcome``, comes when no door goes by the list of before.
+    ``number`` is drawn for this change alone: asked for again with it after a break, the change is made once."""
 
     command: bytes
+    number: Number
 
 
 class Look(msgspec.Struct, frozen=True, array_like=True, tag=3):

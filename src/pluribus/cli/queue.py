@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,8 +29,12 @@ def _root() -> None:
 @command.command()
 def send(
     name: Name,
-    bodies: Annotated[list[str], typer.Argument(help="Each is a message: JSON, or else text.")],
+    bodies: Annotated[list[str] | None, typer.Argument(help="Each is a message: JSON, or else text.")] = None,
     url: Url = None,
+    text: Annotated[bool, typer.Option("--text", help="Each is text as it stands, JSON too.")] = False,
+    file: Annotated[
+        list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file is a message, its bytes as they are.")
+    ] = None,
     priority: Annotated[int, typer.Option(help="0 to 9, the highest first.")] = 4,
     ttl: Annotated[float | None, typer.Option(help="Seconds after which it goes.")] = None,
     delay: Annotated[float | None, typer.Option(help="Seconds before which it is not handed out.")] = None,
@@ -40,13 +45,17 @@ def send(
 ) -> None:
     """Put messages into a queue; returns when they are on disk."""
     properties = dict(_pair(one) for one in property or [])
+    messages: list[Any] = [one if text else _value(one) for one in bodies or []]
+    messages += [one.read_bytes() for one in file or []]
+    if not messages:
+        from pluribus.core.errors import BadInput
+
+        raise BadInput("there is nothing to send: give messages, or --file with the name of a file")
 
     async def sent(queue: Any) -> int:
-        for body in bodies:
-            await queue.send(
-                _value(body), priority=priority, ttl=ttl, delay=delay, key=key, id=id, properties=properties
-            )
-        return len(bodies)
+        for body in messages:
+            await queue.send(body, priority=priority, ttl=ttl, delay=delay, key=key, id=id, properties=properties)
+        return len(messages)
 
     count = _with_queue(url, name, sent)
     _told(json, f"{count} sent", queue=name, sent=count)
@@ -158,6 +167,93 @@ def pause(
 
 
 @command.command()
+def transform(
+    source: Annotated[str, typer.Argument(help="The queue that messages are taken from.")],
+    target: Annotated[str, typer.Argument(help="The queue that they are sent to.")],
+    chain: Annotated[str, typer.Argument(help='Steps, such as "csv > json"; see docs/transformations.md.')],
+    url: Url = None,
+    where: Where = None,
+    functions: Annotated[
+        list[str] | None, typer.Option(help="A module that registers functions of yours; as often as you like.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Move what is there, and end.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that one message may take.", min=0.001)] = 30.0,
+    json: JsonFlag = False,
+) -> None:
+    """Move messages from one queue to another, transformed, each once, until interrupted."""
+    import sys
+    from importlib import import_module
+
+    from pluribus.core.errors import BadInput
+    from pluribus.runtime.bus import connect
+    from pluribus.runtime.loop.running import run
+
+    if functions and "" not in sys.path:
+        sys.path.insert(0, "")  # modules are found where the command is given, as with `python -m`
+    for module in functions or []:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise BadInput(f"--functions {module}: {error}") from None
+
+    async def moved() -> tuple[int, int]:
+        async with connect(url, name="queue") as bus:
+            transformer = bus.transformer(source, target, chain, where=where, timeout=timeout)
+            await transformer.run(once=once)
+            return transformer.transformed, transformer.failed
+
+    transformed, failed = run(moved())
+    sentence = f"{transformed:,} transformed, {failed:,} became dead letters"
+    _told(json, sentence, source=source, target=target, transformed=transformed, failed=failed)
+
+
+@command.command()
+def configure(
+    name: Name,
+    url: Url = None,
+    messages_max: Annotated[int | None, typer.Option(help="At most so many messages; 0: no limit.", min=0)] = None,
+    bytes_max: Annotated[int | None, typer.Option(help="At most so many bytes; 0: no limit.", min=0)] = None,
+    full: Annotated[str | None, typer.Option(help="What a sender finds when it is full: wait, refuse or dead.")] = None,
+    tries: Annotated[
+        int | None, typer.Option(help="A message that came back so often is a dead letter.", min=0)
+    ] = None,
+    window: Annotated[float | None, typer.Option(help="Seconds for which an id counts once.", min=0)] = None,
+    lease: Annotated[float | None, typer.Option(help="Seconds for which a consumer may hold a message.", min=0)] = None,
+    dead_max: Annotated[int | None, typer.Option(help="Dead letters that are kept.", min=0)] = None,
+    dead_expired: Annotated[
+        bool | None, typer.Option(help="Whether messages that outlive their time become dead letters.")
+    ] = None,
+    transform: Annotated[
+        str | None, typer.Option(help='What is made of each message that arrives, such as "csv > json"; "": nothing.')
+    ] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Change settings of a queue; those that are not given stay. Shows all of them."""
+    from msgspec.structs import asdict
+
+    async def configured(queue: Any) -> dict[str, Any]:
+        await queue.configure(
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            full=full,
+            tries=tries,
+            window=window,
+            lease=lease,
+            dead_max=dead_max,
+            dead_expired=dead_expired,
+            transform=transform,
+        )
+        return asdict((await queue.stats()).state.settings)
+
+    settings = _with_queue(url, name, configured)
+    if json:
+        print_json({"queue": name, "settings": settings})
+        return
+    for what, value in settings.items():
+        typer.echo(f"{what:14} {value}")
+
+
+@command.command()
 def release(
     name: Name,
     reader: Annotated[str, typer.Argument(help="The option `reader` of the Spark query whose job is gone.")],
@@ -203,7 +299,8 @@ def stats(
     if json:
         print_json({"queue": name, **state, **rates, "settings": settings})
         return
-    for what, value in {**state, **rates}.items():
+    shown = {"transform": settings["transform"]} if settings["transform"] else {}
+    for what, value in {**state, **rates, **shown}.items():
         typer.echo(f"{what:14} {value:,}" if isinstance(value, int | float) else f"{what:14} {value}")
 
 

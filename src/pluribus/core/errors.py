@@ -12,6 +12,7 @@
     │   ├── BadPattern            a row pattern that does not parse, or that would have to remember without bound
     │   ├── BadPlan               an interconnection file that does not parse, or that cannot become a bus
     │   ├── BadKqml               a KQML message that does not parse
+    │   ├── BadTransformation     a chain of transformations that does not parse
     │   ├── TooLarge              over a limit of ``core.limits``
     │   └── GroupMismatch         a group opened again with other promises
     ├── Unavailable               the surroundings do not allow it; also an OSError
@@ -22,7 +23,7 @@
     │   ├── Fenced                another process has taken this store over
     │   └── Damaged               what a store holds is not what was written: repair it from another copy
     ├── NotPrimary                most members are elsewhere, so nothing can be ordered here now
-    ├── Excluded                  the primary went on without this member, which has missed something
+    ├── Excluded                  the primary went on without this member, which has missed messages
     ├── Gap                       events are missing here: the reader was too slow, or away
     ├── NoMembers                 too few members are there to do it, or left of them
     │   └── NoKeeper              nobody on this bus keeps durable topics, so nothing was published
@@ -40,6 +41,7 @@
     ├── Undelivered               the bus was closed before everybody had what was sent
     │   └── Expired               a message of a software bus outlived its time before all had acknowledged it
     ├── Refused                   another member, or this one, said no, and why
+    ├── NotTransformed            a body that a chain of transformations cannot transform
     ├── LogChanged                the durable log is another one than was read before, or lacks what was in it
     ├── JobFailed                 a standing query on Spark ended with an error
     ├── MalformedFrame            bytes that are no frame of ours; counted, never raised into a loop
@@ -152,6 +154,22 @@ class BadKqml(BadInput):
         return error
 
 
+class BadTransformation(BadInput):
+    """Where in the text (characters are counted from 1), why, and what to write instead."""
+
+    text: str = ""
+    position: int = 1
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def at(cls, text: str, position: int, reason: str, remedy: str) -> "BadTransformation":
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        error = cls(f"transformation {shown!r}, character {position}: {reason}; {remedy}")
+        error.text, error.position, error.reason, error.remedy = text, position, reason, remedy
+        return error
+
+
 class TooLarge(BadInput):
     pass
 
@@ -193,12 +211,13 @@ class NotPrimary(PluribusError):
 
 
 class Excluded(PluribusError):
-    """In the place of what was missed. If the primary went on without this member, reading goes on behind it; if it
-    was asked to leave the group because it did not read, the group is closed."""
+    """Raised to a reader in the place of the messages that it missed. If the primary went on without this member, the
+    next read continues behind the gap. If this member was excluded because it did not read, the group is closed."""
 
 
 class Gap(PluribusError):
-    """In the place of what is missing; reading goes on behind it. ``missed`` is how many events, if that is known."""
+    """Raised to a reader in the place of missing events; the next read continues behind them. ``missed`` is their
+    number, if it is known."""
 
     def __init__(self, text: str, missed: int = 0) -> None:
         super().__init__(text)
@@ -206,7 +225,7 @@ class Gap(PluribusError):
 
 
 class NoMembers(PluribusError):
-    """``answers`` came all the same, if it was a question."""
+    """If a question was asked, ``answers`` has the answers that came."""
 
     def __init__(self, text: str, answers: Sequence[Any] = ()) -> None:
         super().__init__(text)
@@ -230,7 +249,7 @@ class AnswersLate(Unanswered, TimeoutError):
 
 
 class RemoteError(PluribusError):
-    """``kind`` is the name of the exception's type over there; the text says it all."""
+    """``kind`` is the name of the exception's type in the other process; the text includes it."""
 
     def __init__(self, text: str, kind: str = "") -> None:
         super().__init__(text)
@@ -238,7 +257,7 @@ class RemoteError(PluribusError):
 
 
 class Sorry(RemoteError):
-    """Raise it in a handler to answer ``sorry``; who asked is raised the same."""
+    """A handler raises it to answer ``sorry``; the same exception is raised to the asker."""
 
 
 class NoObject(PluribusError):
@@ -258,7 +277,8 @@ class WouldDeadlock(Overflow):
 
 
 class Uncertain(PluribusError):
-    """``id`` is the message, where it has one. Sent again as another, it may be there twice."""
+    """``id`` is the identity of the message, where it has one. A message that is sent again with another identity may
+    be delivered twice."""
 
     def __init__(self, text: str, id: tuple[int, int] = (0, 0)) -> None:
         super().__init__(text)
@@ -287,6 +307,10 @@ class Expired(Undelivered):
 
 class Refused(PluribusError):
     pass
+
+
+class NotTransformed(PluribusError):
+    """Raise it in a transformation of your own to say why a message is not transformed."""
 
 
 class LogChanged(PluribusError):

@@ -1,6 +1,5 @@
-"""What a bus tells its application besides messages: ``bus.events()`` yields these, ``bus.on_event`` calls with them.
-
-Layers use the same root for what they tell each other (``stack.events``); what stands here is for everybody.
+"""What a bus tells its application besides messages: ``bus.events()`` yields these events, and the listeners of
+``bus.on_event`` are called with them. Events between layers are in ``stack.events``; they have the same root.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Suspected(Event, frozen=True):
-    """Nothing is heard of a member, by us or by those whom we asked. It may be wrong."""
+    """Neither this member nor those whom it asked hear from another member. The suspicion may be wrong."""
 
     member: MemberId
     name: str = ""
 
 
 class Unsuspected(Event, frozen=True):
-    """It was wrong: the member is heard again."""
+    """The suspicion was wrong: the member is heard again."""
 
     member: MemberId
     name: str = ""
@@ -38,18 +37,18 @@ class Gone(Event, frozen=True):
 
 
 class ViewInstalled(Event, frozen=True):
-    """A new agreed view of the bus. Everything that was delivered before belongs to the one before."""
+    """A new agreed view of the bus. Everything that was delivered before this event belongs to the view before."""
 
     view: View
     primary: bool
 
 
 class Merged(Event, frozen=True):
-    """The new view was formed from several that had been apart. Nothing is delivered afterwards of what the other sides
-    said among themselves: whoever keeps a state compares it now. Newcomers are no side."""
+    """The new view joins several views that had been apart. Messages that the other sides exchanged meanwhile are not
+    delivered here, so a program that keeps a state compares it now. A newcomer does not count as a side."""
 
     sides: tuple[tuple[MemberId, ...], ...]
-    """Who came from each of the views, the leader's own first."""
+    """The members that came from each of the views; the leader's view is first."""
 
 
 class BecamePrimary(Event, frozen=True):
@@ -65,15 +64,15 @@ class LostPrimary(Event, frozen=True):
 
 
 class Excluded(Event, frozen=True):
-    """The primary went on without this member, which is back as a joiner; or it was asked to leave a group that it did
-    not read. Readers of these groups are raised ``errors.Excluded`` in the place of what they missed."""
+    """The primary went on without this member, which has come back as a newcomer; or this member was excluded from a
+    group that it did not read. Readers of these groups get ``errors.Excluded`` in the place of what they missed."""
 
     groups: tuple[str, ...]
 
 
 class JoinRefused(Event, frozen=True):
-    """A process asked to be in a group with other promises or another key than its members have. It was not let in, and
-    has been told; this is told by the member of the bus that decides about it."""
+    """A process asked to join a group with other promises, or with another key, than the group's members have. It was
+    refused, and told so. Only the member that decides about joining has this event."""
 
     member: MemberId
     name: str
@@ -82,40 +81,40 @@ class JoinRefused(Event, frozen=True):
 
 
 class Uncertain(Event, frozen=True):
-    """Messages that this member had sent to a totally ordered group when it was cut off: it does not know whether the
-    primary delivered them. Who waits for one of them is raised ``errors.Uncertain``."""
+    """This member was cut off after it had sent these messages to a totally ordered group. It does not know whether the
+    primary delivered them. Callers that wait for one of them get ``errors.Uncertain``."""
 
     group: str
     ids: tuple[MessageId, ...]
 
 
 Run = tuple[int, int, int]
-"""Identities in a row: of a member's messages or a session's calls, the first and one behind the last."""
+"""A run of identities: a member or session, its first number, and the number behind its last."""
 
 
 class Dissolved(Event, frozen=True):
-    """Two primaries that were founded apart have met, and the one that this member was in gave way. What it had
-    acknowledged to this member is not in the order of the other, and nobody goes on with it."""
+    """Two primaries that were founded apart have met, and the primary of this member gave way. Messages or calls that
+    it had acknowledged to this member are not in the other primary's order: they are lost."""
 
     what: str
     """``messages`` of a totally ordered group, or ``calls`` of a replica."""
     name: str
     """Of the group or the replica."""
     count: int
-    """How many of this member's own had been acknowledged."""
+    """How many messages or calls of this member had been acknowledged and are lost."""
     ids: tuple[Run, ...]
-    """Which; of very many, those that came last."""
+    """Their identities; if there are very many, the last of them."""
 
 
 class Reverted(Event, frozen=True):
-    """A totally ordered group with a state goes on with an older one: everybody who had a later one is gone. What was
-    applied since is lost, and this is told by those who had applied the older one, where their readers come to it."""
+    """A totally ordered group with a state goes on with an older state, because all members with a later one are gone.
+    What was applied since then is lost. Members with the older state have this event, in its place among messages."""
 
     group: str
 
 
 class Stalled(Event, frozen=True):
-    """A member of a group does not read, or reads too slowly: for a while it has left this member no room to send."""
+    """A member of a group reads too slowly, or not at all: for some seconds this member could send nothing to it."""
 
     member: MemberId
     name: str
@@ -123,7 +122,7 @@ class Stalled(Event, frozen=True):
 
 
 class Resumed(Event, frozen=True):
-    """A member that was ``Stalled`` leaves room again, or is not waited for any more."""
+    """A member that was ``Stalled`` reads again, or is not waited for any more."""
 
     member: MemberId
     name: str
@@ -132,7 +131,7 @@ class Resumed(Event, frozen=True):
 
 class Missed(Event, frozen=True):
     """Events that a subscription of this member did not get: ``reason`` is ``late`` (after its deadline) or ``slow``
-    (it was not read in time). Told a run of events at a time."""
+    (the subscription was not read in time). One of these stands for a whole run of missed events."""
 
     pattern: str
     count: int
@@ -140,6 +139,6 @@ class Missed(Event, frozen=True):
 
 
 class Skipped(Event, frozen=True):
-    """Whoever iterates did so too slowly, and missed so many events."""
+    """The iteration over the bus's events was too slow, and missed so many of them."""
 
     count: int

@@ -1,7 +1,7 @@
 """The two shapes in which messages move: ``Message`` at the ends, ``Frame`` everywhere between.
 
-A frame is one batch: a run of messages of one sender, one stream and one kind of body behind one header. Layers never
-look into its bodies, they are decoded once, at the receiving application. So what a layer costs is paid per frame.
+A frame is one batch: messages of one sender, one stream and one kind of body behind one header. Layers never look into
+the bodies, which are decoded once, for the receiving application. So the cost of a layer is paid once a frame.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .ids import ALL, MessageId
 from .limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HEADERS_PER_FRAME_MAX, NAME_CHARS_MAX, VIEW_MEMBERS_MAX
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""Any identity, sequence number or count of the protocols: bounded, so that arithmetic on it stays cheap."""
+"""An identity, a sequence number or a count. It is bounded, so that arithmetic on it stays cheap."""
 
 Position = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 """A place in a stream, in messages or in bytes: half of ``Number``, so that a place plus a length still travels."""
@@ -24,20 +24,21 @@ NO_BODIES = msgspec.Raw(b"\x90")  # an empty msgpack array
 
 
 class Message(msgspec.Struct, gc=False):
-    """What the application gets. Made by the hundred from a frame, so it holds nothing that is worked out a message."""
+    """What the application gets. One frame makes hundreds of messages, so a message holds nothing that would have to be
+    computed for each."""
 
     body: Any
     sender: int
     id: MessageId
     parent: MessageId | None = None
     orphan: bool = False
-    """In semantic order: it answers a message that was lost, or did not come in time."""
+    """In semantic order: the message that this one answers was lost, or did not come in time."""
 
     asks: ClassVar[bool] = False
     """Whether its sender awaits an answer; see ``reply``."""
 
     def reply(self, body: Any) -> Any:
-        """Answer it, if it asks; ``await`` what this returns."""
+        """Answer this message, if it asks; ``await`` the result."""
         raise BadInput("this message asks nothing: look at m.asks before m.reply, or send a message of your own")
 
 
@@ -53,49 +54,50 @@ class Parents(Header, tag=5):
 
     of: Annotated[list[tuple[Number, Position] | None], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
     orphans: Annotated[list[Number], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)] = []
-    """Places in the batch, from the semantic order to the group room of the same member; empty on the wire."""
+    """Places of orphans in the batch: told by the semantic order to the same member's group room, empty on the wire."""
 
 
 class Ahead(Header, tag=4):
-    """On a frame on its way up, in a group whose order is made above (``AnyOrder``): frames of its stream are missing
-    before it. Nothing but that order reads it."""
+    """On a frame on its way up, in a group whose order is made by a layer above (``AnyOrder``): earlier frames of the
+    stream are missing. Only that layer reads this header."""
 
     floor: Position
     """No message of the stream below this number will come any more."""
 
 
 class Piece(Header, tag=6):
-    """On a frame that holds one piece of a message that is larger than a frame. The message has the number of its last
-    piece; ``message`` is the number of the first that was ever sent of it, and tells it from others under way."""
+    """On a frame with one piece of a message that is larger than a frame. The message has the number of its last piece.
+    ``message`` is the number of its first piece when it was first sent, and tells it from other messages under way."""
 
     message: Position
     index: Position
-    """From 0; a piece 0 begins the message anew, whatever came of it before."""
+    """Counted from 0. Piece 0 begins the message anew: pieces that came before are forgotten."""
     total: Annotated[int, msgspec.Meta(ge=0, le=BODY_BYTES_MAX)]
-    """How many pieces there are; 0 says that no more will come."""
+    """How many pieces there are; 0: no more will come, and the message is given up."""
     kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
     """Of the whole message; the piece itself is bytes."""
 
 
 class Relayed(Header, tag=90):
-    """On a frame that a member forwards for somebody who is in no view of the group: whose messages these are."""
+    """On a frame that a member forwards for a sender outside of the group: whose messages these are."""
 
     sender: Number
     first: Position
     """The sender's own number of the first of them."""
     begins: Position
-    """Where its messages begin in this view of the group: what is before was settled in earlier ones."""
+    """The number of its first message in this view of the group; messages before it were settled in earlier views."""
 
 
 class Standing(Header, tag=91):
-    """On a frame without a message, from every member of an open group when a view of it begins: by sender from
-    outside, the number of the next message that this member expects."""
+    """On a frame without a message, which every member of an open group sends when a view of the group begins: for each
+    sender from outside, the number of the next message that this member expects."""
 
     places: Annotated[list[tuple[Number, Position]], msgspec.Meta(max_length=VIEW_MEMBERS_MAX)]
 
 
 class Refused(Header, tag=7):
-    """The one word that every stack understands and sends in clear: your frames are not accepted here, and why."""
+    """The receiver's frames are not accepted here, and why. Every stack understands this word, and sends it in
+    clear."""
 
     reason: Number
 
@@ -103,9 +105,9 @@ class Refused(Header, tag=7):
 class Frame(msgspec.Struct, array_like=True, kw_only=True):
     """A batch on its way, or, with ``count`` 0, a layer's control message.
 
-    ``headers`` is a stack: going down each layer appends its own, going up each layer pops it. ``bodies`` is an encoded
-    msgpack array, or a list of bytes that the codec will encode as one. ``size`` is what the
-    bodies weigh, as the sender counted: the unit of windows. ``version`` and ``bus`` are the codec's.
+    ``headers`` is a stack: on the way down each layer appends its header, on the way up each layer pops it. ``bodies``
+    is an encoded msgpack array, or a list of bytes that the codec will encode as an array. ``size`` is the size of the
+    bodies as the sender counted them; windows are counted in it. ``version`` and ``bus`` belong to the codec.
     """
 
     version: Number = 0

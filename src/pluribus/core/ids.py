@@ -34,8 +34,8 @@ MessageId = tuple[int, int]
 
 
 class Identities(Sequence[MessageId]):
-    """Identities of one sender whose numbers follow one another. Whoever sends thousands mostly does not look at them:
-    each is made when it is looked at."""
+    """Identities of one sender with consecutive numbers. Programs that send thousands of messages rarely look at the
+    identities, so each is made when it is looked at."""
 
     __slots__ = ("_numbers", "_sender")
 

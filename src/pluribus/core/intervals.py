@@ -1,8 +1,9 @@
 """Numbers as intervals: which of a sender's messages came. Source: M2MC, 4.1.6.2 (the ordering list).
 
-A list of disjoint intervals in ascending order, found by bisection. Numbers that come in order cost the same however
-many there were; only a number in the middle moves what is behind it. The thesis compares the upper end of an interval
-the wrong way when it looks a number up (its algorithm 1), and writes the wrong end when it inserts one (algorithm 2).
+A list of disjoint intervals in ascending order, searched by bisection. A number that comes in order costs the same
+however many came before; a number in the middle moves the intervals behind it. Two mistakes of the thesis are not
+repeated: its look-up (algorithm 1) compares the upper end of an interval the wrong way round, and its insertion
+(algorithm 2) writes the wrong end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Intervals:
         self.update(spans)
 
     def add(self, first: int, last: int) -> None:
-        """Take in the numbers from ``first`` to ``last``; nothing happens if there are none."""
+        """Add the numbers from ``first`` to ``last``; nothing happens if ``last`` is below ``first``."""
         firsts, lasts = self._firsts, self._lasts
         if first > last:
             return
@@ -86,7 +87,7 @@ class Intervals:
         return found
 
     def without(self, others: Iterable[Span]) -> Iterator[Span]:
-        """What is left of it when the numbers of ``others`` are taken away; those are in ascending order."""
+        """What is left of these numbers without those of ``others``, which are in ascending order."""
         taken = iter(others)
         other = next(taken, None)
         for first, last in self:
@@ -104,7 +105,8 @@ class Intervals:
                 yield (first, last)
 
     def join_oldest(self, limit: int) -> bool:
-        """Keep to so many intervals: the lowest two become one, with what is between them. True if they did."""
+        """Keep to so many intervals: the lowest two become one, with the numbers between them. True if that was
+        done."""
         if len(self._firsts) <= limit:
             return False
         del self._firsts[1], self._lasts[0]

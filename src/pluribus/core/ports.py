@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 Address = tuple[str, int]
-"""Where an engine reaches somebody: host and port, or a name and 0. Opaque to everybody but the engine."""
+"""Where an engine reaches a peer: host and port, or a name and 0. Only the engine looks into it."""
 
 Datagram = tuple[bytes, Address]
 """Bytes and where they came from."""
@@ -23,7 +23,7 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Time and the only way to wait for it."""
+    """The time, and the only way to wait."""
 
     def now(self) -> float:
         """Seconds, monotonic, of no known origin."""
@@ -71,19 +71,20 @@ class Engine(Protocol):
     path_bytes: int
     """The largest datagram that it carries as well as short ones."""
     long_bytes: int
-    """The largest that it carries at all. It is cut and joined on the way, which is worth it for a few long messages;
-    mostly the same as ``path_bytes``."""
+    """The largest datagram that it carries at all. One longer than ``path_bytes`` is cut and joined on the way, which
+    pays for a few long messages. With most engines the two are equal."""
     buffer_bytes: int
     """What the receiving side can hold while its program is busy; windows stay below it."""
     stats: EngineStats
     broadcasts: bool
     """Whether ``send_all`` reaches everybody on the bus by itself, known or not."""
     heard_s: float
-    """Whoever starts hears every member that lives and is reached within so long, even if a few datagrams are lost."""
+    """Seconds in which a member that starts hears every member that it can reach, even if a few datagrams are lost."""
 
     @property
     def places(self) -> tuple[Address, ...]:
-        """Where members of the bus look for each other: those who find each other name one of the same places."""
+        """Where members of the bus look for each other. Members find each other if they have one of these places in
+        common."""
 
     @property
     def local(self) -> bool:
@@ -91,48 +92,48 @@ class Engine(Protocol):
 
     @property
     def writable(self) -> bool:
-        """False while the kernel takes no more: data should wait for ``room``, control may still be sent."""
+        """False while the kernel takes no more: data should wait for ``room``; control frames may still be sent."""
 
     async def open(self, receive: Callable[[list[Datagram]], None], room: Callable[[], None]) -> None:
         """Start. ``receive`` gets every datagram, in lists; ``room`` is called when ``writable`` becomes true again."""
 
     def send(self, datagrams: Sequence[bytes], to: Address) -> None:
-        """To one, which is named as ``receive`` named it. ``TooLarge`` if any is longer than ``long_bytes``: then none
-        of the list is sent. Nothing else is raised: whom it does not reach is counted."""
+        """Send to one peer, by the address that ``receive`` gave. ``TooLarge`` if a datagram is longer than
+        ``long_bytes``; then none of the list is sent. Nothing else is raised: what does not arrive is counted."""
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
-        """To everybody on the bus: natively where the medium can, else one by one to ``peers``."""
+        """Send to everybody on the bus: by the medium where it can, else one by one to the peers of ``set_peers``."""
 
     def set_peers(self, peers: Sequence[Address]) -> None:
         """Whom ``send_all`` must reach, for engines without a medium that reaches all."""
 
     async def close(self) -> None:
-        """Stop; what was handed to ``send`` before has been handed to the kernel."""
+        """Stop, when everything that was given to ``send`` has been given to the kernel."""
 
 
 class Founding(Protocol):
-    """Whether somebody may found the first primary of a bus: a lock that the processes of one machine share, and how
-    long to listen for those of others. A process that stands still holds the lock as well as one that runs."""
+    """Decides whether a member may found the first primary of a bus: by a lock that the processes of one machine share,
+    and by how long a member listens for those of other machines. A stopped process holds the lock too."""
 
     @property
     def listen_s(self) -> float:
-        """Nobody founds alone before it has listened for so long; 0 if the lock is held by everybody on the bus."""
+        """Seconds that a member listens before it founds a primary alone; 0 if everybody on the bus shares the lock."""
 
     def claim(self) -> bool:
-        """Hold the lock, if no other process does. As long as a process holds it that claimed it, no other can."""
+        """Hold the lock alone. False if another process holds it, alone or shared."""
 
     def share(self) -> bool:
-        """Hold the lock beside others. False if somebody claims it at this moment: ask again.
+        """Share the lock with others. False if a process claims it at this moment: ask again.
 
-        Every member does so before it is in a primary, and holds it until it ends."""
+        Every member shares the lock before it enters a primary, and until it leaves the bus."""
 
     def release(self) -> None:
         """This member has left the bus."""
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Rows at the end of a log. With ``at`` it is refused unless the log ends there, so that a write that follows a
-    failed one does not take its place."""
+    """Add rows at the end of a log. With ``at`` the write is refused unless the log ends there, so that the write
+    behind a failed one does not take its place."""
 
     log: str
     rows: Sequence[bytes]
@@ -140,21 +141,22 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Forget the rows from ``end`` on: the tail that a new epoch replaces."""
+    """Forget the rows from ``end`` on: a tail that a new epoch replaces."""
 
     log: str
     end: int
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """Forget the rows before ``start``: retention. Beyond its end it leaves an empty log whose next row is there."""
+    """Forget the rows before ``start`` (retention). If ``start`` is beyond the end, the log is empty and its next row
+    is at ``start``."""
 
     log: str
     start: int
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """Forget every row; the next one will be at ``at``. For a log that is replaced by another copy."""
+    """Forget every row; the next row will be at ``at``. For a log that is replaced by another copy."""
 
     log: str
     at: int
@@ -169,7 +171,7 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """Put another row in the place of one between a log's start and end, to free the space of the old one."""
+    """Replace a row between a log's start and end by another, to free the space of the old one."""
 
     log: str
     at: int
@@ -194,15 +196,16 @@ class Bounds(msgspec.Struct, frozen=True):
     start: int = 0
     end: int = 0
     sure: bool = True
-    """False: what the store knew of the end is damaged or gone, this is what could be found, and there may have been
-    more."""
+    """False: the store's record of the end is damaged or gone. Then ``end`` is what could be found, and there may have
+    been more rows."""
 
 
 class Store(Protocol):
-    """Bytes to disk. Completion based: submit now, hear of it later; ``done(None)`` means fsynced, an error means not.
+    """Bytes to disk. A write is submitted and completes later: ``done(None)`` means that it is fsynced, ``done(error)``
+    that it is not on disk.
 
     Completions come in the order of submission. One submission is one transaction: after a crash all of it is there or
-    nothing, and what is there of several is the first ones. One frame is one row.
+    nothing of it, and nothing of later ones. One frame is one row.
     """
 
     def write(self, changes: Sequence[Change], done: Callable[[Exception | None], None]) -> None:
@@ -216,8 +219,8 @@ class Store(Protocol):
         """``write`` of one ``Put``."""
 
     def read(self, log: str, start: int, stop: int) -> Sequence[bytes | None]:
-        """Rows from ``start`` up to ``stop``, as far as they are within the bounds, durable or not; None where one is
-        damaged or missing. What is durable is read at once; what is not, only after it was written."""
+        """Rows from ``start`` up to ``stop``, within the bounds of the log, durable or not; None for a row that is
+        damaged or missing. If some of them are not written yet, reading waits until they are."""
 
     def fetch(
         self,
@@ -226,12 +229,12 @@ class Store(Protocol):
         work: Callable[[Sequence[bytes | None]], Any],
         done: Callable[[Any, Exception | None], None],
     ) -> None:
-        """Read rows that are durable where nobody waits for them: in a thread, on a real disk. ``work`` is done with
-        them there, None for each that is damaged or missing, so it must be a pure function; ``done`` hears later what
-        came of it, or the reason why the store cannot be read."""
+        """Read durable rows without holding up the loop: on a real disk, in a thread. There ``work`` is called with the
+        rows (None for each that is damaged or missing), so it must be a pure function. Later ``done`` is called with
+        its result, or with the reason why the store cannot be read."""
 
     def get(self, key: str) -> bytes | None:
-        """The value that was put last; None if none was. ``Damaged`` if it is not what was put."""
+        """The value that was put last; None if there is none. ``Damaged`` if its checksum is wrong."""
 
     def bounds(self, log: str) -> Bounds: ...
 
@@ -239,9 +242,9 @@ class Store(Protocol):
         """The position that the next row will have."""
 
     def renew(self, changes: Sequence[Change]) -> str:
-        """Set a broken store aside, which deletes nothing, and begin another with these changes alone; they are on disk
-        when it returns, and it returns where the old one is. Only when no write is under way. ``Unavailable`` if it
-        cannot be done; then everything is as it was."""
+        """Set a broken store aside (nothing is deleted), and begin another with these changes alone. Returns the place
+        of the old store when the changes are on disk. Only when no write is under way. ``Unavailable`` if it cannot be
+        done; then everything is as it was."""
 
 
 class Ports(msgspec.Struct):
@@ -252,4 +255,4 @@ class Ports(msgspec.Struct):
     engine: Engine
     store: Store | None = None
     founding: Founding | None = None
-    """None: anybody may found a primary who hears no other."""
+    """None: a member that hears no other may found a primary."""

@@ -2,25 +2,25 @@
 
 Theory of operation
 -------------------
-All members have the same list. Somebody who has a message is responsible for a *sub-list*: members that follow each
-other in the list, around its end if need be. It picks some of them, gives each the message and a part of its sub-list,
-and what it picked does the same. Every member of the sub-list is in exactly one part, so nobody is reached twice, and
-nobody needs to be told more than where its part begins and how long it is.
+All members have the same list. A member that has a message is responsible for a *sub-list*: members that follow each
+other in the list, around its end if need be. It picks some of them, gives each the message and a part of the sub-list,
+and these do the same with their parts. Every member of the sub-list is in exactly one part, so nobody is reached twice,
+and a member needs to be told only where its part begins and how long it is.
 
 A *shape* says how a sub-list is taken apart. Three families:
 
 ``median(k)``     the source's algorithm (Jafarpour and Yazdani 2003, figure 2), for senders that send k at a time. The
-                  sub-list and its owner are cut into k + 1 sections of equal size; the first member of each other
-                  section gets the message and the rest of its section, and the owner goes on with its own. Whoever has
-                  the message sends at every step, so k + 1 times as many have it after each: ceil(log(n) / log(k + 1))
-                  steps, which no other way can beat. With k = 1 it is the paper's: the number doubles.
+                  owner and its sub-list are cut into k + 1 sections of equal size. The first member of each other
+                  section gets the message and the rest of that section, and the owner goes on with its own section.
+                  Every member with the message sends at every step, so after each step k + 1 times as many have it:
+                  ceil(log(n) / log(k + 1)) steps, the fewest possible. With k = 1 it is the paper's doubling.
 ``balanced(d)``   nobody sends more than d times, however many members there are. A message that is cut into pieces
                   flows through it like water: the first piece needs more steps, but the bytes on the busiest line are
                   d messages and not log n.
 ``FLAT``          one by one: the owner sends to all of them.
 
-The source names a sub-list by its two ends; an empty one and one that goes all the way round then look alike. Here it
-is where it begins and how many follow, so that 0 is a number like any other.
+The source names a sub-list by its two ends, so an empty sub-list and one that goes all the way round look alike. Here a
+sub-list is named by its beginning and its length, which may be 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ AT_A_TIME_MAX = 8
 SHAPE_MAX: Shape = 2 * AT_A_TIME_MAX
 
 Part = tuple[int, int]
-"""Who gets the message, counted from the beginning of the sub-list, and how many after it are its own sub-list."""
+"""The member that gets the message, counted from the beginning of the sub-list, and the length of its own sub-list,
+which follows it."""
 
 
 def median(at_a_time: int = 1) -> Shape:
@@ -55,8 +56,7 @@ def balanced(degree: int = 2) -> Shape:
 def parts(count: int, shape: Shape) -> tuple[Part, ...]:
     """How the owner of a sub-list of ``count`` members takes it apart, in the order in which it sends.
 
-    The parts and those who get them cover the sub-list, each member once. The order is by length: who has more to do
-    gets it first.
+    The parts and the members that get them cover the sub-list, each member once. The longest part is sent first.
     """
     if shape == FLAT:
         return tuple((at, 0) for at in range(count))
@@ -93,8 +93,8 @@ def _balanced(count: int, degree: int) -> tuple[Part, ...]:
 
 
 def steps(count: int, at_a_time: int = 1) -> int:
-    """How many steps are needed to reach so many others if everybody sends to ``at_a_time`` at each: no tree is
-    faster."""
+    """The number of steps to reach so many others if every member sends to ``at_a_time`` others at each step; no tree
+    is faster."""
     reached, needed = 1, 0
     while reached <= count:
         reached *= at_a_time + 1
@@ -130,7 +130,7 @@ def _part_with(offset: int, among: tuple[Part, ...]) -> Part:
 
 
 def reached(size: int, root: int, shape: Shape) -> Iterator[tuple[int, int]]:
-    """Every sending of one spread as (from, to), a sender's own in the order in which it sends them."""
+    """Every transmission of one spread as (from, to); those of one sender in the order in which it sends."""
     waiting = [(root, root + 1, size - 1)]
     while waiting:
         owner, first, count = waiting.pop()

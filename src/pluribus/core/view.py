@@ -10,8 +10,8 @@ import msgspec
 class View(msgspec.Struct, frozen=True):
     """Members in the order of their age, eldest first. ``agreed`` says whether all of them hold the same view.
 
-    ``number`` grows from view to view at each member, and is not unique: sides of a partition count on their own. A
-    view is named by its number and its members together.
+    ``number`` grows from view to view at each member. It is not unique, because the sides of a partition count
+    independently: a view is identified by its number together with its members.
     """
 
     number: int
@@ -27,8 +27,8 @@ class View(msgspec.Struct, frozen=True):
 
 
 def is_quorum(here: Container[int], members: Sequence[int]) -> bool:
-    """Whether more than half of the members are here, or half of them with the eldest, who is named first. Two such
-    sets always share a member."""
+    """True if more than half of the members are here, or exactly half of them with the eldest, who is first in the
+    list. Two such sets always share a member."""
     present = sum(member in here for member in members)
     if 2 * present == len(members):
         return bool(members) and members[0] in here

@@ -1,1 +1,2 @@
-"""Groups: channels, what is sent and received through them, and how frames find them. Pure, like the layers below."""
+"""Groups: channels, through which messages are sent and received, and how frames find them. Pure, like the layers
+below."""

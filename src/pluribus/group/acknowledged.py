@@ -1,9 +1,9 @@
-"""What this member was told is in the bus's one order: kept so that it can be named if that order is given up.
+"""Which messages and calls of this member were acknowledged, so that they can be named if they are lost after all.
 
 A message of a totally ordered group is acknowledged when it comes back to its sender in its place, a call of a replica
-when it is answered. Both stay true while the chain of primaries goes on. If two chains were founded apart and meet, one
-is given up (``layers.membership.primary``), and with it whatever was acknowledged in it. Then everybody who was in it
-is told what of its own that was (``Dissolved``), by event and by log.
+when it is answered. Both hold while the chain of primaries goes on. If two chains were founded apart and meet, one is
+given up (``layers.membership.primary``), and everything that was acknowledged in it is lost. Then every member of that
+chain is told which of its own messages and calls these are (``Dissolved``), by event and by log.
 
 Identities are kept as runs, so that a long life costs little. Beyond ``RUNS_MAX`` the oldest are only counted, and
 beyond ``GROUPS_MAX`` groups the first ones are forgotten.
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 GROUPS_MAX = 1_024
 RUNS_MAX = 1_024
 SHOWN_MAX = 8
-"""Runs that are written to the log; the event has all."""
+"""Runs that are written to the log; the event has all of them."""
 
 
 class Runs:
@@ -33,7 +33,7 @@ class Runs:
     def __init__(self) -> None:
         self._runs: list[Run] = []
         self.count = 0
-        """Of all that were ever added, also of those that are not named any more."""
+        """How many identities were ever added, including those that are only counted by now."""
 
     def add(self, owner: int, first: int, stop: int) -> None:
         self.count += stop - first
@@ -50,7 +50,7 @@ class Runs:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """What was added out of order is put together."""
+        """All runs; runs that touch are joined."""
         joined: list[Run] = []
         for owner, first, stop in sorted(self._runs):
             if joined and joined[-1][0] == owner and joined[-1][2] >= first:
@@ -60,8 +60,8 @@ class Runs:
         return tuple(joined)
 
     def delivered(self, frame: Frame) -> None:
-        """A frame of this member's own, back in its place; what it forwarded for others, and all but the last piece of
-        a large message, count for nothing."""
+        """A frame of this member is back in its place. Messages that it forwarded for others do not count, nor do the
+        pieces of a large message before the last."""
         for header in frame.headers:
             if isinstance(header, Relayed | Standing) or (type(header) is Piece and header.index + 1 != header.total):
                 return
@@ -69,7 +69,7 @@ class Runs:
 
 
 class Acknowledged:
-    """The messages of one member, by group. Of groups that were left they are still acknowledged."""
+    """The acknowledged messages of one member, by group, including groups that it has left."""
 
     def __init__(self) -> None:
         self._lineage = 0
@@ -85,7 +85,7 @@ class Acknowledged:
         return found
 
     def view_changed(self, view: ViewChanged) -> list[Dissolved]:
-        """What is lost by this view: everything, if it is of a chain that did not come from this member's own."""
+        """What is lost by this view: everything, if the view is of another chain than this member's; else nothing."""
         if not view.primary:
             return []
         given_up = view.excluded and self._lineage not in (0, view.lineage)

@@ -1,21 +1,21 @@
-"""Asking: a message to a group that awaits answers, and who is still expected to give one.
+"""Asking: a message to a group that awaits answers, and the members that are still expected to give one.
 
 Theory of operation
 -------------------
 A question is a message like any other: it is numbered, ordered and delivered as the group promises. Answers come back
 to the asker alone, on its direct streams, and never reach an inbox.
 
-*Who is asked.* Those who deliver the question: the members of the view in which it is delivered. A question may leave
-in one view and be delivered in the next, so until the asker sees its own question come back, the members who are asked
-are those of its latest view; at that moment the question has its *place*, and from then on members only go. Views are
-synchronous, so whoever passes from that view to the next with the asker has delivered the question too. An asker that
-does not hear itself in a group without order takes the view in which the question left, which is the same there.
+*Who is asked.* The members of the view in which the question is delivered. A question may leave in one view and be
+delivered in the next. So until the asker gets its own question back, the members of its latest view count as asked.
+When the question comes back it has its *place*, and from then on members can only drop out. Views are synchronous, so
+every member that passes from that view to the next with the asker has delivered the question too. An asker that does
+not hear itself, in a group without order, takes the view in which the question left; there it is the same view.
 
 *When it ends.* ``all``: every member that was asked has answered or is gone. ``n`` and ``majority``: so many good
-answers are there, or so few members are left to answer that they never will be, which is an error at once. A majority
-is one of the members that were asked, whether they are still there or not; so two majorities of one view share a
-member. An error is an answer for ``all``, and counts for nothing else. Members that say that they do not answer such
-questions (they serve no object) are not counted at all.
+answers are there; or too few members are left that may answer, which is an error at once. A majority is more than half
+of the members that were asked, whether they are still there or not; so two majorities of one view share a member. An
+error counts as an answer for ``all``, and not otherwise. Members that say that they do not answer such questions (they
+serve no object) are not counted.
 
 Live: an answer, a departure or the caller's time-out ends every question. Bounded: ``QUESTIONS_MAX`` questions, each
 with one answer a member. Answers that come late or twice are dropped and counted.
@@ -44,7 +44,7 @@ from ..core.limits import QUESTIONS_MAX
 from ..wire.questions import ABSENT, FAILED, Answered, unwrapped, words_of
 
 Replies = int | str
-"""``one``, ``majority``, ``all``, or how many."""
+"""How many answers: ``"one"``, ``"majority"``, ``"all"``, or a number."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class Question(Message, gc=True):
     """A message whose sender awaits an answer."""
 
     number: int = 0
-    """Of the question, not of the message."""
+    """The number of the question; the message has another."""
     answer: Callable[[Question, Any], Any] | None = None
     answered: bool = False
 
@@ -85,7 +85,7 @@ class Question(Message, gc=True):
 
 
 def checked_replies(replies: Replies) -> Replies:
-    """What was asked for, as a number, ``majority`` or ``all``."""
+    """``replies`` as a number, ``majority`` or ``all``; ``BadInput`` for anything else."""
     if replies == "one":
         return 1
     if replies in ("majority", "all") or (type(replies) is int and replies > 0):
@@ -121,18 +121,18 @@ class Pending:
 
     @property
     def waiting(self) -> frozenset[int]:
-        """Who may still answer."""
+        """The members that may still answer."""
         return self.asked - self.gone - self.absent - self.answers.keys()
 
     @property
     def need(self) -> int:
-        """How many good answers end it; for ``all`` the number says nothing."""
+        """How many good answers end it; without meaning for ``all``."""
         if isinstance(self.replies, int):
             return self.replies
         return len(self.asked - self.absent) // 2 + 1 if self.replies == "majority" else 1
 
     def settle(self) -> bool:
-        """Whether it is over; then the asker has been told how."""
+        """Tell the asker if the question is over; true if it is."""
         good = [answer for answer in self.answers.values() if answer.error is None]
         need, waiting = self.need, self.waiting
         if self.replies == "all":
@@ -185,7 +185,7 @@ class Asking:
         self._me = me
         self._own = own
         self._echoes = echoes
-        """Whether own messages come back through the stack, wanted or not."""
+        """Whether this member's own messages come back through the stack, even if the program does not want them."""
         self._heard = 0
 
     def begin(
@@ -211,7 +211,7 @@ class Asking:
         return pending
 
     def forget(self, question: int) -> None:
-        """The asker waits no longer; whatever comes now is late."""
+        """The asker waits no longer; answers that come now are late."""
         self.pending.pop(question, None)
 
     def heard(self, frame: Frame, members: Collection[int]) -> None:
@@ -226,7 +226,7 @@ class Asking:
                 self._place(word.question, pending, members)
 
     def heard_upto(self, number: int, members: Collection[int]) -> None:
-        """As ``heard``, where own messages are dropped before anybody looks into them."""
+        """Like ``heard``, for groups in which this member's own messages are dropped undecoded."""
         self._heard = number
         for question, pending in list(self.pending.items()):
             if not pending.placed and pending.sent is not None and pending.sent < number:
@@ -273,7 +273,7 @@ class Asking:
             self._settle(question, pending)
 
     def left(self, members: Collection[int]) -> None:
-        """These are back, and have not heard what was asked while they were away."""
+        """These members are back, and have not heard questions that were asked while they were away."""
         for question, pending in list(self.pending.items()):
             if pending.placed:
                 pending.gone |= pending.asked.intersection(members)
@@ -288,7 +288,7 @@ class Asking:
                 self._place(question, pending, members)
 
     def place(self, question: int) -> None:
-        """It goes to one member alone, who is there."""
+        """The question goes to one member alone, which is there."""
         self.pending[question].placed = True
 
     def dropped(self, ids: Collection[MessageId]) -> None:

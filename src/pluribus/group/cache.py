@@ -1,10 +1,10 @@
-"""The entries of a replicated cache: what every member makes of the same changes in the same order.
+"""The entries of a replicated cache: every member applies the same changes in the same order.
 
 Changes are notifications of a totally ordered group, so all members go through the same states. The cache is bounded:
-when it is full, the entry that was written longest ago goes. That follows from the changes alone, so it is the same
-entry everywhere; reading an entry changes nothing. The bound is part of the state: the first member's holds.
+when it is full, the entry that was written longest ago is removed. That depends on the changes alone, so it is the same
+entry everywhere; reading changes nothing. The bound is part of the state: the first member's bound holds for all.
 
-Keys are text or whole numbers; values are whatever can be sent, and arrive as copies.
+Keys are text or whole numbers; values are bodies that can be sent, and arrive as copies.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Entries:
         self.malformed = 0
 
     def apply(self, encoded: object) -> None:
-        """A change; what is none is counted, by every member alike."""
+        """Apply a change; a malformed one is counted, at every member alike."""
         try:
             change = _decode_change(encoded) if isinstance(encoded, bytes) else CacheChange(-1)
             value = unwrapped(change.value)

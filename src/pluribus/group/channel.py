@@ -1,7 +1,7 @@
 """A channel: one group as one member sees it. Bodies go out by streams, frames come in to an inbox, views change.
 
-The channel is pure; ``runtime.group`` puts ``await`` on it. What it is told by the stack it keeps until the application
-asks, and it calls ``on_arrival``, ``on_room`` and ``on_view`` so that somebody who waits can be woken.
+The channel is pure; ``runtime.group`` adds ``await``. What the stack tells it is kept until the application asks. It
+calls ``on_arrival``, ``on_room`` and ``on_view`` so that waiting tasks can be woken.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from .state import Transfer
 from .state.line import Mark
 
 REPORT_BUSY_BYTES = 256 << 10
-"""A reader that never pauses still reports what it took, so that senders go on while it works."""
+"""A reader that never pauses reports after so many bytes, so that senders go on while it works."""
 REPORT_IDLE_BYTES = 4 << 10
-"""A reader that has caught up keeps less than this to itself: far below the smallest window, so nobody waits for it."""
+"""A reader that has caught up leaves less than this unreported: far below the smallest window, so nobody waits."""
 REPORT_FRAME_BYTES = 768
 DIRECT_RANGE_BITS = 40
 LEFT_GROUPS_MAX = 10_000
 """Groups that were left and whose numbering is remembered."""
 DIRECT_RANGES_MAX = (1 << 21) - 1
-"""Then they start again; nobody keeps an identity for two million streams."""
+"""Number ranges of direct streams; then they start again, because nobody keeps an identity for so long."""
 
 
 class Numbers:
-    """Where a member's streams start to count, so that (sender, number) names one message of a group and no other.
+    """Where a member's streams start to count, so that (sender, number) identifies one message of a group.
 
-    What goes to everybody starts at 0, or, in a group that was left and is joined again, where it ended: the stream
-    has no gap. Each stream to one member has a range of its own far above.
+    The stream to everybody starts at 0; in a group that was left and is joined again it starts where it ended, so that
+    it has no gap. Each stream to one member has a range of its own far above.
     """
 
     __slots__ = ("_ended", "_highest", "_questions", "_ranges")
@@ -56,13 +56,13 @@ class Numbers:
         self._questions = 0
 
     def question(self) -> int:
-        """Never the same twice: an answer to a question of before must not be taken for one of now."""
+        """A number that is never used twice, so that a late answer is not taken for one to a new question."""
         self._questions += 1
         return self._questions
 
     def start_of(self, group: int) -> int:
-        """Groups beyond those remembered start behind every number that was ever used, with a gap that is harmless to
-        identities."""
+        """The first number in a group. A group that is not remembered any more starts behind every number that was ever
+        used; that leaves a gap, which does no harm."""
         return self._ended.get(group, self._highest if len(self._ended) >= LEFT_GROUPS_MAX else 0)
 
     def direct_range(self) -> int:
@@ -117,11 +117,11 @@ class Channel(Reading):
         self.me = me
         self.own = own
         self.promises = ""
-        """As this member asked for them."""
+        """The promises that this member asked for."""
         self.view = View(0, ())
         self.malformed = 0
         self.restarts = 0
-        """How often messages that are on their way in pieces had to begin again."""
+        """How often messages under way in pieces had to begin again."""
         self.pieces = Pieces()
         self.paused = ""
         self.blocked = False
@@ -130,9 +130,9 @@ class Channel(Reading):
         """Why this member cannot be in the group."""
         self.closed = False
         self.excludes = False
-        """Whether members that do not read are asked to leave."""
+        """Whether members that do not read are asked to leave the group."""
         self.stalls_itself = False
-        """For a while now it has been this member's own inbox that leaves no room."""
+        """True while this member's own full inbox is what holds its sending up."""
         self.inbox = deque()
         self.on_arrival: Callable[[], None] = nobody
         self.on_room: Callable[[], None] = nobody
@@ -141,7 +141,7 @@ class Channel(Reading):
         self.on_call: Callable[[Frame], None] = self.pass_over
         self.asking = Asking(name, me, own=own, echoes=echoes)
         self.answer: Callable[[Question, Any], Any] | None = None
-        """How questions that come are answered."""
+        """Answers a question of another member; ``message.reply`` calls it."""
         self.state: Transfer | None = None
         """State transfer, in groups that have a state."""
         self.relay: Relay | None = None
@@ -211,13 +211,13 @@ class Channel(Reading):
             self.let_in(frame)
 
     def let_in(self, frame: Frame) -> None:
-        """It is to be read, as soon as the state before it is there."""
+        """Put a frame into the inbox, or hold it until the state that precedes it is there."""
         if self.state is None or not self.state.keeps(frame):
             self.inbox.append(frame)
             self.on_arrival()
 
     def _diverted(self, frame: Frame) -> bool:
-        """Answers go to who asked, calls to who serves; questions are read like any message."""
+        """True for frames that are no messages for the reader: answers go to the asker, calls to the served object."""
         if frame.kind == ANSWER:
             self._tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
             self.asking.answers(frame)
@@ -230,15 +230,15 @@ class Channel(Reading):
         return False
 
     def pass_over(self, frame: Frame) -> None:
-        """A frame that is not taken from the inbox is done with."""
+        """A frame that was not taken from the inbox counts as read."""
         stream = (frame.sender, frame.group, frame.to) if type(frame) is Frame else frame.stream
         frames, size = self._taken.get(stream, (0, 0))
         self._taken[stream] = (frames + 1, size + frame.size)
         self._taken_bytes += frame.size + REPORT_FRAME_BYTES
 
     def take(self) -> Iterator[Message]:
-        """The messages of the next frame, or none. What is taken counts as consumed, and soon makes room for
-        senders. Where something was missed it raises ``Excluded``, once."""
+        """The messages of the next frame, or none. They count as consumed, which soon makes room for senders. Where
+        messages are missing it raises ``Excluded``, once."""
         plain = self.take_plain()
         if plain is not None:
             return plain
@@ -248,8 +248,9 @@ class Channel(Reading):
         return messages
 
     def take_unpaid(self) -> tuple[Iterator[Message], Frame | None]:
-        """The messages of the next frame, and the frame, which is still to be given to ``pass_over``: for a reader that
-        hands messages on, and wants senders to wait until they are read. None: nobody waits for it."""
+        """The messages of the next frame, and the frame itself, which the caller gives to ``pass_over`` later: for a
+        reader that hands messages on, and wants senders to wait until they are read. The frame is None if it counts as
+        read already."""
         frame = self.inbox.popleft()
         if type(frame) is Mark:
             frame.act()
@@ -298,17 +299,17 @@ class Channel(Reading):
         return found
 
     def take_marks(self) -> None:
-        """Do what stands in line before the next message."""
+        """Run the marks that stand before the next message."""
         while self.inbox and type(self.inbox[0]) is Mark:
             self.take()
 
     @property
     def at_mark(self) -> bool:
-        """Whether something is to be done before the next message may be taken."""
+        """Whether a mark stands before the next message."""
         return bool(self.inbox) and type(self.inbox[0]) is Mark
 
     def missed(self) -> None:
-        """The primary went on without this member. Whoever reads has a gap here, unless the state is handed over."""
+        """The primary went on without this member: its reader has a gap here, unless it is given the state anew."""
         last = self.inbox[-1] if self.inbox else None
         if self.state is None and not (type(last) is Mark and last.act == self._raise_missed):
             self.inbox.append(Mark.of(self._raise_missed))
@@ -353,7 +354,7 @@ class Channel(Reading):
         return self._numbers.question()
 
     def pause(self, reason: str) -> None:
-        """While there is a reason, nothing may be sent to the group."""
+        """While ``reason`` is not empty, nothing may be sent to the group."""
         self.paused = reason
         self.restarts += 1  # pieces that nobody ordered are lost
         self.out.pause(bool(reason))

@@ -1,4 +1,4 @@
-"""Who waits until everybody has a message, and what they are told."""
+"""Callers that wait until every receiver has a message, and how they are told."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Stream = tuple[int, int]
 """Group and destination."""
 
 Told = Callable[[bool], None]
-"""Called once: whether every receiver has it. False: that cannot be known any more, or there is no receiver."""
+"""Called once. True: every receiver has the message. False: that cannot be known any more, or there is no receiver."""
 
 
 class Confirmations:
-    """Waiters of all groups of a member, by stream, those with the least to wait for first."""
+    """The waiting callers of one member, by stream; those that wait for the earliest message come first."""
 
     __slots__ = ("_tickets", "_waiting")
 
@@ -27,7 +27,7 @@ class Confirmations:
         return sum(map(len, self._waiting.values()))
 
     def wait(self, stream: Stream, upto: int, told: Told) -> Callable[[], None]:
-        """Have somebody told when the stream is everywhere up to here; the returned function takes that back."""
+        """Call ``told`` when every receiver has the stream up to here; the returned function cancels that."""
         self._tickets += 1
         waiter = (upto, self._tickets, told)
         heappush(self._waiting.setdefault(stream, []), waiter)
@@ -44,12 +44,12 @@ class Confirmations:
             told(True)
 
     def uncertain(self, group: int) -> None:
-        """A member was away when something was sent to all, and nobody knows what it has."""
+        """A member was away when messages were sent to all, so it is unknown which it has."""
         for _, _, told in self._waiting.pop((group, ALL), []):
             told(False)
 
     def dropped(self, group: int, ids: Collection[MessageId]) -> None:
-        """What became of these messages to a group is not known here."""
+        """It is unknown what became of these messages."""
         numbers = {number for _, number in ids}
         for waiter in self._waiting.get((group, ALL), [])[:]:
             if waiter[0] - 1 in numbers:
@@ -57,7 +57,7 @@ class Confirmations:
                 waiter[2](False)
 
     def members_changed(self, group: int, members: Collection[int]) -> None:
-        """Who is not there any more confirms nothing."""
+        """The group has these members now; callers that waited for others are told."""
         for stream in [(of, to) for of, to in self._waiting if of == group and to != ALL and to not in members]:
             for _, _, told in self._waiting.pop(stream):
                 told(False)

@@ -104,7 +104,7 @@ class Dispatch(Layer):
 
     @property
     def clock(self) -> Clock:
-        """For those above the stack, whose time is no stimulus of it and must not be in its trace."""
+        """The clock for code above the stack. Its timers are no stimuli of the stack, and must not be in its trace."""
         return self._clock or self.ports.clock
 
     @clock.setter
@@ -113,7 +113,7 @@ class Dispatch(Layer):
 
     @property
     def desk(self) -> RelayDesk:
-        """Where senders from outside of groups are served, this process among them."""
+        """Serves senders from outside of groups, and is this process's own way to send from outside."""
         if self._desk is None:
             self._desk = RelayDesk(
                 self.node.me,
@@ -136,8 +136,8 @@ class Dispatch(Layer):
         stalled: str = WAIT,
         seal: Seal | None = None,
     ) -> Channel:
-        """Become a member of a group; the channel is live at once, its view follows, and the state of the group if it
-        is to have one."""
+        """Become a member of a group. The channel is usable at once; its view follows, and the group's state, if there
+        is one."""
         number = number_of(checked_name(name, "the group"))
         channel = self.channels.get(number) or self._again.get(number, (None, None))[0]
         if channel is None:
@@ -171,8 +171,8 @@ class Dispatch(Layer):
         self.pass_down(seal.sealed(frame))
 
     def _still_in(self, number: int) -> bool:
-        """Whether this member is shown in a group that it has left. Views of that membership may still come, and would
-        be taken for those of the next one."""
+        """Whether this member is still shown in a group that it has left. If it joined again now, views of the former
+        membership would be taken for views of the new one."""
         known = self.members.get(number)
         return known is not None and known.agreed and self.node.me in known.members
 
@@ -218,7 +218,7 @@ class Dispatch(Layer):
         channel.let_in(frame)
 
     def _consume(self, frame: Frame) -> None:
-        """Nobody will take it out of an inbox."""
+        """Count a frame as read that no inbox takes."""
         self.tell_down(Consumed(*frame.stream, 1, frame.size))
 
     def _enter(self, channel: Channel, wish: JoinGroup) -> None:
@@ -238,7 +238,7 @@ class Dispatch(Layer):
             self._desk.close()
 
     def leave(self, channel: Channel) -> None:
-        """Send what waits, give up what was not read, and be no member any more."""
+        """Leave the group: send what waits, and give up what was not read."""
         if self._again.get(channel.number, (None, None))[0] is channel:
             del self._again[channel.number]
             channel.closed = True
@@ -273,7 +273,7 @@ class Dispatch(Layer):
         self._enter_again(channel.number)
 
     def _enter_again(self, number: int) -> None:
-        """A group that was left can be joined again once that has been noticed."""
+        """The bus has noticed that a group was left, so it can be joined again."""
         leaving = any(channel.number == number for channel in self._leaving)
         if number in self._again and not leaving and not self._still_in(number):
             channel, wish = self._again.pop(number)
@@ -282,8 +282,8 @@ class Dispatch(Layer):
     def opened(self, channel: Channel) -> None:
         """A channel's batch got its first body: close it when the loop's turn ends, so that more can join it.
 
-        A channel whose last batch had nobody joining is taken for one that asks and answers: the first body of a turn
-        goes out at once, and what is saved is a turn of the loop on every way.
+        If the last batch of the channel had only one body, the channel probably asks and answers. Then the first body
+        of a turn goes out at once, which saves a turn of the loop in each direction.
         """
         self._open[channel.number] = channel
         if not self._scheduled:
@@ -294,8 +294,8 @@ class Dispatch(Layer):
             self.ports.clock.call_soon(self._turn_ended)
 
     def send_alone(self, channel: Channel, body: bytes, kind: Kind = BYTES) -> MessageId | None:
-        """Send a message at once if it is the first of the loop's turn, in a channel that asks and answers
-        (``opened``), and nothing stands in its way; its identity, or None if it must go the long way."""
+        """Send a message at once, and return its identity, if it is the first of the loop's turn in a channel that asks
+        and answers (``opened``), and nothing prevents it. None: the caller sends it in a batch."""
         out = channel.out
         if self.blocked or self._scheduled or out.pending or out.abandoned or out.batched > 1:
             return None
@@ -308,7 +308,7 @@ class Dispatch(Layer):
         return sent
 
     def send_each(self, channel: Channel, bodies: Sequence[Any], kind: Kind) -> bool:
-        """Send bodies that nearly fill a frame each, if nothing stands in the way of any; false: none was sent."""
+        """Send bodies that nearly fill a frame each, if all of them can be sent now; false: none was sent."""
         if channel.out.pending:
             self.flush(channel)
         out = channel.out
@@ -320,7 +320,7 @@ class Dispatch(Layer):
         return True
 
     def _begins_turn(self) -> bool:
-        """Whether a message that goes out now may go alone; the next one then may not."""
+        """Whether a message may go out alone now. If so, the next one in this turn may not."""
         now = (self._clock or self.ports.clock).now()
         if not self._first and now - self._alone_at <= LONE_S:
             return False
@@ -333,7 +333,8 @@ class Dispatch(Layer):
             self.stimulus(channel.close_batches)
 
     def unsent(self) -> list[Unconfirmed]:
-        """What gathered and is not on its way, because a window is full, the view changes, or there is no primary."""
+        """Messages that gathered and are not sent, because a window is full, the view changes, or there is no
+        primary."""
         return [
             Unconfirmed(channel.number, int(to), stream.end, len(stream.pending))
             for channel in (*self.channels.values(), *self._leaving)
@@ -342,8 +343,7 @@ class Dispatch(Layer):
         ]
 
     def confirm(self, stream: Stream, upto: int, told: Told) -> Callable[[], None]:
-        """Have somebody told when every receiver has this member's stream up to here; the returned function takes that
-        back."""
+        """Call ``told`` when every receiver has this member's stream up to here; the returned function cancels that."""
         forget = self.confirmations.wait(stream, upto, told)
         self.stimulus(lambda: self.tell_down(Confirm(*stream, upto)))
         return forget
@@ -465,8 +465,8 @@ class Dispatch(Layer):
                 self._exclude(event)
 
     def _merged(self, sides: tuple[tuple[int, ...], ...]) -> None:
-        """Who comes from another view may have been a member of this one, and away without our notice: what was sent
-        there did not reach it, and nothing is sent again."""
+        """Members that come from another view may have been in ours, and away unnoticed. Messages that were sent
+        meanwhile did not reach them, and are not sent again."""
         away = {member for side in sides if self.node.me not in side for member in side}
         for group, known in self.members.items():  # also those that are being left: somebody may still wait for them
             missing = away.intersection(known.members)
@@ -490,13 +490,13 @@ class Dispatch(Layer):
             self.pass_down(Frame(sender=self.node.me, to=event.member, group=event.group, headers=[please]))
 
     def full(self, channel: Channel, to: int) -> list[int]:
-        """The members that leave no room to a stream of this one now."""
+        """The members that leave a stream of this member no room now."""
         found: list[int] = []
         self.tell_down(CollectFull(channel.number, to, found))
         return found
 
     def _exclude(self, view: ViewChanged) -> None:
-        """What was totally ordered meanwhile is missing here, if anything was."""
+        """This member was excluded: messages that were totally ordered meanwhile are missing here."""
         for lost in self._acknowledged.view_changed(view):
             self.on_event(lost)
         if not view.excluded:
@@ -521,7 +521,7 @@ class Dispatch(Layer):
             self.stimulus(self._go_on)
 
     def _go_on(self) -> None:
-        """The view has changed: send what waited, let go those who wanted to leave, wake those who want to send."""
+        """The view has changed: send what waited, finish leaving groups, wake waiting senders."""
         if self.blocked:
             return
         self._close_all()

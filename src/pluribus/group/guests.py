@@ -1,5 +1,5 @@
-"""What a client says to its member about groups that it is in as a *guest*: the member runs a member of the bus for it,
-and passes on what its groups say. ``wire/asking.py`` says how it travels."""
+"""The words between a client and its member about groups in which the client is a *guest*: the member runs another
+member of the bus for the client, and passes on the messages of its groups. ``wire/asking.py`` says how words travel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Annotated
 import msgspec
 
 from ..core.ids import MessageId
+from ..core.limits import CALL_ARGUMENTS_MAX
 from ..wire.asking import Words
+from ..wire.questions import Wrapped
 from .requests import Kind, Name, Replied, Seconds, group_need
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -49,10 +51,12 @@ class Question(msgspec.Struct, array_like=True, frozen=True, tag=3):
     wait_s: Seconds | None = None
     to: Number | None = None
     of: list[Number] = []
+    parent: MessageId | None = None
 
 
 class GuestReply(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Answer a question that was heard; ``error`` is its kind and text, ``absent``: this one has nothing to say."""
+    """Answer a question; ``error`` is the kind and text of an exception, ``absent``: this member answers no such
+    question."""
 
     number: Number
     question: Number
@@ -63,7 +67,7 @@ class GuestReply(msgspec.Struct, array_like=True, frozen=True, tag=4):
 
 
 class Taken(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """So many messages were read, and there is room for more; it is not answered."""
+    """The client has read so many messages, and has room for more. It is not answered."""
 
     number: Number
     count: Number
@@ -73,6 +77,18 @@ class Exit(msgspec.Struct, array_like=True, frozen=True, tag=6):
     """Leave a group."""
 
     number: Number
+
+
+class Invoke(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """Call a method of the objects that members of the group serve; the answer is ``Replied``."""
+
+    number: Number
+    method: Name
+    args: Annotated[tuple[Wrapped, ...], msgspec.Meta(max_length=CALL_ARGUMENTS_MAX)] = ()
+    named: Annotated[dict[Name, Wrapped], msgspec.Meta(max_length=CALL_ARGUMENTS_MAX)] = {}
+    replies: Annotated[int, msgspec.Meta(ge=1)] | Annotated[str, msgspec.Meta(max_length=16)] = "all"
+    wait_s: Seconds | None = None
+    to: Number | None = None
 
 
 class Seen(msgspec.Struct, array_like=True, frozen=True):
@@ -85,14 +101,14 @@ class Seen(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Entered(msgspec.Struct, array_like=True, frozen=True):
-    """Who the guest is in the group, and with whom."""
+    """The guest's identity in the group, and the group's view."""
 
     me: int
     view: Seen
     longest_bytes: int
-    """What the group carries in one piece."""
+    """The longest body that the group carries in one piece."""
     cuts: bool
-    """Whether it cuts what is longer."""
+    """Whether longer bodies are cut; else they are refused."""
 
 
 class Uttered(msgspec.Struct, array_like=True, frozen=True):
@@ -108,7 +124,7 @@ class Uttered(msgspec.Struct, array_like=True, frozen=True):
 
 
 class GroupHeard(msgspec.Struct, array_like=True, frozen=True):
-    """Pushed: messages, a view, or why there is a break (the kind of an exception and its text)."""
+    """Pushed: messages, a view, or an error in the place of messages (an exception's kind and text)."""
 
     number: int
     messages: list[Uttered] = []
@@ -121,12 +137,13 @@ IN_THE_GROUP = "it is said in a group that this connection was allowed to join; 
 
 WORDS = Words(
     "guests",
-    {Enter: Entered, Utter: MessageId, Question: Replied, GuestReply: None, Taken: None, Exit: None},
+    {Enter: Entered, Utter: MessageId, Question: Replied, GuestReply: None, Taken: None, Exit: None, Invoke: Replied},
     pushed=GroupHeard,
     rights={
         Enter: lambda asked: [group_need(asked.name, "join")],
         Utter: IN_THE_GROUP,
         Question: IN_THE_GROUP,
+        Invoke: IN_THE_GROUP,
         GuestReply: IN_THE_GROUP,
         Taken: IN_THE_GROUP,
         Exit: "who leaves does nothing more",

@@ -1,7 +1,7 @@
-"""The log port: what a replica needs of whoever puts its commands in order, and what that one needs of the replica.
+"""The log port, between a replica and the log that puts its commands in order.
 
 Two logs implement it. The ``safe`` order of a group is volatile: it lives while the primary lives. The keepers' log is
-durable: what it committed is on the disks of most voters. A state machine does not know which of them it is on.
+durable: committed commands are on the disks of most voters. A state machine does not know which log it is on.
 
 Commands are bytes with consecutive indices from 0, the same at every replica. A log hands each command to each replica
 once, in order, and hands over whole batches, because a call for every command would decide the speed of the whole.
@@ -9,7 +9,7 @@ once, in order, and hands over whole batches, because a call for every command w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from ..core.errors import PluribusError
@@ -17,15 +17,15 @@ from ..core.errors import PluribusError
 Done = Callable[[int, PluribusError | None], None]
 """``done(index, None)``: the first of the commands has this index, the others follow it, and ``on_commit`` was called
 with all of them here. ``done(-1, Uncertain(...))``: they may be committed, now or later, or never. ``done(-1, error)``
-with any other error: they never will be. It is called once, and never before the call that it was given to returned."""
+with any other error: they will never be committed. It is called once, and never before ``submit`` has returned."""
 
 
 class LogPort(Protocol):
     """An ordered log of commands. The owner sets the three call-backs before the log is started."""
 
     on_commit: Callable[[int, Sequence[bytes]], None]
-    """First index and the commands in order: apply them. It must not raise: a replica that fails on a command that
-    others applied is no replica any more."""
+    """Called with the first index and the commands in order: apply them. It must not raise: a replica that fails on a
+    command that others applied differs from them."""
     on_snapshot: Callable[[], bytes]
     """The state after everything that ``on_commit`` and ``on_restore`` have brought so far."""
     on_restore: Callable[[int, bytes], None]
@@ -45,15 +45,16 @@ class LogPort(Protocol):
         none, with one completion."""
 
     def barrier(self, done: Done) -> None:
-        """Complete when everything that was committed anywhere before this call is applied here: what is read from the
-        state then is not stale. The index is ``applied`` of that moment."""
+        """Call ``done`` when everything that was committed anywhere before this call is applied here. A read of the
+        state is not stale then. The index is ``applied`` at that moment."""
 
 
 class StateMachine(Protocol):
-    """What a style writes: a pure function of the commands. No clock, no chance, no ports: time comes in commands."""
+    """A state machine as a style or a user writes it: a pure function of the commands. No clock, no randomness, no
+    ports."""
 
     def apply(self, index: int, command: bytes) -> bytes:
-        """Change the state; the result goes to whoever submitted the command, if it is here."""
+        """Change the state; the caller that submitted the command gets the result."""
 
     def snapshot(self) -> bytes: ...
 
@@ -68,14 +69,15 @@ class StateInParts(Protocol):
     Parts with the same content must have the same bytes at every replica: states are compared by them.
     """
 
-    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The names of all parts there are now, and of those that changed since the last snapshot that was kept."""
+    def freeze(self, known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
+        """The names of all parts there are now, and of those that are due: they changed since the last snapshot that
+        was kept, or are not among the ``known`` ones, which that snapshot has."""
 
     def part(self, name: str) -> bytes:
-        """One of the changed parts, as it was at ``freeze``; each is asked for once, in the order of the names."""
+        """One of the parts that are due, as it was at ``freeze``; each is asked for once, in the order of the names."""
 
     def thaw(self, kept: bool) -> None:
-        """The snapshot is on disk, or came to nothing: then what had changed still has to be kept."""
+        """The snapshot was kept, or not; if not, the changed parts belong to the next one."""
 
     def restore(self, index: int, parts: Iterable[tuple[str, bytes]]) -> None:
         """Forget everything and take this state, which holds all commands below the index. No parts are the state
@@ -83,7 +85,7 @@ class StateInParts(Protocol):
 
 
 PART_BYTES = 1 << 20
-"""What one part of a state holds at most, about."""
+"""About how large a part of a state may be."""
 
 
 class PlainState:
@@ -94,7 +96,7 @@ class PlainState:
         self._restore = restore
         self._frozen = b""
 
-    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
+    def freeze(self, known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
         self._frozen = self._snapshot()
         names = [f"{number:08d}" for number in range((len(self._frozen) + PART_BYTES - 1) // PART_BYTES)]
         return names, names

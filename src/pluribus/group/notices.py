@@ -1,4 +1,4 @@
-"""Notices: from what layers tell each other to what an application is told (``core.events``)."""
+"""Notices: translates events of the layers into events for the application (``core.events``)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ..core.view import View
 from ..stack.events import Members, ViewChanged
 
 PLAIN = (Suspected, Unsuspected, Gone, Excluded, Dissolved, JoinRefused, Uncertain, Reverted, Stalled, Resumed)
-"""Told as they are."""
+"""Events that are passed on unchanged."""
 
 
 class Notices:
-    """A new view is told first, then what it means, then what was told while it was being shown."""
+    """Tells a new view first, then what it means, then events that came while the view was being shown."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell

@@ -1,18 +1,20 @@
-"""Ordered sessions: a command that is asked for twice is done once, and in its publisher's order.
+"""Ordered sessions: a command that is sent twice is done once, and commands of a publisher are done in its order.
 
-The sessions of ``group.sessions`` let calls overtake each other; a publisher's must not. Here a session is a stream.
+In the sessions of ``group.sessions`` calls may overtake each other; commands of a publisher must not. Here a session is
+a stream.
 
 A publisher names its session, a random number, and counts its commands from 1. The table of sessions is part of the
 replicated state, so every replica decides alike, and after any change of leaders:
 
 - the next number is done, and its result is kept for a while;
 - a number that was done is not done again, and gets the result of the first time;
-- a number beyond the next one is refused: something before it got lost on the way, and doing it first would change the
-  order. The answer says which number is the next.
+- a number beyond the next one is refused: an earlier command was lost on the way, and the order would change. The
+answer
+  says which number is the next.
 
-A publisher with several commands under way that loses an answer asks again for everything that is not answered, in
-order, with the same numbers. A session that was forgotten, because too many others came after it, is refused as well:
-its publisher does not know what became of its last commands, and must be told so (``Uncertain``).
+A publisher with several commands under way that loses an answer sends all unanswered ones again, in order, with the
+same numbers. A session that was forgotten, because too many others came after it, is refused as well: its publisher
+cannot know what became of its last commands, and is told so (``Uncertain``).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ DONE, REFUSED = 0, 1
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """Of a command with an identity: ``DONE`` with the result, now or earlier; or ``REFUSED``, and what comes next."""
+    """The outcome of a command with an identity: ``DONE`` with its result, now or earlier; or ``REFUSED``."""
 
     status: int
     next: int
@@ -77,7 +79,7 @@ def _nobody(shard: int) -> None:
 
 
 class OrderedSessions:
-    """The table. Deterministic: what it forgets depends on nothing but the commands that it saw.
+    """The table of sessions. What it forgets depends only on the commands that it saw.
 
     It is kept in ``shards``, by session, so that a snapshot writes only what changed: ``touch`` is called with the
     number of a shard before that changes.
@@ -102,7 +104,7 @@ class OrderedSessions:
         return 1 if found is None else found.last + 1
 
     def earlier(self, session: int, sequence: int) -> Outcome | None:
-        """What became of a command before; None if it is to be done now."""
+        """The outcome of a command that was sent before; None if it is to be done now."""
         found = self._shards[session % self._count].get(session)
         last = 0 if found is None else found.last
         if sequence == last + 1:
@@ -112,7 +114,7 @@ class OrderedSessions:
         return Outcome(DONE, last + 1, found.results.get(sequence, b""), True)
 
     def record(self, session: int, sequence: int, result: bytes = b"") -> None:
-        """A command was done; of several at once the last is enough, if nobody asks for results."""
+        """A command was done. If several were and nobody asks for their results, the last is enough."""
         shard = session % self._count
         self._touch(shard)
         table = self._shards[shard]

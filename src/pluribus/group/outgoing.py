@@ -1,9 +1,10 @@
-"""What a member sends on one stream: bodies gather here and leave as frames.
+"""One outgoing stream of a member: bodies gather in a batch and leave as frames.
 
 The batch is open while the loop's turn lasts. It closes when the turn ends, when it is full, when a body of another
-kind comes, or when the window ends; closing cuts it into frames that fit the path. Between two closings a send is one
-list append that the runtime's ``send`` makes itself: ``ids`` has an identity for every body that the batch still takes,
-as long as none is longer than ``alike``. So nothing is counted a message; what gathered is weighed when somebody asks.
+kind comes, or when the window is full; closing cuts it into frames that fit the path. Between two closings a send is
+one list append, which the runtime's ``send`` makes itself: ``ids`` has an identity for every body that the batch still
+takes, as long as none is longer than ``alike``. So nothing is counted for each message; sizes are added up when they
+are needed.
 """
 
 from __future__ import annotations
@@ -85,14 +86,14 @@ class Outgoing(OpenBatch):
         self._path = path_bytes - FRAME_OVERHEAD_BYTES
         self._long = max(path_bytes, long_bytes) - FRAME_OVERHEAD_BYTES
         self.usual = self._path - BODY_OVERHEAD_BYTES
-        """What short messages may weigh together in a frame."""
+        """Bytes that short messages may have together in a frame."""
         self.longest = self._long - BODY_OVERHEAD_BYTES
         """The largest body that fits a frame."""
         self.large = 0
         self.large_bytes = 0
-        """Messages larger than that which are on their way in pieces."""
+        """Bytes of larger messages that are on their way in pieces."""
         self.abandoned: list[int] = []
-        """Those of which no more pieces will come; the receivers are still to be told."""
+        """Messages of which no more pieces will come; the receivers are still to be told."""
         self._pass_down = pass_down
         self._paused = False
         self._granted = 0
@@ -116,7 +117,7 @@ class Outgoing(OpenBatch):
 
     @property
     def size(self) -> int:
-        """What the open batch weighs with the most that encoding adds."""
+        """The size of the open batch, with the most that encoding can add."""
         unweighed = len(self.pending) - self._weighed
         if unweighed:
             self._weight += sum(map(len, self.pending[-unweighed:])) + BODY_OVERHEAD_BYTES * unweighed
@@ -124,15 +125,16 @@ class Outgoing(OpenBatch):
         return self._weight
 
     def _begin_batch(self) -> None:
-        """An empty batch. Its first body is added by ``add``, which knows that somebody must close it."""
+        """Begin an empty batch. Its first body comes through ``add``, so that the caller learns that it must be
+        closed."""
         self.pending = []
         self._weight = self._weighed = 0
         self.type = None
         self._take_more()
 
     def _take_more(self) -> None:
-        """How many bodies as long as the last a sender in a hurry may still append by itself: one for each of ``ids``.
-        A longer one must come through ``add``, and any one when the batch is empty, full, or of another kind."""
+        """Fill ``ids`` with identities for the bodies, as long as the last, that callers may append by themselves.
+        Longer bodies come through ``add``, and all bodies do when the batch is empty, full, or of another kind."""
         alike, places, gathered = -1, 0, len(self.pending)
         if gathered and self.type is not None:
             alike = len(self.pending[-1])
@@ -196,13 +198,13 @@ class Outgoing(OpenBatch):
         )
 
     def takes(self, bodies: Iterable[Any]) -> int:
-        """For how many of these, a few long ones, there is room at once."""
+        """How many of these bodies, a few long ones, there is room for now."""
         if self.room <= 0:
             return 0
         return bisect_right(list(accumulate(len(body) + BODY_OVERHEAD_BYTES for body in bodies)), self._few_room)
 
     def send_each(self, bodies: Sequence[Any], kind: Kind) -> None:
-        """A frame for each, without gathering."""
+        """Send each body in a frame of its own, without gathering."""
         first = self.first
         self.first += len(bodies)
         self.batched = len(bodies)
@@ -210,14 +212,14 @@ class Outgoing(OpenBatch):
             self._pass_down(self._frame(number, kind, [body], len(body), []))
 
     def close(self) -> None:
-        """Send what gathered, as frames that fit the path."""
+        """Send the gathered bodies, as frames that fit the path."""
         if self.pending:
             self._close_batch()
         while self.abandoned:
             self._pass_piece(Piece(self.abandoned.pop(0), 0, 0, BYTES), b"", None)
 
     def give_up(self) -> int:
-        """What gathered will not be sent; how many that were. Their numbers are used again: a stream has no gap."""
+        """Drop the gathered bodies; returns how many. Their numbers are used again, so that the stream has no gap."""
         given_up = len(self.pending)
         self._parents.clear()
         self._begin_batch()
@@ -276,7 +278,7 @@ class Outgoing(OpenBatch):
         )
 
     def _cut(self, pending: list[bytes], size: int, extra_bytes: int = 0) -> Iterator[tuple[list[bytes], int]]:
-        """Runs of bodies that fit a frame each, with what they weigh. A batch that fits costs no loop."""
+        """Runs of bodies that fit a frame each, with their sizes. A batch that fits a frame needs no loop."""
         overhead = BODY_OVERHEAD_BYTES + extra_bytes
         if not extra_bytes and size <= self._path and len(pending) <= BATCH_MESSAGES_MAX:
             yield pending, size - overhead * len(pending)

@@ -1,24 +1,23 @@
-"""Messages that are larger than a frame: cut at one end, put together at the other.
+"""Messages that are larger than a frame: cut into pieces by the sender, joined by the receivers.
 
 Theory of operation
 -------------------
-A piece is a message of its stream like any other: numbered, repaired, ordered and paid for from the window. So a large
+A piece is a message of its stream like any other: numbered, repaired, ordered and charged to the window. So a large
 message waits for room piece by piece, other messages of the same sender go between its pieces, and no layer below knows
-of it. The message has the number of its last piece and is delivered with it; a parent that it answers stands on that
-piece alone.
+of it. The message has the number of its last piece and is delivered with it; only that piece names the parent.
 
-Pieces of one message come in order, because streams do. What is out of place (this member joined in the middle) belongs
-to a message that is not for this member.
+Pieces of one message come in order, because streams do. A piece that is out of place (this member joined in the middle)
+belongs to a message that is not for this member.
 
-*Views.* All members of a group that pass through a view together have the same pieces. Those who come in have none. So
-when somebody joins, everybody forgets what is incomplete, and the sender begins again, in the new view: a message is
-delivered by all members of a view or by none. When members only go, nothing is lost but what they had begun.
+*Views.* All members of a group that pass through a view together have the same pieces; new members have none. So when a
+member joins, all others forget incomplete messages, and the sender begins them again in the new view: a message is
+delivered by all members of a view or by none. When members only leave, only messages that they had begun are lost.
 
 Bounded: a stream has at most ``LARGE_PER_STREAM_MAX`` such messages under way, of ``BODY_BYTES_MAX`` together. Senders
-wait until theirs is admitted, so receivers, who refuse more, never have to. In semantic order the last piece may wait
-below for the message that it answers, long after its sender has gone on: messages that lack only their last piece are
-not under way any more, and ``LARGE_WAITING_MAX`` of them may wait. Pieces wait in the inbox as weightless frames until
-the reader passes them: a reader that does not read closes the window, as ever.
+wait until a message is admitted, so receivers need not refuse any. In semantic order the last piece may wait below for
+its parent long after the sender has gone on. Such messages, which lack only their last piece, do not count as under
+way; ``LARGE_WAITING_MAX`` of them may wait. In the inbox, pieces wait as empty frames until the reader passes them, so
+that a reader that does not read closes the window as usual.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from .outgoing import Outgoing
 
 Stream = tuple[int, int, int]
 PIECE_OVERHEAD_BYTES = 64
-"""What a piece's own header takes, less the name of its kind."""
+"""Bytes of a piece's own header, without the name of its kind."""
 
 
 class Large:
-    """A message on its way out. ``number`` is its identity once the last piece is sent."""
+    """A large message that is being sent. ``number`` is its number once the last piece is sent."""
 
     __slots__ = ("_encoded", "_index", "_kind", "_message", "_out", "_parent", "_restarts", "number")
 
@@ -50,7 +49,7 @@ class Large:
         self._restarts = 0
 
     def admitted(self, out: Outgoing, restarts: int) -> bool:
-        """Take a place in the stream, if there is one. A stream that was replaced meanwhile knows nothing of us."""
+        """Take a place in the stream, if there is one. In a stream that was replaced meanwhile we have none."""
         if self._out is out:
             return True
         self.end()
@@ -62,7 +61,7 @@ class Large:
         return True
 
     def send_some(self, restarts: int) -> None:
-        """Send as many pieces as the window takes, but no more than fill a datagram or a segmented send."""
+        """Send as many pieces as the window takes, but no more than fit a datagram or a segmented send."""
         out = self._out
         assert out is not None, "admitted before"
         if restarts != self._restarts:
@@ -86,7 +85,7 @@ class Large:
                 self.number = number
 
     def end(self) -> bool:
-        """Give up the place in the stream; whether others must be told that no more pieces come."""
+        """Give up the place in the stream; true if receivers must be told that no more pieces come."""
         out, self._out = self._out, None
         if out is None:
             return False
@@ -99,7 +98,7 @@ class Large:
 
 
 class Partial:
-    """A message of which the first pieces are there."""
+    """A message whose first pieces have come."""
 
     __slots__ = ("bodies", "kind", "size", "total")
 
@@ -111,7 +110,7 @@ class Partial:
 
 
 class Begun:
-    """What one stream has begun, by the number of its first piece; and the sums that bound it."""
+    """The incomplete messages of one stream, by the number of their first piece, and the sums that bound them."""
 
     __slots__ = ("partials", "size", "under_way")
 
@@ -119,7 +118,7 @@ class Begun:
         self.partials: dict[int, Partial] = {}
         self.size = 0
         self.under_way = 0
-        """Those that lack more than their last piece."""
+        """Messages that lack more than their last piece."""
 
     def begin(self, message: int, total: int, kind: Kind) -> None:
         self.drop(message)
@@ -144,17 +143,18 @@ class Begun:
 
 
 class Pieces:
-    """What one group's streams have begun."""
+    """The incomplete messages of one group."""
 
     def __init__(self) -> None:
         self._streams: dict[Stream, Begun] = {}
         self.refused = 0
-        """Over the bounds, or not what they say they are."""
+        """Pieces over the bounds, or malformed ones."""
         self.strays = 0
-        """Of messages that began before this member was there."""
+        """Pieces of messages that began before this member was there."""
 
     def take(self, frame: Frame, piece: Piece) -> Frame:
-        """What goes to the inbox in place of this piece: the whole message, or a frame that only weighs."""
+        """The frame for the inbox in the place of this piece: the whole message, or an empty frame of the piece's
+        size."""
         partial = self._add(frame, piece)
         if partial is None:
             return _weight(frame)
@@ -162,7 +162,7 @@ class Pieces:
         return _whole(frame, partial)
 
     def keep_only(self, members: tuple[int, ...], *, joined: bool) -> None:
-        """The group has these members now. If somebody joined, everybody begins again what was for all."""
+        """The group has these members now. If one joined, messages to all are begun again."""
         for stream in [s for s in self._streams if s[0] not in members or (joined and s[2] == ALL)]:
             del self._streams[stream]
 
@@ -208,7 +208,7 @@ class Pieces:
 
 
 def _weight(frame: Frame) -> Frame:
-    """No message, but what was taken from the window for it, until the reader passes it."""
+    """A frame without a message, with the size that the piece took from the window."""
     return Frame(sender=frame.sender, to=frame.to, group=frame.group, first=frame.first, size=frame.size, bodies=[])
 
 

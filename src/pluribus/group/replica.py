@@ -3,17 +3,18 @@
 Theory of operation
 -------------------
 Commands go to a log port, which orders them and hands them to every replica (``log``; ``safelog`` is the volatile one,
-the keepers' is durable). A replica applies them, and gives the result of a command to whoever called it here, once,
-after applying it here. So a call takes effect between its beginning and its end: calls are *linearizable*.
+the keepers' is durable). A replica applies them. A caller gets the result of its command once, after its own replica
+has applied it. So a call takes effect between its beginning and its end: calls are *linearizable*.
 
-*Exactly once.* A log may say of a command that it is uncertain whether it was committed. Then it is submitted again
-with the same identity, (session, sequence). Every replica keeps a table of sessions with the results that may still be
-asked for; a command that the table knows is not applied again but answered from there. The table is part of the state,
-so joiners and restarted replicas have it too. A caller says with each command below which sequence it has all answers,
-so the table holds what is under way and no more. A session that was not heard of for longest makes room for a new one.
+*Exactly once.* A log may report that it is uncertain whether a command was committed. Then the command is submitted
+again with the same identity, (session, sequence). Every replica keeps a table of sessions with the results that may
+still be asked for; a command that is in the table is answered from there and not applied again. The table is part of
+the state, so joiners and restarted replicas have it too. With each command a caller says below which sequence it has
+all answers, so the table holds only results of calls under way. The session that was silent longest makes room for a
+new one.
 
-A repeated command names the generation of the log in which it was first submitted. If the state was lost since, or its
-session was forgotten, nobody can tell whether it was applied: it is not applied again, and the caller gets
+A repeated command names the generation of the log in which it was first submitted. If the state was lost since, or the
+session was forgotten, it is unknown whether the command was applied. Then it is not applied again, and the caller gets
 ``Uncertain``.
 
 *Reads* are evaluated here. An ordered read waits for a barrier first: everything that was committed anywhere before it
@@ -48,7 +49,7 @@ CallId = tuple[int, int]
 """Session and sequence: names one call for ever."""
 
 Answer = Callable[[bytes, PluribusError | None], None]
-"""Called once with the result of a call, or with the error in place of it."""
+"""Called once with the result of a call, or with an error."""
 
 Ready = Callable[[PluribusError | None], None]
 """Called once when a read may be made, or with the reason why not."""
@@ -62,7 +63,7 @@ class Call(msgspec.Struct, eq=False):
     command: bytes
     answer: Answer
     generation: int
-    """Of the log when it was first submitted."""
+    """The generation of the log when the call was first submitted."""
     submitted: Callable[[int, PluribusError | None], None] | None = None
     repeats: bool = True
     uncertain: bool = False
@@ -77,14 +78,14 @@ class LoggedMachine(Generic[M]):
         self.machine = machine
         self.session = session
         self.on_applied: Callable[[int, int], None] = lambda first, count: None
-        """After each batch, for those who wait for an index."""
+        """Called after each batch, for callers that wait for an index."""
         self._log = port
         self._sessions = Sessions()
         self._next = 0
         self._calls: dict[CallId, Call] = {}
         self._unsettled: dict[int, int] = {}
-        """Own sequences without a certain answer, in their order, with the generation of their first time. Those that
-        ended as uncertain stay, as long as there is room: they may be asked for again."""
+        """Sequences of this session without a certain answer, in their order, with the generation in which they were
+        first submitted. Uncertain ones stay as long as there is room, because they may be asked for again."""
         self._reads: dict[Ready, None] = {}
         self.acknowledged = Runs()
         """Calls that were answered here, in the present generation of the log."""
@@ -101,13 +102,14 @@ class LoggedMachine(Generic[M]):
 
     @property
     def generation(self) -> int:
-        """The log that the state comes from; another number means that it began anew. Durable logs never do."""
+        """Names the log from which the state comes: another number means that the log began anew. Durable logs never
+        do."""
         return getattr(self._log, "generation", 0)
 
     # Calling
 
     def new_id(self) -> CallId:
-        """It stays unsettled until a call with it has a certain answer."""
+        """A new identity, which counts as unsettled until a call with it has a certain answer."""
         self._next += 1
         self._unsettled[self._next] = self.generation
         if len(self._unsettled) > UNSETTLED_MAX:
@@ -115,8 +117,9 @@ class LoggedMachine(Generic[M]):
         return (self.session, self._next)
 
     def call(self, command: bytes, answer: Answer, *, id: CallId | None = None, repeat: bool = True) -> CallId:
-        """Have a command applied; ``answer`` gets its result. With the ``id`` of a call that ended as ``Uncertain`` it
-        is applied only if it was not then. Without ``repeat`` it becomes uncertain at once when the log is."""
+        """Have a command applied; ``answer`` gets its result. With the ``id`` of a call that ended as ``Uncertain`` the
+        command is applied only if it was not applied then. Without ``repeat`` it is not submitted again when the log is
+        uncertain, and ends as ``Uncertain`` at once."""
         if self._closed:
             raise Closed(f"the replica {self.name!r} is closed: open it again")
         if len(self._calls) >= CALLS_MAX:
@@ -139,7 +142,7 @@ class LoggedMachine(Generic[M]):
         return key
 
     def _forget_oldest(self) -> None:
-        """Of those that nobody waits for: asked for again, it will be uncertain again."""
+        """Forget the oldest sequence that no caller waits for; a repeated call of it will be uncertain again."""
         oldest = next(sequence for sequence in self._unsettled if (self.session, sequence) not in self._calls)
         del self._unsettled[oldest]
 
@@ -272,5 +275,5 @@ class LoggedMachine(Generic[M]):
 
 
 def _named(error: PluribusError, key: CallId) -> PluribusError:
-    """An uncertain call can be asked for again by its identity."""
+    """The error with the identity of the call, by which an uncertain call can be repeated."""
     return Uncertain(str(error), key) if isinstance(error, Uncertain) else error

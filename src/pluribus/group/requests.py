@@ -1,5 +1,5 @@
-"""What is asked of groups by those who are in none: send to an open group, ask it. ``wire/asking.py`` says how it
-travels."""
+"""Questions of programs that are not in a group: send to an open group, ask it. ``wire/asking.py`` says how questions
+travel."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 STYLES_OF_GROUPS = {"slots": "slots", "conversation": "conversation", "objects": "objects"}
 """Styles that clients use as guests, by the first level of the names of their groups."""
 GROUPS_OF_MEMBERS = ("keepers", "topics", "spaces", "ask", "space", "consumers", "queue", "replica", "cache")
-"""First levels of groups in which members do the work of styles. Who is in one is a member in all but name: clients
-have questions for what is done there."""
+"""First levels of the names of groups in which members do the work of styles. Clients may not join these; they have
+questions for what is done there."""
 
 
 def group_need(group: str, verb: str) -> Need:
@@ -54,7 +54,7 @@ class AskGroup(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 class Reply(msgspec.Struct, array_like=True, frozen=True):
-    """What one member answered; or the kind and the text of what its handler raised."""
+    """What one member answered; or the kind and the text of its handler's exception."""
 
     member: int
     kind: int | str = 0
@@ -67,6 +67,8 @@ class Replied(msgspec.Struct, array_like=True, frozen=True):
 
     replies: list[Reply]
     left: list[int]
+    failed: tuple[str, str] | None = None
+    """If there were too few answers: the kind of the error and its text. ``replies`` has the answers that came."""
 
 
 WORDS = Words(

@@ -3,20 +3,21 @@
 Theory of operation
 -------------------
 A command is a message of a group in safe total order, so every member is handed the same commands in the same order;
-counted from the first, that is their index. Several commands that belong together are one message, a barrier is a
-message without a command. What this member sent comes back to it in its place of the order: then it is committed.
+the index of a command is its place in that order. Commands that belong together are one message; a barrier is a message
+without a command. A command of this member is committed when it comes back in its place of the order.
 
-The log reads its own group, as soon as something arrives and in slices, so that a busy log leaves the loop to others.
-Joiners get the state through state transfer (``state``); the index travels with it.
+The log reads its own group as soon as something arrives, in slices, so that a busy log leaves the loop to other tasks.
+Joiners get the state through state transfer (``state``), with its index.
 
-*Certainty.* A member that passes from a primary to the next has delivered whatever it sent before. One that was cut off
-does not know what became of it: the primary may have gone on with it, so it is ``Uncertain``, and so is what a restored
-state holds already. What waits here and was not sent is kept until there is a primary again.
+*Certainty.* A member that passes from a primary to the next has delivered everything that it sent before. A member that
+was cut off does not know what became of its commands: the primary may have gone on with them, so they are
+``Uncertain``, and so are commands that a restored state holds already. Commands that wait and were not sent are kept
+until there is a primary again.
 
-*Generations.* If the last member that had the state is gone, a joiner begins with an empty log. It draws a number for
-that, which travels with the state: whoever compares two numbers knows whether the log in between is the same. The
-number changes too when the log goes on with the state of an older primary, or of another chain (somebody forced one):
-those who are gone may have had more of it.
+*Generations.* If the last member with the state is gone, a joiner begins with an empty log. It draws a random number,
+the generation, which travels with the state: equal numbers mean that the log between two moments is the same one. The
+number changes too when the log goes on with the state of an older primary, or of another chain (a forced one): members
+that are gone may have had more of the log.
 
 Bounded: commands that wait or are under way by ``COMMANDS_MAX`` and ``COMMAND_BYTES_MAX``; then ``Overflow``.
 """
@@ -61,7 +62,7 @@ _decode = msgspec.msgpack.Decoder(SavedLog).decode
 
 
 class Submission(msgspec.Struct, eq=False):
-    """Commands that are to be ordered together; none is a barrier."""
+    """Commands that are to be ordered together; a barrier has none."""
 
     kind: Kind
     encoded: bytes
@@ -69,13 +70,13 @@ class Submission(msgspec.Struct, eq=False):
     barrier: bool = False
     large: Large | None = None
     sending: bool = False
-    """Pieces of it are sent as soon as the stack has time."""
+    """True while it is sent in pieces."""
     offset: int = 0
-    """Where in the frame that brought it its first command was."""
+    """The place of its first command in the frame that brought it."""
 
 
 class Together:
-    """The completions of all who share a barrier."""
+    """The completions of all callers that share a barrier."""
 
     __slots__ = ("waiting",)
 
@@ -97,11 +98,11 @@ class SafeLog:
         self.on_snapshot: Callable[[], bytes] = bytes
         self.on_restore: Callable[[int, bytes], None] = lambda index, state: None
         self.on_ready: Callable[[], None] = lambda: None
-        """The state is here, again or for the first time, or the group has other members."""
+        """Called when the state is here (again), and when the group has other members."""
         self.on_lost: Callable[[], None] = lambda: None
-        """The state is about to be replaced by that of another generation: what was committed here is not in it."""
+        """Called before the state is replaced by one of another generation, which lacks what was committed here."""
         self.on_failed: Callable[[], None] = self.close
-        """What the owner has is not what the others have."""
+        """Called when the owner's state may differ from the others'."""
         self.generation = 0
         self.malformed = 0
         self._own_generation = generation
@@ -146,7 +147,7 @@ class SafeLog:
         return self._channel.paused if self._channel is not None else "is not joined yet"
 
     def close(self) -> None:
-        """Leave the group. What is under way is uncertain, what waits is not sent."""
+        """Leave the group. Commands under way are uncertain; commands that wait are not sent."""
         if self._closed or self._channel is None:
             return
         self._closed = True
@@ -168,7 +169,7 @@ class SafeLog:
         self._submit(Submission(kind, encoded, done))
 
     def barrier(self, done: Done) -> None:
-        """One that has not been sent serves all that come before it is."""
+        """Calls share one barrier until it is sent."""
         last = self._waiting[-1] if self._waiting else None
         if last is not None and isinstance(last.done, Together):
             last.done.waiting.append(done)
@@ -177,7 +178,7 @@ class SafeLog:
         self._submit(Submission(kind, encoded, Together(done), barrier=True))
 
     def withdraw(self, done: Done) -> bool:
-        """Take back what was submitted with this completion, if it has not been sent; it is then not called."""
+        """Withdraw the submission with this completion, if it has not been sent; then ``done`` is not called."""
         for submission in self._waiting:
             if submission.done == done and submission.large is None:
                 self._waiting.remove(submission)
@@ -200,7 +201,7 @@ class SafeLog:
             self._pump()
 
     def _pump(self) -> None:
-        """Send what waits while the window takes it."""
+        """Send waiting commands as long as the window has room."""
         channel = self._channel
         if channel is None or self._pumping or self._closed:
             return
@@ -238,7 +239,7 @@ class SafeLog:
         return True
 
     def _send_large(self, channel: Channel, submission: Submission) -> bool:
-        """As many pieces as the window takes; the others when there is room again."""
+        """Send as many pieces as the window takes, and the others when there is room again."""
         if submission.large is None:
             submission.large = Large(submission.kind, submission.encoded, None)
         large = submission.large
@@ -331,17 +332,17 @@ class SafeLog:
         self.on_restore(saved.index, saved.state)
 
     def _go_on_older(self, change: ViewChange) -> None:
-        """All who go on with the same state in the same view make the same number."""
+        """Make a new generation; members that go on with the same state in the same view compute the same number."""
         joined = b"".join(number.to_bytes(8, "big") for number in (self.generation, change.lineage, change.point))
         self.generation = int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1 or 1
 
     def _passed_view(self, change: ViewChange) -> None:
-        """Who was cut off does not know what became of what it had sent."""
+        """If this member was cut off, the commands that it had sent are uncertain."""
         if not change.continues:
             self._uncertain([number for number in self._sent if number < change.sent])
 
     def _passed_seen(self, change: ViewChange, seens: Seens) -> None:
-        """The state holds what this member sent before its view, and some of what it sent in it."""
+        """The restored state holds what this member sent before its view, and some of what it sent in that view."""
         me = self._channel.me if self._channel is not None else 0
         runs: list[Seen] = [(me, 0, change.sent), *(run for run in seens.list() if run[0] == me)]
         self._uncertain([n for n in self._sent if any(first <= n < stop for _, first, stop in runs)])

@@ -1,13 +1,13 @@
-"""Members of a group that do not read: who is told, and what is done about it.
+"""Members of a group that do not read: how the application is told, and what is done about it.
 
-Windows report a receiver that has left no room for a while (``NoRoom``), and again while that lasts. The application is
-told once, by ``Stalled``, and by ``Resumed`` when it is over. What else happens is the wish of whoever sends:
+Windows report a receiver that has left no room for some seconds (``NoRoom``), repeatedly while that lasts. The
+application is told once, by ``Stalled``, and by ``Resumed`` when it is over. The sender chooses what else happens:
 
-*wait*     nothing: the sender waits, nothing is lost. The default.
-*exclude*  the member is asked to leave the group (``PleaseLeave``). It is up, only its application does not read; so it
-           leaves by itself, as if it had closed the group, and its application is raised ``Excluded``. It is asked
-           again as long as it does not. A member that is not up is the failure detector's.
-*drop*     the window counts it no more; only where nothing else is promised.
+*wait*     nothing: the sender waits, and nothing is lost. The default.
+*exclude*  the member is asked to leave the group (``PleaseLeave``), repeatedly until it does. It is alive and only its
+           application does not read, so it leaves by itself, and its application gets ``Excluded``. Dead members are
+           found by the failure detector.
+*drop*     the window does not wait for it any more; only on stacks that promise nothing else.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ WAIT, EXCLUDE, DROP = WISHES = ("wait", "exclude", "drop")
 
 
 class PleaseLeave(Header, tag=75):
-    """To a member that does not read: others wait for it, and would rather not."""
+    """To a member that does not read: leave the group, because others wait for you."""
 
     reason: Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class StalledMembers:
-    """Of all groups of one member: who was told of as stalled."""
+    """The stalled members in all groups of one member, as the application was told."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[int, int], set[int]] = {}
-        """By group and member, the streams that it leaves no room."""
+        """By group and member: the streams to which it leaves no room."""
 
     def changed(self, channel: Channel, to: int, member: int, *, over: bool) -> Event | None:
-        """What the application is to be told."""
+        """A report of the window: returns what the application is to be told."""
         key = (channel.number, member)
         streams = self._told.setdefault(key, set())
         before = bool(streams)
@@ -52,7 +52,7 @@ class StalledMembers:
         return kind(MemberId(member), channel.view.names.get(member, ""), channel.name)
 
     def keep_only(self, channel: Channel) -> list[Event]:
-        """The group has other members now: nobody waits for those who are gone."""
+        """The group has other members now: forget those that are gone."""
         gone = [
             key for key in self._told if key[0] == channel.number and (key[1] not in channel.view or channel.closed)
         ]
@@ -62,7 +62,7 @@ class StalledMembers:
 
 
 def checked_wish(stalled: str, provided: set[str]) -> str:
-    """What to do with members that do not read, or ``BadInput`` that says what can be done."""
+    """The wish for members that do not read; ``BadInput`` if this stack does not offer it."""
     if stalled not in WISHES:
         raise BadInput(f"stalled={stalled!r} is unknown: use {', '.join(WISHES)}")
     if stalled == DROP and "reliability" in provided:

@@ -3,31 +3,31 @@
 Theory of operation
 -------------------
 Every batch says what its sender had delivered when the batch closed: how many messages of each member of the group, in
-the order of the view, counted from the beginning of the view. A receiver delivers the batch when it has delivered as
-many. Then it has delivered everything that could have been a cause of it, because those had waited for their causes
-likewise. Streams are FIFO from below, so a count names a set, and a member's own messages need no count. A member that
-does not want to hear itself has delivered its own when it sends them.
+the order of the view, counted from the beginning of the view. A receiver delivers the batch when it has delivered at
+least as many. Then it has delivered everything that could have caused the batch, because those messages waited for
+their causes in the same way. Streams are FIFO from below, so a count stands for a set of messages. A member's own
+messages need no count. A member that does not hear itself has delivered its own messages when it sends them.
 
-Only growth travels: each batch carries how much every count has grown since the sender's batch before, one small number
-a member, or nothing at all if the sender heard nothing in between. Receivers add up. That is enough because a batch is
-delivered after the one before it. Batches are the unit: the counts are taken when a batch closes, so a message may wait
-for something that was delivered at its sender a moment after it was sent, which is harmless, and never the other way
-round. Causality is promised within a group.
+Only differences travel: each batch carries how much every count has grown since the sender's batch before, one small
+number a member, or nothing if the sender heard nothing in between. Receivers add them up, which is enough because a
+batch is delivered after the batch before it. The counts are taken when a batch closes. So a message may wait for one
+that its sender delivered a moment after it was sent, which is harmless; the opposite never happens. Causality is
+promised within a group.
 
-State, per group and view: ``delivered``, how many messages of each member were passed up here; ``told``, the same when
-this member's last batch closed; ``needs``, by sender, its counts as of the last batch that came from it; ``waiting``,
-by sender, batches that came too early. Only the first of a sender's waiting batches is looked at, and only when the one
-count has grown that it was last found to miss. When nothing waits, a batch costs one comparison of two lists.
+State, for each group and view: ``delivered``, how many messages of each member were passed up here; ``told``, the same
+when this member's last batch closed; ``needs``, by sender, the sender's counts as of its last batch; ``waiting``, by
+sender, batches that came too early. Only the first of a sender's waiting batches is looked at, and only when the count
+that it lacked has grown. When nothing waits, a batch costs one comparison of two lists.
 
 At a view change all survivors have the same batches of the old view (assumed from below). Which of them can be
-delivered follows from that set alone, not from the order in which they came: delivering one never prevents another. So
-all survivors have delivered the same ones, and the same ones are left. Those miss a message that no survivor has. Its
-sender would have it, and the sender of the batch has delivered it, so both are gone, and nobody here ever will know
-more: the batches are dropped by every survivor alike and counted as ``lost_dependencies``. Counts start again with
-the view: whoever was in the old one has finished it.
+delivered depends on that set alone, not on the order in which they came, because delivering one never prevents another.
+So all survivors have delivered the same batches, and the same batches are left. Each of those waits for a message that
+no survivor has. The message's sender would have it, and the batch's sender has delivered it, so both are gone and the
+message will never come. Every survivor drops these batches and counts them as ``lost_dependencies``. The counts start
+again with the next view.
 
-Live: what a batch waits for was sent in this view, so it arrives, or the view changes. Bounded: a batch that waits is
-not consumed, so the window of its sender holds what may wait.
+Live: the message for which a batch waits was sent in this view, so it arrives, or the view changes. Bounded: a batch
+that waits is not consumed, so the window of its sender bounds what may wait.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ from ..stack.layer import Layer
 
 
 class Known(Header, tag=50):
-    """How many more messages of each member, in the order of the view, the sender has delivered since its batch
-    before; empty if none."""
+    """For each member, in the order of the view: how many messages the sender has delivered since its batch before.
+    Empty if none."""
 
     more: Annotated[list[Number], msgspec.Meta(max_length=VIEW_MEMBERS_MAX)]
 
 
 class Early:
-    """The batches of one sender that wait, with what each needs, and the first count that the first of them misses."""
+    """The waiting batches of one sender, the counts that each needs, and the first count that the first of them
+    lacks."""
 
     __slots__ = ("batches", "missing", "place")
 
@@ -79,7 +80,7 @@ class CausalGroup:
         self.waiting: dict[int, Early] = {}
 
     def known(self) -> list[int]:
-        """What the next batch has to say of this member's deliveries."""
+        """This member's deliveries since its last batch, as the next batch carries them."""
         if not self.news:
             return []
         self.news = False
@@ -99,7 +100,7 @@ class CausalGroup:
         early.batches.append((frame, needs))
 
     def look(self, early: Early, needs: list[int]) -> bool:
-        """Whether these needs are met; if not, remember by what."""
+        """Whether these counts are reached; if not, remember the first that is not."""
         for place, (delivered, needed) in enumerate(zip(self.delivered, needs, strict=True)):
             if delivered < needed:
                 early.place, early.missing = place, needed
@@ -120,7 +121,8 @@ class Causal(Layer):
     def __init__(self) -> None:
         self._groups: dict[int, CausalGroup] = {}
         self._deaf: set[int] = set()
-        """Groups in which this member's own messages do not come back to it: they count when they are sent."""
+        """Groups in which this member's own messages do not come back to it; they count as delivered when they are
+        sent."""
         self.early = 0
         self.lost_dependencies = 0
         self.malformed = 0
@@ -164,7 +166,7 @@ class Causal(Layer):
         self.pass_up(frame)
 
     def _release(self, group: CausalGroup) -> None:
-        """Deliver what can be, until a round over those who wait delivers nothing."""
+        """Deliver waiting batches until a round over all senders delivers nothing."""
         released = True
         while released:
             released = False
@@ -199,7 +201,7 @@ class Causal(Layer):
             self._finish_group(group)
 
     def _finish_group(self, number: int) -> None:
-        """The group's view is over: what still waits misses something that nobody here has or ever will have."""
+        """The group's view is over: batches that still wait need a message that nobody here has or will have."""
         group = self._groups.pop(number, None)
         for early in group.waiting.values() if group is not None else ():
             for frame, _ in early.batches:

@@ -2,16 +2,16 @@
 
 Theory of operation
 -------------------
-A frame whose bodies weigh more than ``threshold`` bytes is encoded as it would travel and compressed (zlib, level 1:
-the network is the bottleneck, or nobody would ask for this layer). If that saves a tenth, a frame that holds the
-compressed bytes goes down in its place; if not, the frame itself does, and the next few are not even tried: bodies that
-do not shrink (pictures, ciphertext) come in runs.
+A frame whose bodies have more than ``threshold`` bytes is encoded and compressed (zlib, level 1, because the network is
+the bottleneck where this layer is used). If that saves a tenth, a frame with the compressed bytes goes down in its
+place. If not, the frame goes down as it is, and the next few frames are not tried: bodies that do not shrink (pictures,
+ciphertext) come in runs.
 
 Promises: what goes up is the frame that came down at the other side. Nobody makes a member allocate more than
 ``FRAME_BYTES_MAX``: the size is announced, checked, and never exceeded while decompressing.
 
-Put it above ``secure``: sealed bytes do not shrink. Whoever mixes secrets with text that an attacker chose in one
-frame, and lets the attacker see the lengths of frames, should leave this layer out: lengths then tell of the secrets.
+Put this layer above ``secure``, because sealed bytes do not shrink. Leave it out if one frame may hold both a secret
+and a text that an attacker chose, and if the attacker sees the lengths of frames: these would tell of the secret.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ..stack.layer import Layer
 THRESHOLD_BYTES = 1_024
 LEVEL = 1
 SHARE_MAX = 0.9
-"""Larger than this share of the original, and it was not worth it."""
+"""A frame that stays larger than this share of its size is sent uncompressed."""
 SKIPPED_MAX = 64
-"""Frames that are not tried after some that did not shrink."""
+"""The most frames that are not tried after frames that did not shrink."""
 
 _decode_bodies = msgspec.msgpack.Decoder(tuple[memoryview]).decode
 

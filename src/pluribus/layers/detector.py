@@ -2,20 +2,21 @@
 
 Theory of operation
 -------------------
-Every member says a *beat* once a period, to everybody: name, address, the fingerprint of its stack, and a few bytes
-that the membership above wants others to know (its view). A newcomer's first beat is answered at once, so that it
-knows everybody after one round trip. Any other frame counts as a sign of life as well.
+Every member sends a *beat* once a period, to everybody: name, address, the fingerprint of its stack, and a few bytes
+that the membership above wants others to know (its view). A newcomer's first beat is answered at once, so that it knows
+everybody after one round trip. Any other frame counts as a sign of life as well.
 
-Who is silent for ``silence_s`` is asked directly, and two others are asked for a second opinion: they ping it and pass
-on its answer. Only when nobody got one is it *suspected*. A sign of life takes a suspicion back: *unsuspected*.
+A member that is silent for ``silence_s`` is pinged directly, and two other members are asked for a second opinion: they
+ping it and pass on its answer. Only when no answer comes is it *suspected*. A sign of life ends the suspicion:
+*unsuspected*.
 
-The usual culprit of a false suspicion is the observer. A member that was held up (a pause, a garbage collection, a long
-computation) notices that its own timer fired late, and counts the time it missed as nobody's silence. Was it held up
-for more than half the time after which others suspect it, they may have gone on without it: every beat looks whether it
-was, and whoever acts on a view looks too (``stack.waking``).
+Most false suspicions are the observer's fault. A member that was held up (a pause, a garbage collection, a long
+computation) notices that its own timer fired late, and does not count that time as the others' silence. If it was held
+up for more than half the time after which others suspect it, they may have gone on without it. So every beat checks for
+that, and so does every protocol that acts on a view (``stack.waking``).
 
-*Bye* is a member's own word that it leaves. A beat with another fingerprint is answered by a refusal that both sides
-log, and its sender is nobody's member.
+A member that leaves says *bye*. A beat with another fingerprint is answered by a refusal, which both sides log; its
+sender is not counted as a member.
 
 Promises: a member that is up and reachable is found, and if it was suspected it is unsuspected, eventually; one that is
 down is suspected within ``silence_s`` + ``opinion_s`` of its last sign of life and stays so. Suspicions may be wrong;
@@ -61,11 +62,11 @@ class Leaving(Header, tag=31):
     """This member leaves the bus for good; its incarnation never comes back."""
 
     word: bytes = b""
-    """The last that it wants to be known: it will do nothing more."""
+    """A last word for the memberships of the others; this member will do nothing more."""
 
 
 class Ping(Header, tag=32):
-    """Are you there? On behalf of ``asker``."""
+    """Are you there? Sent on behalf of ``asker``."""
 
     asker: Number
 
@@ -77,7 +78,7 @@ class Look(Header, tag=35):
 
 
 class Pong(Header, tag=33):
-    """The target is there, says whoever pinged it, or the target itself."""
+    """The target is there. Sent by the target itself, or by the member that pinged it."""
 
     target: Number
     asker: Number
@@ -296,8 +297,8 @@ class Detector(Layer):
     # Second opinions
 
     def _pong(self, sender: int, target: int, asker: int) -> None:
-        """A pong to our own ping is a sign of life already. One that we fetched for somebody else is passed on; one
-        that somebody fetched for us clears the target."""
+        """A pong to our own ping is a sign of life by itself. A pong that we asked for on behalf of another member is
+        passed on to it; a pong that another member passed on to us ends the suspicion of the target."""
         if target == sender and asker != self.node.me:
             if asker in self._peers:
                 self.pass_down(Frame(sender=self.node.me, to=asker, headers=[Pong(target, asker)]))

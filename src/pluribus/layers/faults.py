@@ -1,7 +1,7 @@
 """Faults as layers: put one into a stack, at the height where the fault should strike.
 
-Directly above ``transport`` they stand for a bad network; further up they test one layer's assumptions about the one
-below it. Each strikes frames on their way up, with a probability, and counts how often it did.
+Directly above ``transport`` a fault stands for a bad network; further up it tests what one layer assumes about the
+layer below it. Each strikes frames on their way up with some probability, and counts how often.
 """
 
 from __future__ import annotations

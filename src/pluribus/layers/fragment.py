@@ -2,18 +2,18 @@
 
 Theory of operation
 -------------------
-Batches of messages are made to fit the path, so hardly any frame is too long: a digest or a proposal of a bus with very
-many groups, a dependency vector of very many members. The transport notices when it has encoded such a frame, and
-offers the bytes to the layers above (``TooLong``). This one cuts them into numbered pieces, each a frame of its own,
-and puts them together at the other side. A frame that fits never passes through here on its way down, and costs one
-look at its header on its way up.
+Batches of messages are made to fit the path, so few frames are too long: digests and proposals of a bus with very many
+groups, dependency vectors of very many members. The transport notices when it has encoded such a frame, and offers the
+bytes to the layers above (``TooLong``). This layer cuts them into numbered pieces, each a frame of its own, and joins
+them on the other side. A frame that fits does not pass through this layer on its way down, and costs one look at its
+header on its way up.
 
-Promises: what is passed up was encoded by its sender as one frame. It is best effort, as datagrams are: a lost piece is
-a lost frame, and the protocols above repeat it. Pieces may come in any order and more than once.
+Promises: what is passed up was encoded by its sender as one frame. Delivery is best effort, as for datagrams: if a
+piece is lost the frame is lost, and the protocols above repeat it. Pieces may come in any order and more than once.
 
-Nothing here is trusted: sizes are checked before anything is kept, frames that are being put together are bounded in
-number (altogether and a sender), in bytes and in time, and the oldest gives way. Layers above that seal frames sit
-above this one, so what an attacker makes of pieces is refused as a whole.
+Pieces are not trusted. Sizes are checked before anything is kept. Frames that are being joined are bounded in number
+(in all, and for each sender), in bytes and in time; the oldest is dropped first. The layer that seals frames is above
+this one, so a frame made of an attacker's pieces is refused as a whole.
 
 ``fragment(path_bytes=1472)`` says that the path is shorter than the engine believes; batches keep to it as well.
 """
@@ -39,18 +39,18 @@ from ..stack.events import Event, TooLong
 from ..stack.layer import Layer
 
 PIECE_OVERHEAD_BYTES = 96
-"""More than a piece's own frame adds to its bytes."""
+"""Bytes that a piece's own frame adds, rounded up."""
 PATH_BYTES_MIN = 512
 PIECE_BYTES_MIN = PATH_BYTES_MIN - PIECE_OVERHEAD_BYTES
-"""Of all pieces but a frame's last. What is kept is bounded by its bytes, and a crowd of tiny pieces would cost many
-times theirs."""
+"""The least size of a piece that is not the last of its frame. The bound on kept bytes would not hold for very many
+tiny pieces, which need more memory than their bytes."""
 PIECES_MAX = FRAME_BYTES_MAX // PIECE_BYTES_MIN + 1
 
 _decode_bodies = msgspec.msgpack.Decoder(tuple[bytes]).decode
 
 
 class Cut(Header, tag=15):
-    """One piece of an encoded frame; (sender, number) is the frame."""
+    """One piece of an encoded frame, which is identified by (sender, number)."""
 
     number: Number
     index: Annotated[int, msgspec.Meta(ge=0, lt=PIECES_MAX)]

@@ -1,19 +1,19 @@
-"""Inquiry: members say how they are to whoever asks. Nobody joins anything, and nothing is said unasked.
+"""Inquiry: members report their statistics to any process that asks. The asker joins nothing.
 
 Theory of operation
 -------------------
-A question goes to everybody on the bus's medium. Every member answers the asker alone with what its layers counted: an
-opaque text from the runtime, cut so that each part fits a datagram on any path. The asker puts the parts together; one
-that is lost costs that answer, and the asker asks again.
+A question goes to everybody on the bus's medium. Every member answers the asker alone with the counts of its layers, a
+text from the runtime, cut into parts that fit a datagram on any path. The asker joins the parts; if one is lost, it
+asks again.
 
-The asker (``Inquirer``) is no member: it sends no beats and is in no view, so looking at a bus changes nothing on it.
-On a bus with a secret it proves the secret like everybody, because ``secure`` is below; without one, who can send a
-datagram to a member can ask it, as it could join.
+The asker (``Inquirer``) is no member: it sends no beats and is in no view, so looking at a bus changes nothing there.
+On a bus with a secret it proves the secret like a member, because ``secure`` is below. On a bus without one, any
+process that can send a datagram to a member can ask it; such a process could also join.
 
-The text is made by the runtime, not here: statistics of an engine are no part of what a stack is a function of, and a
-trace of the run must hold what was said.
+The runtime makes the text: an engine's statistics are no function of the stack's stimuli, so a trace of the run must
+hold the text itself.
 
-Bounded: ``ANSWERS_PER_S_MAX`` answers, so that questions in somebody else's name cannot make a flood of it.
+Bounded: ``ANSWERS_PER_S_MAX`` answers, so that questions with a forged sender cannot make members flood it.
 """
 
 from __future__ import annotations

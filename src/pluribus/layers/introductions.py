@@ -1,11 +1,11 @@
 """Introductions: where the medium does not reach everybody, members tell newcomers of each other.
 
-Over UDP and TCP a newcomer knows the addresses in its URL and nothing else. Whoever gets to know
-somebody sends it the addresses of everybody else that it knows; the newcomer's next hello goes to those as well. So one
-member in common is enough, whichever it is. Where the engine broadcasts, the layer does nothing.
+Over UDP and TCP a newcomer knows only the addresses in its URL. A member that hears of a new member sends it the
+addresses of all others that it knows, and the newcomer's next hello goes to those as well. So one member in common is
+enough, whichever it is. Where the engine broadcasts, the layer does nothing.
 
-Places that lead to nobody cost one datagram a hello until they are forgotten: when ``FORGET_S`` have passed, or when
-more than ``PLACES_MAX`` are known.
+An address at which nobody is costs one datagram a hello until it is forgotten: when ``FORGET_S`` seconds have passed,
+or when more than ``PLACES_MAX`` addresses are known.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Introductions(Layer):
             self.pass_up(frame)
 
     def settle(self) -> None:
-        """A newcomer is answered when its hello has been, so that whoever introduces it knows it."""
+        """Newcomers are introduced here, after their hellos were handled, so that the addressee knows the
+        introducer."""
         self.unsettled = False
         newcomers, self._newcomers = self._newcomers, []
         room = max((self.ports.engine.path_bytes - FRAME_OVERHEAD_BYTES) // PLACE_BYTES, 1)

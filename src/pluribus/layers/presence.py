@@ -1,21 +1,21 @@
-"""Presence: who is on the bus, without agreement. Members come and go; each knows those it heard lately.
+"""Presence: who is on the bus, without agreement. Each member knows the members that it heard lately.
 
 Theory of operation
 -------------------
 Every member says *hello* when it starts, when its groups change and once a period (with jitter, so that members do not
-speak in chorus). A hello carries name, address, groups and the fingerprint of the stack. Whoever hears a hello of
-somebody new answers it directly, so that a newcomer knows everybody after one round trip. *Bye* takes a member off at
-once and for good (its incarnation never returns, so a hello that the bye overtook is no return); silence for
-``SILENCE_S`` takes it off until it is heard again.
+all speak at once). A hello carries name, address, groups and the fingerprint of the stack. A hello from a new member is
+answered directly, so that the newcomer knows everybody after one round trip. *Bye* removes a member at once and for
+good: its incarnation never returns, and a hello that the bye overtook is ignored. Silence for ``SILENCE_S`` removes it
+until it is heard again.
 
-Changes are gathered while a stimulus lasts and told once, when it settles: a hundred hellos in one batch of datagrams
-make one new view. Above is told of the bus (group 0) and of the groups that this member is in.
+Changes are gathered during a stimulus and told once, when it settles: a hundred hellos in one batch of datagrams make
+one new view. The layers above are told of the bus (group 0) and of the groups that this member is in.
 
 A hello with another fingerprint is answered by a *refusal* that names both stacks; the refused member logs it, and
 neither counts the other as a member. Frames of strangers are dropped, and the stranger is asked for its hello.
 
-Promises: eventually, in the absence of changes, all members that reach each other know each other's groups. Assumes
-nothing but that some datagrams arrive. Live, because hellos are repeated for ever.
+Promises: when nothing changes any more, all members that reach each other will know each other's groups. Assumes only
+that some datagrams arrive. Live, because hellos are repeated for ever.
 
 Bounded: ``PEERS_MAX`` peers that together are in ``MEMBERSHIPS_MAX`` groups; what goes beyond is counted and ignored.
 """
@@ -47,17 +47,17 @@ from ..stack.layer import Layer
 log = logging.getLogger(__name__)
 
 REASON_BYTES_MAX = 256
-"""Of a refusal: it quotes what a stranger said, and must fit the shortest path."""
+"""The length of a refusal's reason: it quotes a stranger's hello, and must fit the shortest path."""
 
 HELLO_GROWTH_BYTES = 16
-"""Serial and addressee, one byte each in the first hello of a member, may take nine later."""
+"""Serial and addressee take one byte each in a member's first hello, and up to nine later."""
 
 Host = Annotated[str, msgspec.Meta(max_length=HOST_CHARS_MAX)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
 class Hello(Header, tag=1):
-    """``serial`` grows with every hello of a member, so that one overtaken by a newer is recognised."""
+    """``serial`` grows with every hello of a member, so that a hello which a newer one overtook is recognised."""
 
     serial: Number
     name: Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
@@ -267,7 +267,7 @@ class Presence(Layer):
             self.unsettled = True
 
     def _move(self, member: int, peer: Peer, groups: frozenset[int]) -> None:
-        """A peer is in these groups from now on; beyond the bound, in those that it was in."""
+        """A peer is in these groups from now on. If that would exceed the bound, its groups stay as they were."""
         gained, lost = groups - peer.groups, peer.groups - groups
         if self._memberships + len(gained) - len(lost) > MEMBERSHIPS_MAX:
             self.ignored += 1
@@ -331,7 +331,8 @@ class Presence(Layer):
         self.tell_up(Gone(MemberId(member), reason, peer.name))
 
     def _tell_members(self, group: int) -> None:
-        """Tell above who is in the bus or in one of this member's groups now; nobody, once it left the group."""
+        """Tell the layers above who is on the bus, or in one of this member's groups; nobody, if it has left the
+        group."""
         peers = self._peers
         if group == 0:
             members = sorted([*peers, self.node.me])

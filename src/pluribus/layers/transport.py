@@ -7,11 +7,11 @@ reported as ``faulty`` and the node goes on.
 A frame that is longer than the path is offered to the layers above, one of which may know how to cut it; if none does,
 the engine gets it as it is and does what it can.
 
-*Refused* is the one header of this layer: a stack that cannot accept somebody's frames lets it know, in clear and at a
-bounded rate, with a reason from a fixed list. Nothing follows from it but a line in the log.
+*Refused* is the one header of this layer: a stack that cannot accept a process's frames tells it so, in clear and at a
+bounded rate, with a reason from a fixed list. The only effect is a line in the log.
 
-A member is reached at the address where its frames come from, until presence or membership says better. Strangers have
-a table of their own, so that a flood of them cannot push the members out.
+A member is reached at the address from which its frames come, until presence or membership names another. Strangers
+have a table of their own, so that a flood of them cannot push members out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 UNLIMITED_BYTES = 1 << 62
 REASONS = {1: "it has another bus secret, or only one of you has one: give both the same with connect(..., secret=)"}
-"""What a refusal may say: a code on the wire, so that nobody can write into a log from outside."""
+"""The reasons of a refusal. On the wire a reason is a code, so that nobody can write into a log from outside."""
 
 
 class Transport(Layer):

@@ -20,18 +20,18 @@ overtaken is delivered when it comes: the gaps of a stream are remembered, and e
 If the window closes and the acknowledgement that opened it is lost, the sender would wait for ever: it probes every
 ``PROBE_S`` with its offset, and a receiver answers a probe with its limit.
 
-A stream begins when it is first used and ends when its member leaves the group, or the member that it is for does.
-Whoever comes back starts at offset 0 in a new *epoch*; epochs only grow, and words about an old one are not heard. A
-receiver that lost sight of a sender remembers how far it had come, so that an old datagram brings nothing twice.
+A stream begins when it is first used, and ends when its sender leaves the group, or its only receiver does. A sender
+that comes back starts at offset 0 in a new *epoch*; epochs only grow, and words about an old epoch are ignored. A
+receiver that lost sight of a sender remembers how far it had come, so that an old datagram delivers nothing twice.
 
-A sender that does not keep to its limit is not delivered beyond it: unread messages are bounded, whoever sends them.
+Messages that a sender sends beyond its limit are not delivered: so unread messages are bounded, whoever sends them.
 
-A receiver that grants nothing for ``stall_s`` is reported above, again and again while it lasts. A group that joined
-with ``drops`` counts it no more from then on: the others go on, and it loses what it has no room for, until it grants
-again.
+A receiver that grants nothing for ``stall_s`` seconds is reported to the layers above, repeatedly while that lasts. In
+a group that was joined with ``drops`` it is not waited for from then on: the others go on, and it loses what it has no
+room for, until it grants again.
 
-A member of the group that sends hears itself through the same account: ``echo`` frames go up here, at the end of the
-stimulus, and its own unread messages hold it up like anybody's; unless it joined with ``own=False``.
+A sender hears itself through the same account: ``echo`` frames go up here at the end of the stimulus, and its own
+unread messages hold it up like those of other receivers; unless it joined with ``own=False``.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ UNLIMITED_BYTES = 1 << 62
 INITIAL_BYTES = 128 << 10
 """What may be sent before the first acknowledgement: little enough for any receiver's buffer."""
 OVERSHOOT_BYTES_MAX = 512 << 10
-"""A sender closes its last batch beyond the limit, a long frame if it is one of a few long messages; frames are charged
-after they were admitted."""
+"""How far a sender may go beyond its limit: its last batch may be a long frame, and frames are charged after they were
+admitted."""
 GAP_MESSAGES_MAX = WINDOW_BYTES_MAX // FRAME_CHARGE_BYTES * BATCH_MESSAGES_MAX
-"""More messages than a window of empty ones cannot have been under way."""
+"""The most messages that can have been under way: a window full of empty ones."""
 HOLES_MAX = 64
 """Gaps of a stream that an overtaken frame may still fill; older ones are lost."""
 GRANTED_BYTES = 46  # the longest ``Granted`` in msgpack
@@ -151,14 +151,14 @@ class Incoming:
         self.granted = 0
         self.most = offset + INITIAL_BYTES + OVERSHOOT_BYTES_MAX
         self.holes: list[tuple[int, int]] = []
-        """Numbers that were passed over, from the first up to the second, in groups of any order."""
+        """Gaps, each from its first number up to its end, in groups whose order is made above."""
 
     def passed_over(self, first: int, end: int) -> None:
         self.holes.append((first, end))
         del self.holes[:-HOLES_MAX]
 
     def fills(self, first: int, end: int) -> bool:
-        """Whether these numbers were passed over; they are not any more."""
+        """True if these numbers are in a gap, which they fill."""
         for place, (start, stop) in enumerate(self.holes):
             if start <= first and end <= stop:
                 left = [(start, first)] if start < first else []
@@ -245,8 +245,8 @@ class Window(Layer):
         return members if to == ALL else members & {to}
 
     def _tell_credit(self, key: tuple[int, int], out: Outgoing) -> None:
-        """Tell above when the room changed, and watch over a stream that must wait. More than one batch can use makes
-        no difference above, and is not worth an event."""
+        """Tell the layers above when the room changed, and watch a stream that must wait. Room beyond what one batch
+        can use makes no difference above, and is not told."""
         limits = out.limits
         if out.uncounted:
             room = min(out.room, BATCH_BYTES_MAX)
@@ -262,7 +262,8 @@ class Window(Layer):
             out.probe = self.after(PROBE_S, lambda: self._probe(key, out))
 
     def _look_at(self, key: tuple[int, int], out: Outgoing) -> None:
-        """Report receivers that leave no room for long. One that is not waited for counts again once it has some."""
+        """Report receivers that leave no room for long. A receiver that is not waited for counts again when it has
+        room."""
         stalled, over = out.stalls.look(self.ports.clock.now(), out.full(), self._stall_s)
         for member in (*stalled, *over):
             self.tell_up(NoRoom(*key, member, member in over))
@@ -366,7 +367,7 @@ class Window(Layer):
         self.pass_up(frame)
 
     def _receive_late(self, frame: Frame, stream: Incoming) -> None:
-        """A duplicate, or a frame that was overtaken: in groups of any order that one is delivered all the same."""
+        """A duplicate, or a frame that was overtaken, which is delivered in groups whose order is made above."""
         allowed = self._any_order.get(frame.group) if frame.to == ALL and stream.holes else None
         cost = frame.size + FRAME_CHARGE_BYTES
         if allowed is None or any(type(header) not in allowed for header in frame.headers):
@@ -384,7 +385,7 @@ class Window(Layer):
             self.late += 1
 
     def _admit(self, key: StreamKey, first: int, sent: Sent) -> Incoming | None:
-        """A stream begins for us wherever we first hear it, but never before the place where we last heard it."""
+        """A stream begins where we first hear it, but never before the place at which we last heard it."""
         if sent_before(self._departed.get(key), sent.epoch, first):
             self.late += 1
             return None
@@ -441,7 +442,7 @@ class Window(Layer):
             self._acknowledge()
 
     def _acknowledge(self) -> None:
-        """Grant what moved by a quarter of the window or more; the rest waits, it would only make small steps."""
+        """Grant streams that moved by a quarter of the window or more; smaller steps wait."""
         moved = {key: stream.delivered for key, stream in self._moved.items()}
         self._busy.moved(moved, self.ports.engine.buffer_bytes, self.ports.clock.now())
         granted, self._answers = self._answers, {}
@@ -527,5 +528,5 @@ class Window(Layer):
 
 
 def sent_before(departed: tuple[int, int] | None, epoch: int, first: int) -> bool:
-    """Whether a frame is from before the place where its stream was lost sight of."""
+    """True if a frame is from before the place at which its stream was lost sight of."""
     return departed is not None and (epoch < departed[0] or (epoch == departed[0] and first < departed[1]))

@@ -1,21 +1,21 @@
-"""What waits for one subscriber, and what becomes of it if the subscriber is slow.
+"""The events that wait for one subscriber, and what happens to them if the subscriber is slow.
 
 Theory of operation
 -------------------
-Runs of events are put in as they arrive, still encoded; they become events when the reader takes them. So events that a
-slow reader never sees cost nothing to decode.
+Runs of events are put in as they arrive, still encoded; they are decoded when the reader takes them. So events that a
+slow reader never sees are never decoded.
 
-A reader that does not keep up chooses what happens when its backlog is full; only the first choice concerns anybody
-else:
+The subscriber chooses what happens when its backlog is full. Only the first choice affects publishers:
 
-*wait*        the window of the group is kept closed until the reader has taken what it holds: publishers slow down to
-              the pace of the reader, and nothing is lost. Who takes nothing at all for a while is told (below).
-*tell*        further events are dropped, and the reader is raised ``Gap`` in their place, with their number.
-*buffer*      up to ``BACKLOG_EVENTS_MAX`` wait; then it is told.
-*disconnect*  the subscription ends: the reader gets what waits, then ``Overflow``.
-*sample*      every other event that waits is dropped, again and again: what is left is spread evenly. Counted only.
+*wait*        the window of the group stays closed until the reader has taken the events that it holds: publishers slow
+              down to the pace of the reader, and nothing is lost. A reader that takes nothing at all for some time is
+              treated as with *tell*.
+*tell*        further events are dropped, and the reader gets ``Gap`` in their place, with their number.
+*buffer*      up to ``BACKLOG_EVENTS_MAX`` events wait; then as with *tell*.
+*disconnect*  the subscription ends: the reader gets the events that wait, then ``Overflow``.
+*sample*      every second waiting event is dropped, again and again, so that the rest is spread evenly. Only counted.
 
-Nothing vanishes in silence: what was dropped is in ``missed``, whatever the choice.
+Every dropped event is counted in ``missed``, whatever the choice.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from .batch import Section
 from .event import Event
 
 SHORT = 16
-"""Runs of so few events are taken together."""
+"""Runs with fewer events are taken together."""
 
 WAIT, TELL, BUFFER, DISCONNECT, SAMPLE = CHOICES = ("wait", "tell", "buffer", "disconnect", "sample")
 
 
 Some = bytes | list[Event[Any]] | None
-"""Which events of a part: those with a 1 in their place, these, or all."""
+"""Which events of a part: those with a 1 at their place; these; or, with None, all."""
 
 
 class Hold:
-    """A frame of the group whose room is not given back yet. ``release`` is called when the last holder lets go."""
+    """A frame of the group whose room in the window is not given back yet. ``release`` is called when no subscription
+    holds it any more."""
 
     __slots__ = ("_holders", "_release")
 
@@ -59,7 +60,7 @@ class Hold:
 
 
 class Run:
-    """Events that arrived together: a part of a batch, all of it or some, or events that were picked already."""
+    """Events that arrived together: a part of a batch, some events of a part, or events that were decoded already."""
 
     __slots__ = ("count", "hold", "missed", "section", "some")
 
@@ -69,7 +70,7 @@ class Run:
         self.some = some
         self.hold = hold
         self.missed = missed
-        """Not events, but the place of so many that were dropped."""
+        """If above 0, this run stands for so many dropped events."""
 
     def events(self) -> list[Event[Any]]:
         if isinstance(self.some, list):
@@ -95,7 +96,7 @@ class Run:
 
 
 class Backlog:
-    """Bounded, but for *wait*, where the window of the group is the bound."""
+    """Bounded by its size; with *wait*, by the window of the group."""
 
     def __init__(self, limit: int, slow: str = WAIT) -> None:
         if slow not in CHOICES:
@@ -109,7 +110,7 @@ class Backlog:
         self.missed = 0
         self.malformed = 0
         self.ended = ""
-        """Why there will be no more."""
+        """Why there will be no more events; empty while there may be."""
         self._runs: deque[Run] = deque()
         self._thinned = False
 
@@ -117,7 +118,7 @@ class Backlog:
         return bool(self._runs)
 
     def put(self, section: Section, some: bytes | None = None, hold: Hold | None = None) -> None:
-        """All events of a part, or those at whose place there is a 1."""
+        """Put in all events of a part, or those with a 1 at their place in ``some``."""
         self._put(section.part.count if some is None else some.count(1), section, some, hold)
 
     def put_events(self, events: list[Event[Any]], hold: Hold | None = None) -> None:
@@ -166,11 +167,11 @@ class Backlog:
         self.missed += before - self.waiting
 
     def lost(self) -> None:
-        """Nobody knows how many events are missing here."""
+        """An unknown number of events is missing here."""
         self._runs.append(Run(0, None, None, None, -1))
 
     def give_up(self) -> int:
-        """Drop what waits, because nobody takes it and others wait for that; how many they were."""
+        """Drop the waiting events, because the reader does not take them and others wait for it; returns how many."""
         dropped = self.waiting
         runs, self._runs, self.waiting = self._runs, deque(), 0
         for run in runs:
@@ -184,13 +185,13 @@ class Backlog:
         return dropped
 
     def close(self) -> None:
-        """Nobody reads any more: what waits is dropped, and is no gap for anybody."""
+        """The subscription is closed: drop the waiting events, without counting them as missed."""
         self.give_up()
         self._runs.clear()
 
     def take(self) -> list[Event[Any]]:
-        """The next run of events. Where some are missing it raises ``Gap``, once; at the end of a subscription that
-        was too slow ``Overflow``."""
+        """The next run of events. Where events are missing it raises ``Gap``, once; at the end of a subscription that
+        was too slow it raises ``Overflow``."""
         while self._runs:
             run = self._runs.popleft()
             if run.missed < 0:
@@ -209,7 +210,7 @@ class Backlog:
         return []
 
     def put_back(self, gap: Gap) -> None:
-        """It was met by somebody who had events before it: the next to take is told."""
+        """A reader that had taken events before this gap met it: the next one to take gets it."""
         self._runs.appendleft(Run(0, None, None, None, gap.missed or -1))
 
     def take_some(self) -> list[Event[Any]]:

@@ -2,18 +2,17 @@
 
 Theory of operation
 -------------------
-A batch holds what one member published in a turn of its loop, or as much of it as fits a frame. It names its topics
-once, and is made of *parts*: runs of events whose bodies are of one kind. A part says for each event which of the
-topics it has, one byte each, or for all of them together if it is one topic; its bodies stay encoded as one array. So a
-receiver
+A batch holds the events that one member published in a turn of its loop, or as many as fit a frame. It names its topics
+once, and consists of *parts*: runs of events whose bodies are of one kind. A part says which topic each event has, in
+one byte an event, or once for all events; its bodies stay encoded as one array. So a receiver
 
 * looks up each topic of the batch once, not once an event;
-* decodes the bodies of a part by one call, and of a part that nobody here wants none at all;
+* decodes the bodies of a part by one call, and not at all if no subscriber here wants the part;
 * picks the events of some topics with C loops over bytes (``translate``, ``compress``).
 
-What only some events have (headers, the event that they answer, that they are to be retained) is listed by place beside
-them, so plain events carry nothing for it. Parts are in the order in which the events were published, and numbers of
-events follow each other, unless ``numbers`` lists them: in groups that carry only some of a member's events.
+Things that only some events have (headers, a parent, retaining) are listed by place beside the events, so plain events
+need no room for them. Parts are in the order in which the events were published. The numbers of events are consecutive,
+unless ``numbers`` lists them, in groups that carry only some of a member's events.
 
 Everything that comes from outside is checked as it is decoded: what is wrong raises ``MalformedFrame`` and nothing
 else.
@@ -49,18 +48,18 @@ from .event import NO_HEADERS, Event
 
 Headers = dict[str, Any]
 FEW = 4
-"""If fewer than one of so many bodies of a part are wanted, the others are not decoded."""
+"""If fewer than one in so many bodies of a part are wanted, only those are decoded."""
 
 OVERHEAD_BYTES = 8
 """The most that a body costs besides its bytes: a msgpack header, its topic's place. With it a batch that fits a
 datagram holds fewer than ``BATCH_MESSAGES_MAX`` events, however small they are."""
 EXTRA_BYTES = 40
 BATCH_BYTES = 200
-"""The most that a batch costs besides what it holds."""
+"""The most bytes that a batch needs besides its events."""
 
 
 class EventExtra(msgspec.Struct, array_like=True, frozen=True):
-    """What an event has besides."""
+    """Optional things of an event: headers, parent, retaining."""
 
     headers: Annotated[Headers, msgspec.Meta(max_length=HEADERS_PER_EVENT_MAX)] = {}
     parent: tuple[Number, Position] | None = None
@@ -96,7 +95,7 @@ class Batch(msgspec.Struct, array_like=True):
     parts: Annotated[list[Part], msgspec.Meta(min_length=1, max_length=BATCH_MESSAGES_MAX)]
     numbers: Annotated[list[Position], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)] = []
     size: Number = 0
-    """What it weighs when it is encoded, this number itself left out; as its publisher counted."""
+    """The size of the encoded batch without this number, as its publisher counted it."""
 
     def __len__(self) -> int:
         return self.size
@@ -118,7 +117,7 @@ def decode_batch(data: bytes | memoryview) -> Batch:
 
 
 def checked(batch: Batch) -> Batch:
-    """The same, if it is one in itself; else ``MalformedFrame``."""
+    """The batch itself, if it is consistent; else ``MalformedFrame``."""
     topics = len(batch.topics)
     if not abs(batch.time) < TIME_END:  # nor is NaN: which of two values is later would depend on which came first
         raise MalformedFrame(f"a batch of the time {batch.time}, which no calendar has")
@@ -179,7 +178,7 @@ class Section:
         return self._arrived.batch.topics
 
     def events(self) -> list[Event[Any]]:
-        """All of them. What does not decode raises ``MalformedFrame``."""
+        """All events; ``MalformedFrame`` if their bodies cannot be decoded."""
         if self._events is None:
             part = self.part
             bodies = decode_bodies(part.kind, part.bodies, part.count)
@@ -188,7 +187,7 @@ class Section:
         return self._events
 
     def picked(self, wanted: bytes) -> list[Event[Any]]:
-        """Those at whose place there is a 1. If they are few, only their bodies are decoded."""
+        """The events with a 1 at their place in ``wanted``. If they are few, only their bodies are decoded."""
         number = wanted.count(1)
         part = self.part
         encoded: Any = part.bodies
@@ -234,7 +233,7 @@ class Section:
                 event.parent = extra.parent
 
     def single(self, place: int) -> Batch:
-        """A batch of one of them alone. Its body is checked when somebody reads it."""
+        """A batch with only this event. Its body is checked when it is read."""
         part, batch = self.part, self._arrived.batch
         encoded: Any = part.bodies
         try:
@@ -253,12 +252,12 @@ class Section:
 
 
 class Gathering(OpenBatch):
-    """The publisher's open batch. Between two closings an event is an append or two that the runtime's ``publish``
-    makes itself: ``ids`` has an identity for every event that the batch still takes, as long as no body is longer than
-    ``alike``; what gathered is weighed when somebody asks.
+    """The publisher's open batch. Between two closings publishing an event is one or two appends, which the runtime's
+    ``publish`` makes itself: ``ids`` has an identity for every event that the batch still takes, as long as no body is
+    longer than ``alike``. Sizes are added up when they are needed.
 
-    It holds what fits a frame; a few long events of one topic, with nothing besides, may be several frames, which are
-    then several batches: what publishing costs a batch is paid for all of them at once."""
+    A batch holds as many events as fit a frame. A few long plain events of one topic may need several frames, and are
+    then several batches, so that several frames share the cost of closing a batch."""
 
     __slots__ = (
         "_before",
@@ -295,8 +294,8 @@ class Gathering(OpenBatch):
     def _clear(self, topics: list[str]) -> None:
         self._topics = topics
         self.places = {topic: place for place, topic in enumerate(topics)}
-        """Topics of the batch, by their place. A batch begins with those of the one before, if it used most of its own:
-        who publishes under many topics in turn finds them there."""
+        """The places of the batch's topics. A batch begins with the topics of the one before, if that used most of its
+        own: a program that publishes under many topics in turn finds them there."""
         self._parts: list[Part] = []
         self._numbers: list[int] = []
         self._time = 0.0
@@ -304,7 +303,7 @@ class Gathering(OpenBatch):
         """Events of the parts that are closed."""
         self._left = 0
         self._size = 0
-        """What the bodies that were weighed are encoded."""
+        """Bytes of the encoded bodies that were added up already."""
         self._longest = 0
         """No body of the batch is longer."""
         self.alike = -1
@@ -409,7 +408,7 @@ class Gathering(OpenBatch):
         return (self._me, following - 1)
 
     def _spread(self) -> None:
-        """From one topic for all events of the part to one for each."""
+        """Change the open part from one topic for all events to a topic for each."""
         assert self.solo is not None
         self.of = bytearray([self.places[self.solo]]) * len(self.pending)
 
@@ -425,7 +424,7 @@ class Gathering(OpenBatch):
         self._begin_part(self._kind)
 
     def close(self) -> list[Batch]:
-        """What gathered, as batches that fit a frame each; the next one begins."""
+        """The gathered events, as batches that fit a frame each; the next batch begins."""
         if len(self.pending) > 1 and self.left < 0:
             return self._close_long()
         if self.pending:
@@ -454,7 +453,7 @@ class Gathering(OpenBatch):
         return batches
 
     def _batch(self, first: int, parts: list[Part], bodies_bytes: int) -> Batch:
-        """A batch that knows what it weighs."""
+        """A batch with its size filled in."""
         heads = [Part(part.kind, part.count, part.of, NO_BODIES, part.extras) for part in parts]
         batch = Batch(self._sender, first, self._time, self._topics, heads, self._numbers)
         batch.size = bodies_bytes + len(encode_batch(batch)) - 1 - len(parts)
@@ -463,7 +462,7 @@ class Gathering(OpenBatch):
 
 
 def _headers_bytes(kind: Kind, sizes: list[int], longest: int) -> int:
-    """What msgpack puts before bodies of these sizes; those that are not bytes have it already."""
+    """Bytes of msgpack headers for bodies of these sizes; bodies that are not plain bytes include theirs."""
     if kind != BYTES:
         return 0
     if longest < 256:

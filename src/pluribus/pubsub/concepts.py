@@ -1,11 +1,11 @@
 """Subscriptions by concept: programs that use different words for the same thing understand each other.
 
-A vocabulary says which terms mean the same, what the fields of such a thing are called by whom, and in which units they
-are given. A subscriber asks for a concept by any of its terms; events that are about it, whatever word they use, come
-with the vocabulary's own field names and units. Conditions are on these.
+A vocabulary says which terms mean the same, which names programs use for its fields, and in which units the values are.
+A subscriber asks for a concept by any of its terms. Events about the concept, whichever term they use, come with the
+vocabulary's own field names and units; conditions refer to these.
 
-What an event is about is told by its header ``concept``, the body's field ``concept`` or ``kind``, the name of the
-body's type, or a level of its topic: the first of these that is a term of the vocabulary.
+The concept of an event is the first of these that is a term of the vocabulary: its header ``concept``, the body's field
+``concept`` or ``kind``, the name of the body's type, a level of its topic.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Field(msgspec.Struct, frozen=True):
     """One property of a concept."""
 
     names: dict[str, float] = {}
-    """What it is called, and by what its value is multiplied: ``{"price": 1, "kurs": 1, "price_cents": 0.01}``."""
+    """Its names, each with the factor for its values: ``{"price": 1, "kurs": 1, "price_cents": 0.01}``."""
     units: dict[str, float] = {}
-    """If an event says its unit (header ``NAME.unit``, body field ``unit`` or ``currency``): the same for each unit."""
+    """Factors for events that name a unit (header ``NAME.unit``, body field ``unit`` or ``currency``)."""
 
 
 class Concept(msgspec.Struct, frozen=True):

@@ -51,4 +51,4 @@ class Event(msgspec.Struct, Generic[B], gc=False):
     offset: int | None = None
     """Its place in the log of a durable topic."""
     again: bool = False
-    """It was given to another subscriber of the set before, who died: perhaps with it, perhaps after it."""
+    """It was given before to another subscriber of the set, which may have handled it before it died."""

@@ -1,7 +1,7 @@
-"""What a subscription asks for: topics, a type, a condition. Compiled once, asked for every batch.
+"""What a subscription asks for: topics, a type, a condition. It is compiled once and used for every batch.
 
-A condition (``where``) sees the fields of the body. Names that the body does not have may be those of the event itself:
-``topic``, ``sender``, ``time`` and ``headers.NAME``; and ``body``, if that is a plain value.
+A condition (``where``) refers to the fields of the body. Names that the body does not have may be those of the event:
+``topic``, ``sender``, ``time`` and ``headers.NAME``; and ``body``, if the body is a plain value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Translate = Callable[[Event[Any]], Event[Any] | None]
 
 
 class Interest:
-    """Immutable, but for ``where``, which a subscriber who moves may change."""
+    """Immutable, except ``where``, which changes when a subscriber moves."""
 
     __slots__ = ("_now", "by_body", "filter", "holds", "pattern", "translate", "type")
 
@@ -44,7 +44,7 @@ class Interest:
         self.type = checked_type(type)
         self._now = now
         self.translate = translate
-        """Makes what arrives into what the reader understands, before the condition is asked; or nothing of it."""
+        """Translates an event for the reader before the condition is checked; None if it is not about its concept."""
         self.filter: Filter | None = None
         self.holds: Predicate | None = None
         self.by_body = False
@@ -64,11 +64,11 @@ class Interest:
 
     @property
     def plain(self) -> bool:
-        """Whether the topic and the kind decide alone."""
+        """Whether topic and kind alone decide."""
         return self.filter is None and self.translate is None
 
     def takes(self, kind: Kind) -> bool | None:
-        """Whether bodies of a kind are of the type; ``None``: each is to be looked at."""
+        """Whether bodies of a kind are of the wanted type; ``None``: each body must be checked."""
         if self.type is None or self.type is object:
             return True
         known = type_of(kind)

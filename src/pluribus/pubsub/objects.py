@@ -1,7 +1,7 @@
 """Subscriptions by object of interest: a property of a watched object changes.
 
-Each property of an object has a topic, ``objects/NAME/PROPERTY``; its last value is retained, so that who comes later
-knows it too.
+Each property of an object has a topic, ``objects/NAME/PROPERTY``. Its last value is retained, so that later subscribers
+get it too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a client asks of its member about live topics, and what it is pushed. ``wire/asking.py`` says how it travels.
+"""Questions of a client to its member about live topics, and what is pushed to it. ``wire/asking.py`` says how they
+travel.
 
-Everything that a client may choose is a typed field here: what it sends is checked before anything is done with it.
+Everything that a client may choose is a typed field here, and is checked before anything is done with it.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ class Unlisten(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Read(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """So many events of a live subscription were read, and there is room for more; it is not answered."""
+    """The client has read so many events of a live subscription, and has room for more. It is not answered."""
 
     number: Number
     count: Number
 
 
 class Advertise(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """Say what the client will publish, until it goes; ``withdrawn``: take it back."""
+    """Advertise what the client will publish, until it goes; ``withdrawn``: withdraw that."""
 
     pattern: Text
     bodies: str = ""

@@ -1,10 +1,10 @@
-"""The last value under each topic, for those who come later.
+"""The last value under each topic, for later subscribers.
 
-Every member keeps all of them. Which of two values is the last is decided by their time, then by their identity: the
-same everywhere, in whatever order they arrive. So the tables of two members that have got the same events are alike,
-and a newcomer may merge what an elder tells it with what it has heard itself meanwhile. An empty body (``b""`` or
-``None``) says that there is no value any more. It is remembered too, because an older value may still come from one who
-was away; but only as long as there is room.
+Every member keeps all of them. Of two values the one with the later time is the last, then the one with the greater
+identity: the same everywhere, in whatever order they arrive. So members that have got the same events have equal
+tables, and a newcomer can merge another member's table with what it has heard itself. An empty body (``b""`` or
+``None``) says that there is no value any more. That is remembered too, as long as there is room, because an older value
+may still come from a member that was away.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Retained:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Rank, bytes]] = {}
         self._emptied: dict[str, None] = {}
-        """Topics of which the last value is that there is none, the earliest first."""
+        """Topics whose last value was removed, the earliest first."""
         self.refused = 0
         self.ahead: set[tuple[int, int]] = set()
-        """Identities of values that others told of, and that may still arrive by themselves."""
+        """Identities of values that other members told, and that may still arrive as events."""
         self.digest = 0
         """The same for the same values, in whatever order they came; 0 for none."""
 
@@ -47,7 +47,7 @@ class Retained:
             raise TooLarge(f"{RETAINED_MAX:,} topics have a retained value already: publish empty ones to forget some")
 
     def take(self, arrived: Arrived) -> None:
-        """Keep what is to be kept of a batch."""
+        """Keep the retained events of a batch."""
         for section in arrived.sections():
             for place, extra in section.part.extras.items():
                 if extra.retain and place < section.part.count:
@@ -75,7 +75,7 @@ class Retained:
         return True
 
     def forget(self, topic: str) -> None:
-        """As if it had never been heard of."""
+        """Forget a topic as if it had never been heard of."""
         rank, _ = self._kept.pop(topic)
         self._emptied.pop(topic, None)
         self.ahead.discard(rank[1:])
@@ -85,7 +85,7 @@ class Retained:
         return [data for _, data in self._kept.values()]
 
     def merge(self, kept: Iterable[bytes]) -> list[str]:
-        """What another member has; the topics of which it has a later value."""
+        """Merge another member's values; returns the topics for which it has a later one."""
         later = []
         for data in kept:
             batch = decode_batch(data)

@@ -3,29 +3,29 @@
 Theory of operation
 -------------------
 Events and the set's own words (``Joined``, ``Left``, ``Finished``) come in one total order, the same for every member.
-So each member of the set can say by itself, without asking, whose an event is: the subscribers of the set at that point
-of the order, and the event's identity, decide. Who is in the set is known to every member of the group (``snapshot``);
-events are looked at only by those who are in it.
+So each member of the set knows, without asking, which subscriber gets an event: that follows from the subscribers of
+the set at that point of the order and from the event's identity. Every member of the group knows who is in the set
+(``snapshot``); only members of the set look at its events.
 
 *Death.* Each subscriber of a set remembers which events the others were given and have not finished. If one leaves or
-dies, somebody says so in the total order (``Left``); from there on the events that it had not finished belong to those
-who were in the set when it got them and still are, again by identity. They are marked ``again``: the dead one may have
-done them before it could say so.
+dies, a member says so in the total order (``Left``). From there on its unfinished events belong to subscribers that
+were in the set when it got them and still are, again chosen by identity. They are marked ``again``: the dead subscriber
+may have handled them before it could say so.
 
 *Finishing.* A subscriber is handed one event at a time. When its reader asks for the next one, it says ``Finished`` of
 the one before, and hands out the next when every member has that word. So at any moment at most one event of a
-subscriber is both begun and not known to be finished: the one under way. What waits for it was not begun.
+subscriber is begun and not known to be finished. The events that wait behind it were not begun.
 
-*Being cut off.* Who was not in the primary for a while does not know what was finished there, and others may have what
-it was given. So it comes back as a new subscriber, under a new number (``renew``): what it had not begun is dropped,
-but for events that nobody else could have got, and it inherits nothing from before.
+*Being cut off.* A member that was not in the primary for some time does not know which events were finished there, and
+others may have got its events. So it comes back as a new subscriber, under a new number (``renew``). Events that it had
+not begun are dropped, except those that nobody else could have got, and it inherits nothing from before.
 
 Promise: while nobody leaves, each event is delivered by exactly one subscriber of the set. An event is delivered a
-second time only if its first taker left or was taken for dead, and it is never lost while somebody stays who was in the
-set when it came.
-If a subscriber crashes, at most one of the events that it had begun is done again, unless its member left the group no
-room for its words (``runtime/styles/topics/sharing.py``), or its reader took several at once.
-Limit: ``SHARED_PENDING_MAX`` unfinished events a subscriber; the oldest beyond it are not given to another.
+second time only if its first subscriber left or was taken for dead. It is never lost while one of the subscribers stays
+that were in the set when it came. If a subscriber crashes, at most one of the events that it had begun is handled
+again, unless its member had no room in the group for its words (``runtime/styles/topics/sharing.py``), or its reader
+took several events at once. Limit: ``SHARED_PENDING_MAX`` unfinished events a subscriber; the oldest beyond it are not
+given to another.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Share:
         self.pending: dict[Taker, OrderedDict[MessageId, tuple[Event[Any], tuple[Taker, ...]]]] = {}
 
     def give(self, takers: tuple[Taker, ...], events: list[Event[Any]], *, again: bool = False) -> None:
-        """To each event its taker."""
+        """Give each event to a subscriber of the set."""
         delivered: dict[Taker, list[Event[Any]]] = {}
         for event in events:
             taker = takers[chosen(event.id, len(takers))]
@@ -94,7 +94,7 @@ class Share:
         return [event for event, _ in kept.values()]
 
     def left(self, taker: Taker, takers: tuple[Taker, ...]) -> None:
-        """What it had goes to those who had the same chance to get it, and are still there."""
+        """A subscriber left: its unfinished events go to those that were in the set when it got them and still are."""
         for event, before in self.pending.pop(taker, {}).values():
             heirs = tuple(other for other in before if other in takers)
             if heirs:
@@ -102,7 +102,7 @@ class Share:
 
 
 def chosen(id: MessageId, count: int) -> int:
-    """Which of so many: spread evenly, whatever numbers the events have."""
+    """The index, below ``count``, that an identity chooses; spread evenly, whatever numbers the events have."""
     return ((id[0] ^ (id[1] * _SHUFFLE)) & 0xFFFF_FFFF_FFFF_FFFF) % 1_000_003 % count
 
 
@@ -157,7 +157,7 @@ class Shares:
     # At this member
 
     def enter(self, key: str, number: int, deliver: Deliver) -> None:
-        """From now on; whoever calls this says ``Joined`` next."""
+        """A subscription of this member enters a set; the caller then sends ``Joined``."""
         self._shares.setdefault(key, Share(key)).mine[(self.me, number)] = deliver
 
     def leave(self, key: str, number: int) -> None:
@@ -185,7 +185,7 @@ class Shares:
         return key in self._shares and (self.me, number) in self._shares[key].mine
 
     def absent(self) -> list[Joined]:
-        """Subscriptions of this member that are in no set, though they should be: the member was cut off."""
+        """Subscriptions of this member that dropped out of their set because the member was cut off."""
         return [
             Joined(key, number)
             for key, share in self._shares.items()
@@ -194,7 +194,7 @@ class Shares:
         ]
 
     def gone(self, members: tuple[int, ...]) -> list[Left]:
-        """Takers whose members are not there any more. The first who is says so."""
+        """Subscribers whose members are gone. The first member that is still there announces it."""
         return [
             Left(key, member, number)
             for key, takers in self.takers.items()

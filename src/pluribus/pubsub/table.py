@@ -1,9 +1,9 @@
 """All subscriptions of one member: which of them want which events of a batch?
 
-Topics first: the trie is asked once for each concrete topic and kind of body, and the answer is remembered until a
-subscription comes or goes. Subscriptions without a condition are then done: whole parts of a batch are handed to them,
-still encoded. For the others the bodies are decoded, once for all. A few conditions are asked one by one; many are in
-an index (``filters.index``), which is asked for all events of a part at once.
+Topics come first: the trie is asked once for each concrete topic and kind of body, and the answer is remembered until a
+subscription comes or goes. Subscriptions without a condition are handed whole parts of a batch, still encoded. For the
+others the bodies are decoded, once for all of them. A few conditions are checked one by one; many are in an index
+(``filters.index``), which checks all events of a part at once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Reader(Protocol):
     backlog: Backlog
 
     def arrived(self) -> None:
-        """There is something in the backlog."""
+        """Called when there are events in the backlog."""
 
     def __hash__(self) -> int: ...
 
 
 class Hits:
-    """Who wants events of one topic and one kind."""
+    """The subscriptions that want events of one topic and one kind."""
 
     __slots__ = ("checked", "plain")
 
@@ -119,7 +119,7 @@ class Table:
         self._same.clear()
 
     def spread(self, arrived: Arrived, hold: Hold | None = None) -> None:
-        """Put the events of a batch where they are wanted."""
+        """Put the events of a batch into the backlogs of the subscriptions that want them."""
         touched: dict[Reader, None] = {}
         for section in arrived.sections():
             try:

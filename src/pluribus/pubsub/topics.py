@@ -4,7 +4,7 @@ A topic is one or more levels parted by ``/``. A level is not empty, is printabl
 pattern ``+`` stands for one level, whatever it is; ``#`` comes last and stands for any number of levels, also none: so
 ``stocks/#`` matches ``stocks`` too. Upper and lower case differ.
 
-What is refused is refused with its position, the reason and the remedy (``BadTopic``).
+A refusal (``BadTopic``) has the position, the reason and the remedy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What members that publish or subscribe say to each other besides events: messages of the groups that carry them.
+"""Words between members that publish or subscribe, besides events: messages of the groups that carry the events.
 
-``Introduce`` and ``Wanted`` are questions (``group.ask``): whoever asked goes on when everybody has answered, so what
-it said is known to all. The others are plain messages.
+``Introduce`` and ``Wanted`` are questions (``group.ask``): the asker goes on when all members have answered, and so
+know what it said. The others are plain messages.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Want(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Introduce(msgspec.Struct, array_like=True, frozen=True):
-    """A question of one who is new: who are you, and what do you know?"""
+    """A question of a newcomer: who are you, and what do you know?"""
 
 
 class Introduction(msgspec.Struct, array_like=True, frozen=True):
     version: Number = 0
-    """How much it has said to all before."""
+    """How many words it has sent to all before."""
     digest: Number = 0
     """Of its retained values; 0 if it has none."""
     wants: Annotated[list[Want], msgspec.Meta(max_length=SUBSCRIPTIONS_MAX)] = []
@@ -57,7 +57,7 @@ class Told(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Wanted(msgspec.Struct, array_like=True, frozen=True):
-    """A question; the answer means: from now on I send them there too."""
+    """A question; an answer means: from now on I send these events there too."""
 
     want: Want
 
@@ -95,7 +95,7 @@ class Joined(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Left(msgspec.Struct, array_like=True, frozen=True):
-    """In total order: it is none of the set any more; by itself, or because its member is gone."""
+    """In total order: a subscription has left its set, by itself or because its member is gone."""
 
     key: str
     member: int

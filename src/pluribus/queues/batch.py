@@ -25,7 +25,7 @@ import msgspec
 from ..core.errors import MalformedFrame, TooLarge
 from ..core.limits import DURABLE_BATCH_BYTES_MAX, NAME_CHARS_MAX
 from ..wire.bodies import Kind
-from .words import PRIORITIES
+from .words import PRIORITIES, Chain, Reason
 
 MAGIC, VERSION = 0xC1, 1
 EXTRA, EVEN = 1, 2
@@ -39,6 +39,7 @@ PROPERTIES_BYTES_MAX = 8_192
 """Of one message, encoded."""
 
 Text = Annotated[str, msgspec.Meta(max_length=KEY_CHARS_MAX)]
+Failure = Reason
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
 Priority = Annotated[int, msgspec.Meta(ge=0, lt=PRIORITIES)]
 
@@ -57,9 +58,24 @@ class BatchExtra(msgspec.Struct, array_like=True):
     """Each a dictionary of plain values, encoded; empty if a message has none."""
     uploads: list[tuple[int, int]] = []
     """Of long bodies, which were staged: the upload, and how many pieces it has."""
+    failures: list[Failure] = []
+    """Of messages that could not be transformed: why. They are as they were sent, and dead letters at once."""
+    transformed: Chain = ""
+    """The chain by which the bodies were made; no column, but of the whole batch."""
 
 
-COLUMNS = ("priorities", "ttls_us", "delays_us", "keys", "ids", "correlations", "replies", "properties", "uploads")
+COLUMNS = (
+    "priorities",
+    "ttls_us",
+    "delays_us",
+    "keys",
+    "ids",
+    "correlations",
+    "replies",
+    "properties",
+    "uploads",
+    "failures",
+)
 
 
 class QueueBatchHead(msgspec.Struct, frozen=True, gc=False):
@@ -191,7 +207,8 @@ def chosen(command: bytes, which: Sequence[int]) -> bytes:
     if head.extra_bytes:
         whole = extra_of(command, head)
         columns = [getattr(whole, column) for column in COLUMNS]
-        extra = BatchExtra(*([column[at] for at in which] if column else [] for column in columns))
+        made: list[Any] = [[column[at] for at in which] if column else [] for column in columns]
+        extra = BatchExtra(*made)
     if isinstance(which, range) and extra is None and head.flags & EVEN:
         stretch = data[ends[which.start] : ends[which.stop]]
         name = command[HEAD_BYTES : HEAD_BYTES + head.name_bytes]

@@ -56,7 +56,7 @@ def pieces_of(command: bytes) -> Sequence[bytes]:
         if is_batch(command):
             return BatchPieces(command)
         word = words.command_of(command)
-        if isinstance(word, words.Move):
+        if isinstance(word, words.Move | words.Remake):
             return BatchPieces(word.packed)
         if isinstance(word, words.Stage | words.Restage):
             return (word.data,)
@@ -70,7 +70,7 @@ def packed_at(command: bytes) -> bytes | None:
     if is_batch(command):
         return command
     word = words.command_of(command)
-    return word.packed if isinstance(word, words.Move) else None
+    return word.packed if isinstance(word, words.Move | words.Remake) else None
 
 
 def moves(queue: Queue, rows: Mapping[int, Sequence[bytes]], loose: Mapping[tuple[int, int], bytes]) -> list[bytes]:

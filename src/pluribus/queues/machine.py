@@ -140,6 +140,8 @@ class Queue(Machine):
                 return self.messages.move(row, place, command, size)
             case words.Restage():
                 return self.messages.restage(row, place, command, size)
+            case words.Remake():
+                return self.messages.remake(row, place, command, size)
             case words.Keep() | words.Resolve():
                 return Outcome(REFUSED, 0, "only transactions keep messages, and resolve what they kept"), 0
 
@@ -463,7 +465,8 @@ class Queue(Machine):
                         due[head.session] = head.last + 1
                     refusal = self.messages.refusal(head, data, count, size, promised)
                     if refusal is not None:
-                        return Refusal(refusal.reason)
+                        unlike = words.TRANSFORMS if refusal.status == words.UNLIKE else ""
+                        return Refusal(unlike + refusal.reason)
                     count, size = count + head.count, size + len(data)
                     results.append(Outcome(DONE, self.messages.totals.next + count - head.count))
                     steps.append(_Step(row, place, data, None))
@@ -483,8 +486,8 @@ class Queue(Machine):
             things = [thing for first, many in command.acked for thing in range(first, first + many)]
             if consumer is None or consumer.epoch != command.epoch or not consumer.held.keys() >= set(things):
                 return Refusal(LATE)
-            for (first, _), delivery in zip(command.acked, command.deliveries, strict=False):
-                if self._is_late(consumer, first, delivery):
+            for (first, many), delivery in zip(command.acked, command.deliveries, strict=False):
+                if any(self._is_late(consumer, thing, delivery) for thing in range(first, first + many)):
                     return Refusal(LATE)
             if acked & set(things) or len(set(things)) != len(things):
                 return Refusal("a message is acknowledged twice in the transaction")

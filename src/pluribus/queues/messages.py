@@ -22,12 +22,26 @@ import msgspec
 from ..group.host.machine import Ground
 from ..group.host.parts import Parts
 from . import words
-from .batch import EVEN, BatchExtra, QueueBatchHead, ends_of, extra_of, head_of
+from .batch import EVEN, BatchExtra, QueueBatchHead, checked, ends_of, extra_of, head_of
 from .keys import KeyLines
 from .segments import COLUMNS_MAX, PART_BITS, RUN_MAX, RUN_MIN, THIN_MIN, Segment, Segments, bits_of, mask_of
 from .times import Times, bucket_of, is_over
 from .window import IDS_MAX, Window
-from .words import AGAIN, BURY, DONE, FULL, NEXT, PRIORITIES, PRIORITY, REFUSE, REFUSED, Outcome, Settings
+from .words import (
+    AGAIN,
+    BURY,
+    DONE,
+    FULL,
+    NEXT,
+    NOT_TRANSFORMED,
+    PRIORITIES,
+    PRIORITY,
+    REFUSE,
+    REFUSED,
+    UNLIKE,
+    Outcome,
+    Settings,
+)
 
 MESSAGES_MAX = 1 << 28
 """Messages in one queue."""
@@ -95,6 +109,9 @@ class MessageTable:
         """Why a batch cannot be taken; ``count`` and ``size`` are taken before it by the same transaction, which may
         have been ``promised`` room."""
         settings = self.settings
+        extra = extra_of(command, head) if head.extra_bytes else None
+        if settings.transform != ("" if extra is None else extra.transformed) and not promised:
+            return Outcome(UNLIKE, 0, settings.transform)
         count, size = self.count + count + head.count, self.size + size + len(command)
         if count > MESSAGES_MAX:
             return Outcome(FULL, 0, f"{MESSAGES_MAX:,} messages are in the queue, more than it can hold")
@@ -106,8 +123,7 @@ class MessageTable:
                 return Outcome(REFUSED, 0, f"{head.count:,} messages at once, and the queue holds {limit}: send fewer")
             status = REFUSED if settings.policy == REFUSE else FULL
             return Outcome(status, 0, f"the queue holds {limit}, its limit: receive some, or raise the limit")
-        if head.extra_bytes:
-            extra = extra_of(command, head)
+        if extra is not None:
             if extra.ids and len(self.window) + head.count > IDS_MAX:
                 return Outcome(FULL, 0, f"{IDS_MAX:,} identities are remembered: make the window shorter")
             for upload, pieces in extra.uploads:
@@ -208,6 +224,9 @@ class MessageTable:
             upload = self.uploads.pop(extra.uploads[number][0])
             segment.more().pieces[at] = upload.pieces
             self.size += sum(charge for _, _, charge in upload.pieces)
+        if extra.failures and extra.failures[number]:
+            self.bury(segment, at, NOT_TRANSFORMED + extra.failures[number])
+            return
         if extra.ttls_us and extra.ttls_us[number]:
             segment.set_expiry(at, now_us + extra.ttls_us[number])
             self.look_later(thing, now_us + extra.ttls_us[number])
@@ -514,17 +533,52 @@ class MessageTable:
             found = self.segments.find(thing)
             if found is None or thing not in self.dead:
                 continue
-            segment, at = found
-            self._parts.touch(segment.part)
-            del self.dead[thing]
-            segment.dead &= ~(1 << at)
-            segment.more().reasons.pop(at, None)
-            segment.more().tries.pop(at, None)
-            self.count += 1
-            self.size += self._charge(segment, at)
+            reason = found[0].more().reasons.get(found[1], (0, 0, ""))[2]
+            if self.settings.transform and reason.startswith(NOT_TRANSFORMED):
+                continue  # as it was sent; ``remake`` brings it as it should be
+            self._relive(*found)
             count += 1
-            self.enter(segment, at)
         return Outcome(DONE, count)
+
+    def _relive(self, segment: Segment, at: int) -> None:
+        """A dead letter is a message again, untried."""
+        self._parts.touch(segment.part)
+        del self.dead[segment.thing_at(at)]
+        segment.dead &= ~(1 << at)
+        segment.more().reasons.pop(at, None)
+        segment.more().tries.pop(at, None)
+        self.count += 1
+        self.size += self._charge(segment, at)
+        self.enter(segment, at)
+
+    def remake(self, row: int, place: int, command: words.Remake, size: int) -> tuple[Outcome, int]:
+        """Dead letters become messages again, with other bodies."""
+        head = checked(command.packed)
+        extra = extra_of(command.packed, head)
+        if head.count != len(command.things) or extra.failures or extra.uploads:
+            return Outcome(REFUSED, 0, "other messages than it names, or some that are not transformed"), 0
+        if extra.transformed != self.settings.transform:
+            return Outcome(UNLIKE, 0, self.settings.transform), 0
+        ends = ends_of(command.packed, head)
+        overhead, rest = divmod(size - head.bodies_bytes, head.count)
+        kept = count = 0
+        for number, thing in enumerate(command.things):
+            found = self.segments.find(thing)
+            if found is None or thing not in self.dead:
+                continue
+            segment, at = found
+            if not segment.columns:
+                self.size += segment.make_columns()
+            self._parts.touch(segment.part)
+            self._ground.release(segment.handle(at)[0], segment.size_of(at))
+            for piece_row, _, charge in segment.more().pieces.pop(at, ()):
+                self._ground.release(piece_row, charge)
+            new = ends[number + 1] - ends[number] + overhead + (rest if not number else 0)
+            segment.row[at], segment.place[at], segment.piece[at], segment.size[at] = row, place, number, new
+            kept += new
+            count += 1
+            self._relive(segment, at)
+        return Outcome(DONE if count else AGAIN, count), kept
 
     def move(self, row: int, place: int, command: words.Move, size: int) -> tuple[Outcome, int]:
         head = head_of(command.packed)

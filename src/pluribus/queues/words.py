@@ -11,18 +11,25 @@ from typing import Annotated, Any
 import msgspec
 
 from ..core.errors import MalformedFrame
+from ..core.limits import CHAIN_CHARS_MAX
 from ..group.host.rights import MachineRights
 from ..wire.asking import ANY, Need
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Reason = Annotated[str, msgspec.Meta(max_length=1_024)]
+Chain = Annotated[str, msgspec.Meta(max_length=CHAIN_CHARS_MAX)]
 Things = Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=65_536)]
 """Messages that follow each other, as (the first, how many)."""
 
-DONE, AGAIN, REFUSED, FULL, ENDED, NEXT = 0, 1, 2, 3, 4, 5
+DONE, AGAIN, REFUSED, FULL, ENDED, NEXT, UNLIKE = 0, 1, 2, 3, 4, 5, 6
 """``FULL``: there is no room, send the same again later. ``ENDED``: this consumer is not attached in this epoch.
-``NEXT``: a batch before this one is missing; ``number`` is the sequence that is next."""
+``NEXT``: a batch before this one is missing; ``number`` is the sequence that is next. ``UNLIKE``: the queue transforms
+what arrives by the chain that is the ``reason``, and the batch was not made by it; nothing of it is taken."""
 
+NOT_TRANSFORMED = "not transformed: "
+"""How the reason of a dead letter begins that could not be transformed when it arrived."""
+TRANSFORMS = "the queue transforms what arrives, by the chain: "
+"""How the reason of a transaction begins that was refused as ``UNLIKE``."""
 WAIT, REFUSE, BURY = "wait", "refuse", "dead"
 """What happens to a message that finds the queue full: its sender waits, or is refused, or the oldest messages become
 dead letters."""
@@ -50,6 +57,9 @@ class Settings(msgspec.Struct, frozen=True, array_like=True):
     """Dead letters that are kept; then the oldest goes for good."""
     bury_expired: bool = False
     """Whether messages that outlived their time become dead letters."""
+    transform: Chain = ""
+    """What senders make of each body before they send it (``transformations/``). The queue does not understand it: it
+    takes what says that it was made by this chain, word for word."""
 
 
 class Configure(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -175,8 +185,29 @@ class Resolve(msgspec.Struct, frozen=True, array_like=True, tag=13):
     commits: bool
 
 
+class Remake(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """Dead letters that could not be transformed when they arrived become messages again, with the bodies of this
+    batch, which were made by the chain that the queue has now."""
+
+    things: Annotated[list[Number], msgspec.Meta(min_length=1, max_length=65_536)]
+    packed: bytes
+
+
 Command = (
-    Configure | Attach | Settle | Detach | Offer | Purge | Redrive | Pause | Move | Stage | Restage | Keep | Resolve
+    Configure
+    | Attach
+    | Settle
+    | Detach
+    | Offer
+    | Purge
+    | Redrive
+    | Pause
+    | Move
+    | Stage
+    | Restage
+    | Keep
+    | Resolve
+    | Remake
 )
 
 
@@ -350,6 +381,7 @@ RIGHTS = MachineRights(
         Restage: None,
         Keep: "receive",
         Resolve: "receive|send",
+        Remake: "manage",
     },
     {Look: "browse", Count: ANY, Where: "browse", Held: "browse|receive", Copy: "browse"},
     batch="send",

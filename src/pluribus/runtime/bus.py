@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from time import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,6 +31,7 @@ from ..stack.specification import build
 from ..stack.stack import Stack
 from ..stack.trace import Trace
 from ..wire.asking import style_of
+from .clients import DoorsFace
 from .clients.login import login_from
 from .group.founding import MachineLock, founded_by, founders_from
 from .group.group import Group
@@ -50,11 +50,6 @@ from .loop.tracing import FORMAT, Beginning, TraceFile
 from .styles import ANSWERED, Faces, style_at
 from .styles.style import Asker, S, StylesInUse
 
-if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` stays quick
-    from .clients.doorman import Doorman
-    from .keepers.keeping import Keeping
-    from .styles.access.guard import Guard
-
 BEST_EFFORT = "transport | introductions | inquiry | presence | window | groups"
 ADHOC = "transport | introductions | inquiry | presence | window | semantic | groups"
 VIEWS = (
@@ -66,7 +61,7 @@ STACKS = {"best-effort": BEST_EFFORT, "adhoc": ADHOC, "views": VIEWS, "crowd": C
 """Stacks by name, for ``connect(stack=)``."""
 
 
-class Bus(GroupsFace, Faces):
+class Bus(GroupsFace, DoorsFace, Faces):
     """One member of one bus. ``connect`` makes it; every style of communication hangs on it."""
 
     def __init__(
@@ -106,7 +101,7 @@ class Bus(GroupsFace, Faces):
         self._receive = partial(self._line.feed, self._stack.run, self._transport.receive)
         self._replicas: dict[str, Replica[Any]] = {}
         self._styles = StylesInUse()
-        self._publish_later()
+        self._begin()
         self._opened_at = 0.0
         self._closed = self._closing = False
         self._watchers = Watchers()
@@ -145,19 +140,13 @@ class Bus(GroupsFace, Faces):
 
     @property
     def store(self) -> Store | None:
-        """A disk that the surroundings lend, in a world."""
+        """The disk that a world gives this member; None on a real machine."""
         return self._stack.ports.store
 
     @property
     def eager(self) -> bool:
         """Whether this bus is on real sockets, and may use threads and start programs; false in a world."""
         return self._line.eager
-
-    @property
-    def kept(self) -> Keeping | None:
-        """``keeping``, if anything was asked of keepers on this bus."""
-        keeping = sys.modules.get("pluribus.runtime.keepers.keeping")
-        return None if keeping is None else self._styles.found(keeping.Keeping)
 
     async def answer(self, request: Any, asker: Asker) -> Any:
         """Answer a question of another program, or of this one: the one door to all styles."""
@@ -168,26 +157,6 @@ class Bus(GroupsFace, Faces):
         if asker.client:  # here and nowhere else, so that no style can forget it
             await self.guard.admit(request, asker.visitor)
         return await self._style(style_at(place)).handle(request, asker)
-
-    @property
-    def guard(self) -> Guard:
-        """Who decides what clients may ask; see ``docs/access.md``."""
-        from .styles.access.access import AccessStyle
-
-        return self._style(AccessStyle).guard
-
-    async def serve(self, address: str, secret: Secret | None = None) -> Doorman:
-        """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
-        from .clients.doorman import Doors
-
-        return await self._style(Doors).open(address, secret)
-
-    @property
-    def doors(self) -> list[Doorman]:
-        """Where clients are served; each has its ``address``."""
-        from .clients.doorman import Doors
-
-        return list(self._style(Doors).doors)
 
     async def guest(self, name: str) -> Bus:
         """Another member of this bus, in this process, for a client that joins groups."""
@@ -213,13 +182,13 @@ class Bus(GroupsFace, Faces):
         return self._dispatch.view.primary
 
     def force_primary(self) -> None:
-        """Found a new primary with the members that are here. For people who know that most of the others are gone for
-        good: if they are not, there will be two."""
+        """Found a new primary with the members that are here. Use it only if most members of the last primary are gone
+        for good: if they are not, there will be two primaries."""
         self._stack.run(lambda: self._dispatch.tell_down(ForcePrimary()))
 
     def events(self) -> Events:
-        """What happens to the bus from now on, to iterate over: ``pluribus.events`` has the types. It ends when the bus
-        is closed. Who iterates too slowly gets ``Skipped`` in place of the oldest."""
+        """Iterate over what happens to the bus from now on; ``pluribus.events`` has the types. It ends when the bus is
+        closed. An iteration that is too slow gets ``Skipped`` in the place of the oldest events."""
         return self._watchers.iteration(ended=self._closed)
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
@@ -247,11 +216,10 @@ class Bus(GroupsFace, Faces):
             style.validate()
 
     async def close(self, timeout: float = DRAIN_S) -> None:
-        """Leave, when everybody has what was sent; on a stack without reliability, when the engine has it.
+        """Leave when every receiver has what was sent; on a stack without reliability, when the engine has sent it.
 
-        ``Undelivered`` says that ``timeout`` seconds were not enough, or that this member was cut off, ``Uncertain``
-        that durable events may not be on disk; the bus is closed all the same. With ``timeout=0`` nothing is waited
-        for, and nothing raised.
+        ``Undelivered``: ``timeout`` seconds were not enough, or this member was cut off. ``Uncertain``: durable events
+        may not be on disk. The bus is closed all the same. With ``timeout=0`` it does not wait, and raises neither.
         """
         if self._closing:
             return
@@ -274,7 +242,8 @@ class Bus(GroupsFace, Faces):
             yield lambda timeout: drain(self._dispatch, reliable, timeout)
 
     async def _leave(self) -> None:
-        """Whatever fails on the way, or is cancelled: nobody waits for this bus any more, and its address is free."""
+        """Close everything. Even if a part fails or is cancelled, no caller is left waiting, and the address is
+        freed."""
         try:
             for style in self._styles.all():
                 await style.close()
@@ -302,7 +271,7 @@ class Bus(GroupsFace, Faces):
         await self._engine.close()
 
     def abandon(self) -> None:
-        """As a crash would: nothing is said to anybody. The simulator's way to kill a member."""
+        """Stop as a crash would: other members are told nothing. The simulator kills members this way."""
         self._closed = self._closing = True
         for style in self._styles.all():
             style.abandon()
@@ -346,7 +315,7 @@ class Bus(GroupsFace, Faces):
         await self._closed_after(error)
 
     async def _closed_after(self, error: BaseException | None) -> None:
-        """Leaving because of an error: that one counts, whatever was not delivered."""
+        """Close. If the block ended by an error, that error is raised, with what was not delivered as a note."""
         try:
             await self.close()
         except (Undelivered, Uncertain) as lost:
@@ -358,30 +327,29 @@ class Bus(GroupsFace, Faces):
 class connect:
     """Join the bus that a URL names.
 
-    The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which leaves the machine alone.
-    ``name`` is how others see this member. ``stack`` is ``"views"`` (agreed views and every order), ``"best-effort"``,
-    ``"adhoc"`` (answers after what they answer, without agreed views), ``"crowd"`` (gossip, for very many members), or
-    a specification of your own, bottom first; every member needs the same.
+    The URL defaults to ``$PLURIBUS_URL``, then to multicast on the loopback interface, which does not leave the
+    machine. ``name`` is how others see this member. ``stack`` is ``"views"`` (agreed views and every order),
+    ``"best-effort"``, ``"adhoc"`` (semantic order without agreed views), ``"crowd"`` (gossip, for very many members),
+    or a specification of your own, bottom first. Every member needs the same stack; a client has that of its member.
     ``spread`` says how a message gets to all: ``"multicast"``, ``"one-by-one"``, ``"tree"``, ``"pipelined"``,
-    ``"gossip"``, or ``"auto"``, which measures and picks. Members that say it at all may say different things.
-    ``trace`` is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is what members of
-    the bus share, bytes or text or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret
-    every frame is sealed, and a member with another one, or without, is refused.
+    ``"gossip"``, or ``"auto"``, which measures and picks. Members with a ``spread`` may have different ones. ``trace``
+    is a file that will hold every stimulus of the run, for ``pluribus replay``. ``secret`` is shared by the members of
+    the bus: bytes, text, or the path of a file; by default ``$PLURIBUS_SECRET``, if that is set. With a secret every
+    frame is sealed, and a member with another secret, or with none, is refused.
 
-    ``founders`` is how many members the bus's first primary needs, by default what the URL says (``?founders=3``), then
-    ``$PLURIBUS_FOUNDERS``, then 1. On one machine 1 is enough. Beyond it, give every process the same number: there is
-    no second primary while fewer than so many start out of the first one's hearing.
+    ``founders`` is how many members the bus's first primary needs: by default the URL's number (``?founders=3``), then
+    ``$PLURIBUS_FOUNDERS``, then 1. On one machine 1 is enough. On several machines, give every process the same number:
+    a second primary can then be founded only if that many processes start without hearing the first one.
 
-    ``store`` is a file, or the URL of a PostgreSQL server, that keeps durable topics: this member is a keeper then. The
-    first keeper of a bus begins the log; others follow it, and are counted among its voters if ``votes`` is true. With
-    ``voters=3`` (say it to each of the three) the log begins when three that vote are there, all of them its voters.
-    A store that is gone although something was kept in it is refused; ``fresh=True`` begins another, as a new keeper.
-    ``machines`` are state machines of your own, by kind, that this keeper has the code of: ``{"counter": Counter}``;
-    use them with ``bus.replica(name, kind, durable=True)``.
-    ``serve`` is an address, HOST:PORT, at which this member speaks for programs that are no members. Such a program
-    connects to ``client://HOST:PORT/BUS``; what it gets publishes, subscribes and reads logs as a bus does.
-    ``user`` and ``password``, or ``token``, say who a client is, where the bus has an access list; by default
-    ``$PLURIBUS_USER``, ``$PLURIBUS_PASSWORD``, ``$PLURIBUS_TOKEN``. They are never logged.
+    ``store`` makes this member a keeper of durable topics: a file, or the URL of a PostgreSQL server. The first keeper
+    of a bus begins the log; others follow it, and become voters if ``votes`` is true. With ``voters=3`` (given to each
+    of the three) the log begins when three voting keepers are there, and all of them are its voters. If a store is gone
+    although something was kept in it, opening it is refused; ``fresh=True`` begins another store, as a new keeper.
+    ``machines`` are state machines of your own, by kind, whose code this keeper has: ``{"counter": Counter}``; use them
+    with ``bus.replica(name, kind, durable=True)``. ``serve`` is an address, HOST:PORT, at which this member serves
+    clients: programs that are no members, and connect to ``client://HOST:PORT/BUS``. They use the bus with the same
+    calls (``docs/clients.md``). ``user`` and ``password``, or ``token``, say who a client is, where the bus has an
+    access list; by default ``$PLURIBUS_USER``, ``$PLURIBUS_PASSWORD``, ``$PLURIBUS_TOKEN``. They are never logged.
     """
 
     def __init__(
@@ -417,6 +385,12 @@ class connect:
         self._machines = machines
         self._serve = serve
         self._login = login_from(user, password, token)
+        keeper = {"votes": votes, "voters": voters != 1, "fresh": fresh, "machines": machines is not None}
+        member = {"store": store, "serve": serve, "trace": trace, "founders": founders, "spread": spread}
+        self._for_keepers = [option for option, given in keeper.items() if given]
+        self._for_members = [option for option, value in member.items() if value is not None] + self._for_keepers
+        login = {"user": user, "password": password, "token": token}
+        self._for_clients = [option for option, value in login.items() if value is not None]
         self._bus: Bus | None = None
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -437,6 +411,7 @@ class connect:
         if url.scheme == "client":
             client: Bus = await self._client(url)
             return client
+        self._check_member()
         name = checked_name(self._name if self._name is not None else f"process-{os.getpid()}", "the member")
         loop, late_s = asyncio.get_running_loop(), late_after_s()
         engine = engine_for(url)
@@ -464,13 +439,21 @@ class connect:
             raise
         return bus
 
+    def _check_member(self) -> None:
+        """An option that would change nothing is a mistake of the caller."""
+        if self._for_clients:
+            given = ", ".join(f"{name}=" for name in self._for_clients)
+            raise BadInput(f"a member does not log in with {given}: that is for clients, at client://HOST:PORT/BUS")
+        if self._for_keepers and self._store is None:
+            given = ", ".join(f"{name}=" for name in self._for_keepers)
+            raise BadInput(f"{given} is for keepers: give store=, a file or the URL of a PostgreSQL server, too")
+
     async def _client(self, url: BusUrl) -> Any:
         """No member, but with the face of one."""
         from .clients.bus import ClientBus
 
-        member = {"store": self._store, "serve": self._serve, "trace": self._trace, "founders": self._founders}
-        if any(value is not None for value in member.values()):
-            given = ", ".join(f"{name}=" for name, value in member.items() if value is not None)
+        if self._for_members:
+            given = ", ".join(f"{name}=" for name in self._for_members)
             raise BadInput(f"a client has no {given}: that is for members; connect with another URL")
         name = checked_name(self._name or f"process-{os.getpid()}", "the client")
         bus = ClientBus(url, name, self._secret, self._login)

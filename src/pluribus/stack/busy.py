@@ -1,11 +1,10 @@
-"""Which streams are in use: they share a receiver's buffer among them, and the others have little of it.
+"""Which streams are in use: these share most of a receiver's buffer, and the others get little of it.
 
-Counting every stream that was ever opened would leave a lone sender a small part of the buffer: small steps, an
-acknowledgement for a few messages, and half-empty frames. The same holds for streams that only say a word now and
-then: so a stream is in use if it has moved by a notable part of the buffer lately. The others have the share that all
-streams would have that moved lately: they are acknowledged soon, and what is kept of them all stays bounded. A stream
-that has been idle keeps the credit that it was given; if many of those begin at once the buffer may overflow, and
-repair brings what was lost.
+If every stream counted that was ever opened, a lone sender would get a small part of the buffer: many acknowledgements
+and half-empty frames. The same holds if streams counted that send a word now and then. So a stream is *in use* if it
+has moved lately by a notable part of the buffer. Each other stream gets an equal part among all streams that moved
+lately: it is acknowledged soon, and what is kept of all of them stays bounded. An idle stream keeps the credit that it
+was given. If many idle streams begin at once, the buffer may overflow, and what is lost is repaired.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class Busy:
         self._share = self._small = 0
 
     def moved(self, brought: Mapping[Any, int], buffer_bytes: int, now: float) -> None:
-        """These streams have moved, and brought so many bytes so far. One that was not seen for a while is taken for
-        one in use as soon as it has ever brought much."""
+        """These streams have moved; ``brought`` is how many bytes each has brought so far. A stream that was not seen
+        for a while counts as in use if it has ever brought a notable part."""
         if now - self._looked > IDLE_S:
             self._looked = now
             self._at = {key: last for key, last in self._at.items() if now - last <= IDLE_S}
@@ -52,7 +51,7 @@ class Busy:
         self._small = min(buffer_bytes // max(self._lately, 1), self._share)
 
     def share(self, key: Hashable) -> int:
-        """What a stream has of the buffer."""
+        """The bytes of the buffer that a stream gets."""
         return self._share if key in self._at else self._small
 
     def window(self, key: Hashable, bytes_max: int) -> int:

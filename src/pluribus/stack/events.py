@@ -1,5 +1,5 @@
-"""What layers tell each other besides frames. Events travel up or down the stack until a layer stops them; one that a
-layer does not know it passes on. Those that an application sees too are in ``core.events``."""
+"""What layers tell each other besides frames. An event travels up or down the stack until a layer stops it; a layer
+passes on events that it does not know. Events for applications are in ``core.events``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..core.frame import Frame
 from ..core.ports import Address
 
 UNHEARD = ("none", "fifo", "causal")
-"""Promises that can be kept without a member's own messages coming back to it."""
+"""Promises for which a member's own messages need not come back to it."""
 
 
 class JoinGroup(Event, frozen=True):
@@ -28,7 +28,7 @@ class JoinGroup(Event, frozen=True):
     promises: str = "none"
     """Order and safety, as one word: every member of a group must ask for the same."""
     drops: bool = False
-    """A receiver that does not read is not waited for: what it has no room for is lost to it."""
+    """True: a receiver that does not read is not waited for; it loses what it has no room for."""
 
     @property
     def deaf(self) -> bool:
@@ -37,13 +37,14 @@ class JoinGroup(Event, frozen=True):
 
 
 class LeaveGroup(Event, frozen=True):
-    """Down: this member wants them no longer."""
+    """Down: this member does not want the group's messages any more."""
 
     group: int
 
 
 class Members(Event, frozen=True):
-    """Up and down from whoever knows: the members of a group, this one included if it is one. Group 0 is the bus."""
+    """Up and down, from the layer that knows: the members of a group, this member included if it is in the group. Group
+    0 is the bus."""
 
     group: int
     members: tuple[int, ...]
@@ -52,41 +53,45 @@ class Members(Event, frozen=True):
     promises: str = "none"
     """As its members asked for them when they joined."""
     stamp: int = 0
-    """Names this view of the group: whoever is shown the same stamp is shown the same members."""
+    """Names this view of the group: the same stamp means the same members, at every member."""
     starts: dict[int, int] = msgspec.field(default_factory=dict)
-    """By sender: its first message that does not belong to the view before. Also of those who left just now."""
+    """By sender: its first message that does not belong to the view before. Senders that have just left are
+    included."""
 
 
 Places = tuple[int, int]
-"""How far in a total order: all of it, and the messages of safe groups, which may be further or less far."""
+"""Two positions in a total order: of all messages, and of the messages of safe groups, which may be before or behind
+the other."""
 NOWHERE = (0, 0)
 
 
 class ViewChanged(Event, frozen=True):
-    """Up: a new agreed view of the bus; what came before belongs to the one before."""
+    """Up: a new agreed view of the bus. Messages that came before belong to the view before."""
 
     number: int
     leader: int
-    """Number and leader name the view; views of one number from different leaders are possible when the bus is
-    parted."""
+    """Number and leader together name the view: when the bus is parted, different leaders may use the same number."""
     members: tuple[int, ...]
     primary: bool
     continues: bool = False
-    """It is primary, and the next link after the view that this member comes from, as do all others who were in that
-    and are here."""
+    """The view is primary and follows directly after the view from which this member comes, and so do all members that
+    were in that view and are in this one."""
     delivered: Places = (0, 0)
-    """How far in the old view's total order any of those who left it together has delivered."""
+    """The furthest position in the old view's total order that any of the members that left it together has
+    delivered."""
     lineage: int = 0
-    """Of a primary: the chain that it is a link of, and its place there."""
+    """Of a primary: the number of the chain of primaries to which it belongs."""
     epoch: int = 0
+    """Its place in that chain."""
     sides: tuple[tuple[int, ...], ...] = ()
-    """Of a view that was formed from several that were not new: who came from each."""
+    """Of a view that joins several older views: the members that came from each."""
     excluded: bool = False
-    """It is primary, and there was a primary between it and the last one that this member was in."""
+    """The view is primary, and there was another primary between it and the last one that this member was in."""
     after: tuple[int, int] = (0, 0)
     """Of a primary: the view of the link before it in its chain."""
     limbo: Places = (0, 0)
-    """As far as everybody holds that link's total order who was in it and is here."""
+    """The position in the total order of the view ``after`` up to which everybody who was in that view, and is here,
+    holds its messages."""
 
 
 class CollectDelivered(Event, frozen=True):
@@ -96,15 +101,15 @@ class CollectDelivered(Event, frozen=True):
 
 
 class CollectHeld(Event, frozen=True):
-    """Up, answered at once: how far this member has delivered the last primary's total order, or could; and how far it
-    has."""
+    """Up, answered at once: how far this member could deliver the last primary's total order with what it holds, and
+    how far it has delivered it."""
 
     into: list[Places]
 
 
 class Dropped(Event, frozen=True):
-    """Up: messages of this member that had no place in the total order when it was cut off. Whether they have one
-    elsewhere is not known here."""
+    """Up: messages of this member that had no place in the total order when it was cut off. It is not known here
+    whether the primary gave them one."""
 
     group: int
     ids: tuple[tuple[int, int], ...]
@@ -117,8 +122,8 @@ class Blocked(Event, frozen=True):
 
 
 class ForcePrimary(Event, frozen=True):
-    """Down: most members of the last primary are gone for good, says a person; found a new one with those who are
-    here."""
+    """Down: found a new primary with the members that are here. A person says that most members of the last primary are
+    gone for good."""
 
 
 class Addresses(Event, frozen=True):
@@ -136,8 +141,8 @@ class Credit(Event, frozen=True):
 
 
 class NoRoom(Event, frozen=True):
-    """Up: a receiver has left a stream of this member no room for a while, or, ``over``, leaves it some again. Repeated
-    while it lasts."""
+    """Up: a receiver has left a stream of this member no room for some seconds; repeated while that lasts. ``over``: it
+    leaves room again."""
 
     group: int
     to: int
@@ -154,7 +159,7 @@ class CollectFull(Event, frozen=True):
 
 
 class Consumed(Event, frozen=True):
-    """Down: the application took frames of a stream out of its inbox, or nobody will ever take them."""
+    """Down: the application took frames of a stream out of its inbox, or they were dropped unread."""
 
     sender: int
     group: int
@@ -167,7 +172,7 @@ class Consumed(Event, frozen=True):
 
 
 class Visitor(Event, frozen=True):
-    """Down: somebody who is no member wants to know of everybody."""
+    """Down: a process that is no member asks for all members."""
 
     member: int
 
@@ -317,8 +322,8 @@ class GroupRefused(Event, frozen=True):
 
 
 class CollectEnds(Event, frozen=True):
-    """Down, answered at once: where this member's streams of these groups go on, and which of them not everybody is
-    known to have up to there."""
+    """Down, answered at once: the next numbers of this member's streams in these groups, and which streams some
+    receiver may still lack a part of."""
 
     groups: tuple[int, ...]
     into: dict[int, int]
@@ -326,8 +331,8 @@ class CollectEnds(Event, frozen=True):
 
 
 class ReachGroup(Event, frozen=True):
-    """Down: say when these streams, by sender, have been passed up to here; nothing of the group's next view is passed
-    up before ``Regroup``."""
+    """Down: answer ``GroupReached`` when these streams, by sender, have been passed up as far as given here. Nothing of
+    the group's next view is passed up before ``Regroup``."""
 
     group: int
     ends: dict[int, int]
@@ -340,8 +345,8 @@ class GroupReached(Event, frozen=True):
 
 
 class Regroup(Event, frozen=True):
-    """Down: the group's next view. Streams of those who stay go on, of those who came begin at ``starts``; of those who
-    left they are kept until everybody has them."""
+    """Down: the group's next view. Streams of members that stay go on; those of new members begin at ``starts``; those
+    of members that left are kept until everybody has them."""
 
     group: int
     members: tuple[int, ...]
@@ -353,7 +358,7 @@ class Regroup(Event, frozen=True):
 
 
 class Rekey(Event, frozen=True):
-    """Down: this member has entered a view; what is sent from now on is for its members alone."""
+    """Down: this member has entered a view; frames from now on are for the members of that view alone."""
 
     view: tuple[int, int]
     """Number and leader. The leader makes the key."""
@@ -361,18 +366,18 @@ class Rekey(Event, frozen=True):
 
 
 class Hurry(Event, frozen=True):
-    """Down: somebody far away waits for what was just handed down; send it before anything else is done."""
+    """Down: another member waits for the frame that was just handed down; send it before anything else is done."""
 
 
 class Refuse(Event, frozen=True):
-    """Down: let somebody whose frames are not accepted know why, in clear, because there is no other way."""
+    """Down: tell a process why its frames are not accepted. It is told in clear, because the two share no key."""
 
     member: int
     reason: int
 
 
 class TooLong(Event, frozen=True):
-    """Up, answered at once: an encoded frame is longer than the path; whoever can cut it puts frames that fit in
+    """Up, answered at once: an encoded frame is longer than the path. A layer that can cut it puts frames that fit into
     ``into``."""
 
     to: int

@@ -49,11 +49,11 @@ class Layer:
     provides: ClassVar[frozenset[str]] = frozenset()
     headers: ClassVar[tuple[type[Header], ...]] = ()
     selective: ClassVar[bool] = False
-    """Whether ``up`` passes on untouched what neither ends with one of its own headers nor is of a group that
-    ``concerns`` it; then it need not be asked."""
+    """True: ``up`` passes on, untouched, frames whose last header is not the layer's and whose group is not in
+    ``concerns``. Such frames are led past the layer."""
 
     deaf_to: ClassVar[frozenset[type[Event]]] = frozenset()
-    """Events that come often and that it passes on untouched, in both directions; it need not be asked."""
+    """Frequent events that the layer passes on untouched in both directions. They are led past the layer."""
 
     unsettled: bool = True
     ports: Ports
@@ -77,12 +77,12 @@ class Layer:
         self.pass_up(frame)
 
     def concerns(self) -> Container[int] | None:
-        """The groups all of whose frames a selective layer wants to see, as they are at any time; None: no group's."""
+        """The groups of which a selective layer wants all frames, a set that changes in place; None: no group."""
         return None
 
     def marks(self) -> Container[int] | None:
-        """The groups that ``down`` has anything to do with, as they are at any time: it is not asked about others, and
-        passes on what it is asked about. None: all."""
+        """The groups whose frames ``down`` changes, a set that changes in place; frames of others are led past the
+        layer. None: all groups."""
         return None
 
     def event_down(self, event: Event) -> None:
@@ -92,8 +92,8 @@ class Layer:
         self.tell_up(event)
 
     def settle(self) -> None:
-        """The stimulus is over: send what was gathered. A layer that says in ``unsettled`` whether there is anything
-        is asked only then."""
+        """The stimulus is over: send what was gathered. A layer with an attribute ``unsettled`` is called only while
+        that is true."""
 
     def stats(self) -> dict[str, Any]:
         return {}
@@ -110,7 +110,8 @@ class Layer:
         return {}
 
     def wrap_ports(self, ports: Ports) -> Ports:
-        """A layer that watches or bends the world (trace, faults) may put itself between it and the whole stack."""
+        """A layer that records or disturbs the outside world (trace, faults) returns ports of its own around those of
+        the whole stack."""
         return ports
 
     def after(self, delay_s: float, callback: Callable[[], None]) -> Timer:

@@ -1,4 +1,5 @@
-"""What a member that was cut off from a primary still holds of its order; ``layers.total`` says what becomes of it."""
+"""*Limbo*: the messages of a primary's total order that a member holds, and has not delivered, when it is cut off from
+that primary. ``layers.total`` says what becomes of them."""
 
 from __future__ import annotations
 
@@ -8,16 +9,16 @@ from .events import NOWHERE, Places
 
 
 class Limbo:
-    """Messages that were not delivered, each with the place in the order that it ends at."""
+    """Messages that were not delivered, each with its place in the order."""
 
     __slots__ = ("held", "reached", "steps", "view")
 
     def __init__(self, view: tuple[int, int], held: Places, reached: Places) -> None:
         self.view = view
         self.held = held
-        """How far the order of that view is known here, and nothing of it missing."""
+        """The position up to which the order of that view is known here without a gap."""
         self.reached = reached
-        """How far it was delivered."""
+        """The position up to which it was delivered."""
         self.steps: list[tuple[int, Frame]] = []
 
     def forget(self, group: int) -> None:
@@ -26,13 +27,13 @@ class Limbo:
 
 
 def reached(limbo: Limbo | None) -> Places:
-    """How far a member that is in no primary has delivered the last one's order."""
+    """The position up to which a member that is in no primary has delivered the order of the last one."""
     return limbo.reached if limbo is not None else NOWHERE
 
 
 def messages_of(frame: Frame) -> list[MessageId]:
-    """The messages that a frame completes: of pieces, the one whose last piece it is; none if they are not the
-    sender's own."""
+    """The numbers of the messages that a frame completes. A frame with a last piece completes that message; a frame
+    that was relayed for somebody else completes none."""
     if any(isinstance(header, Relayed | Standing) for header in frame.headers):
         return []
     piece = next((header for header in frame.headers if type(header) is Piece), None)

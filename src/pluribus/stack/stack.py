@@ -113,8 +113,8 @@ def header_types(layers: Sequence[Layer]) -> list[type[Header]]:
 
 
 def fingerprint(layers: Sequence[Layer]) -> str:
-    """Members talk only if theirs are equal: names and options of the layers that put headers on frames, and the
-    wire."""
+    """Members talk only if their fingerprints are equal: of the wire, and of the names and options of the layers that
+    put headers on frames."""
     shape = "|".join(layer.shape for layer in layers if layer.headers)
     return blake2b(f"{MAJOR}|{shape}".encode(), digest_size=8).hexdigest()
 
@@ -132,7 +132,7 @@ def _first(layers: Sequence[Layer], method: str, otherwise: Callable[..., None])
 
 
 def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
-    """The way up from below these layers. Selective ones are passed by unless a frame is for them."""
+    """The way of frames up through these layers. A selective layer is passed by unless the frame is for it."""
     asked = [layer for layer in above if overrides(layer, "up")]
     selective = list(takewhile(lambda layer: layer.selective, asked))
     after: Callable[[Frame], None] = asked[len(selective)].up if len(asked) > len(selective) else _lost_frame
@@ -144,7 +144,8 @@ def _up_through(above: Sequence[Layer]) -> Callable[[Frame], None]:
 
 
 def _down_through(below: Sequence[Layer]) -> Callable[[Frame], None]:
-    """The way down from above these layers. Those that mark frames of some groups are passed by with others."""
+    """The way of frames down through these layers. A layer that changes frames of some groups is passed by with
+    others."""
     asked = [layer for layer in below if overrides(layer, "down")]
     ways: list[tuple[Container[int], Callable[[Frame], None]]] = []
     for layer in asked:
@@ -159,7 +160,7 @@ def _down_through(below: Sequence[Layer]) -> Callable[[Frame], None]:
 
 
 def _telling(layers: Sequence[Layer], method: str) -> Callable[[Event], None]:
-    """The way of events through these layers. Those that are deaf to a kind are passed by."""
+    """The way of events through these layers. A layer that is deaf to a kind of event is passed by."""
     first = _first(layers, method, _lost_event)
     asked = [layer for layer in layers if overrides(layer, method)]
     direct: dict[type[Event], Callable[[Event], None]] = {}

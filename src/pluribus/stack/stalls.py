@@ -1,4 +1,4 @@
-"""Who leaves a stream no room, and for how long: what windows report of receivers that do not read."""
+"""Which receivers leave a stream no room, and for how long: what windows report of receivers that do not read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from ..core.limits import STALL_S
 
 
 class Stalls:
-    """Of one outgoing stream. A receiver is *stalled* when it has granted nothing beyond what was sent for ``stall_s``,
-    all that time; it is reported again after each further ``stall_s``, and once when it has room again."""
+    """Of one outgoing stream. A receiver is *stalled* when it has left no room for ``stall_s`` seconds without a break.
+    It is reported again after each further ``stall_s``, and once when it has room again."""
 
     __slots__ = ("_reported", "_since")
 
@@ -17,7 +17,8 @@ class Stalls:
         self._reported: dict[int, float] = {}
 
     def look(self, now: float, full: list[int], stall_s: float) -> tuple[list[int], list[int]]:
-        """``full`` are the receivers without room now; who is to be reported as stalled, and who is not any more."""
+        """``full`` are the receivers without room now. Returns the receivers to report as stalled, and as not
+        stalled."""
         for member in [member for member in self._since if member not in full]:
             del self._since[member]
         over = [member for member in self._reported if member not in full]
@@ -32,7 +33,7 @@ class Stalls:
         return stalled, over
 
     def __bool__(self) -> bool:
-        """Whether anybody is without room, as far as is known."""
+        """Whether any receiver is known to be without room."""
         return bool(self._since)
 
     def __len__(self) -> int:

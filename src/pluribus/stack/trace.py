@@ -1,18 +1,19 @@
-"""The trace: every stimulus of a stack, in order, so that the run can be had again.
+"""The trace: every stimulus of a stack, in order, so that the run can be replayed.
 
 Theory of operation
 -------------------
-A stack without I/O is a function of its stimuli: datagrams, timers that fire, calls of the application, the clock's
-and the random port's answers. The trace layer stands at the top of a stack, below the groups, where it sees what comes
-from the application, and puts itself between the stack and its ports, where it sees the rest. It also marks when it
-passed something up and when a stimulus ended, and tells calls that were made while something was passed up
-(``DOWN_WITHIN``, ``EVENT_WITHIN``) from those that are a stimulus of their own: a call belongs where it was made.
+A stack without I/O is a function of its stimuli: datagrams, timers that fire, calls of the application, answers of the
+clock and of the random port. The trace layer stands at the top of a stack, below the groups, and sees the calls of the
+application. It also stands between the stack and its ports, and sees everything else. It records when it passed
+something up and when a stimulus ended. A call that was made while something was passed up (``DOWN_WITHIN``,
+``EVENT_WITHIN``) is recorded apart from a call that is a stimulus of its own, so that replay makes it at the same
+point.
 
 ``Replay`` feeds the records to a new stack of the same layers, with ``ReplayTop`` in place of the application, and
 compares what that stack hands to its engine, byte for byte.
 
-Records are msgpack, a length before each, in whatever takes bytes (a file, a list). A trace of a real process and one
-of a simulated host have the same form.
+Records are msgpack, each behind its length, in anything that takes bytes (a file, a list). Traces of real processes and
+of simulated hosts have the same form.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _EVENTS = {name: kind for name, kind in vars(events).items() if isinstance(kind,
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
-    """One stimulus or one effect. ``value`` is what its kind needs."""
+    """One stimulus or one effect. What ``value`` is depends on the kind."""
 
     kind: int
     value: Any
@@ -172,7 +173,7 @@ class _TracedClock:
 
 
 class _TracedRandom:
-    """Answers of chance are recorded as they were; ``shuffle`` and ``sample`` by the order they made."""
+    """Random numbers are recorded as they are; ``shuffle`` and ``sample`` as the order that they made."""
 
     def __init__(self, random: Any, record: Callable[[int, Any], None]) -> None:
         self._random = random
@@ -251,8 +252,8 @@ class _TracedFounding:
 
 
 class Replay:
-    """The world as the trace tells it: hand ``ports`` to a stack of the same layers, ``ReplayTop`` above, then
-    ``run``."""
+    """The outside world as the trace has it. Give ``ports`` to a stack of the same layers with ``ReplayTop`` above,
+    then call ``run``."""
 
     def __init__(
         self,
@@ -286,7 +287,7 @@ class Replay:
         self.ports = Ports(clock=self, random=_ReplayRandom(self), engine=self, founding=founding)
 
     def expect(self, kind: int) -> Any:
-        """The next record must be an answer or an effect of this kind, or the run is not the recorded one."""
+        """The next record, which must be an answer or an effect of this kind; else this run is not the recorded one."""
         if self._at >= len(self._records):
             self._part(f"the trace ends at record {self._at}, in the middle of a stimulus: it was cut short")
         if self._records[self._at].kind != kind:
@@ -295,7 +296,7 @@ class Replay:
         return self._records[self._at - 1].value
 
     def calls(self, top: Layer, down: int = DOWN, event: int = EVENT) -> None:
-        """What the application did at this moment: every call of these kinds that the trace has next."""
+        """Make the calls of the application that the trace has next, as far as they are of these kinds."""
         while self._at < len(self._records) and self._records[self._at].kind in (down, event):
             record = self._records[self._at]
             self._at += 1
@@ -335,7 +336,7 @@ class Replay:
         return self._at
 
     def _part(self, sentence: str) -> NoReturn:
-        """The replay is not the recorded run from here on; the first reason is the one to tell."""
+        """From here on the replay differs from the recorded run; the first reason is kept and told."""
         self._parted = self._parted or BadInput(sentence)
         raise self._parted
 

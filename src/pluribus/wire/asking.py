@@ -1,11 +1,12 @@
 """Questions, answers and errors between programs: the one vocabulary of members, keepers and clients.
 
-A question belongs to a *style*, which registers its words once (``Words``): the questions that it understands, what the
-answer to each looks like, and what it pushes to those who listen. Who carries questions (a group of the bus, a TCP
-connection, a call in the own process) knows no style; who answers is found by the style's name.
+A question belongs to a *style*, which registers its words once (``Words``): the questions that it understands, the type
+of the answer to each, and what it pushes to listeners. What carries questions (a group of the bus, a TCP connection, a
+call in the own process) knows no style; the handler is found by the style's name.
 
-Questions are numbered by who asks, and answered in any order. Unknown fields at the end of a struct are skipped, so a
-later minor may add some. A question that cannot be read is answered with the reason, because its number can be.
+The asker numbers its questions; they are answered in any order. Unknown fields at the end of a struct are skipped, so
+that a later minor release may add some. If a question cannot be read, its number still can, and the reason is the
+answer.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from ..core.errors import MalformedFrame, PluribusError, Refused, RemoteError, U
 from ..core.ids import MessageId
 
 TEXT_CHARACTERS_MAX = 2_000
-"""Of an error; the rest is cut off."""
+"""The length of an error's text; the rest is cut off."""
 WAIT_S_MAX = 30.0
-"""How long a question may ask to be held where there is nothing to answer it with yet (its field ``wait_s``)."""
+"""The largest ``wait_s`` of a question, for which it is held while there is nothing to answer yet."""
 
 
 class Asked(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -50,14 +51,14 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Pushed(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Something that was not asked for now: for those who listen, or asked for it once."""
+    """Something for a program that listens; no answer to a question."""
 
     style: str
     body: msgspec.Raw
 
 
 class Arriving(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """``Asked`` as it is read: the question is looked at when its style is known."""
+    """``Asked`` as it is read: the question is decoded later, when its style is known."""
 
     number: int
     style: str
@@ -70,13 +71,13 @@ Need = tuple[str, str, str]
 """A right that a question needs: style, destination, verb, as in ``("queue", "orders", "send")``. ``docs/access.md``
 has them all. Two verbs with ``|`` between them: either is enough."""
 Right = Callable[[Any], Iterable[Need]] | str
-"""What a question needs; or, in words, why it needs nothing."""
+"""The rights that a question needs; or a text that says why it needs none."""
 ANY = "any"
-"""The verb of a need that every verb on the destination meets."""
+"""The verb of a need that is met by a right with any verb on the destination."""
 ANYWHERE = ""
-"""The destination of a need that a right on any destination of the style meets."""
+"""The destination of a need that is met by a right on any destination of the style."""
 MEMBERS_ONLY: Need = ("members", "-", "only")
-"""What no access list can allow to a client: only members of the bus say it."""
+"""A need that no access list can grant to a client: the question is for members of the bus only."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _word: msgspec.msgpack.Decoder[Word] = msgspec.msgpack.Decoder(Word)
@@ -85,9 +86,9 @@ _of: dict[type, Words] = {}
 
 
 class Words:
-    """One style's vocabulary. ``answers`` has each of its questions, tagged structs, with the type of the answer;
-    ``pushed`` is the type of what it pushes; ``rights`` says what a client needs for each question. A question without
-    one needs the verb that is called as the question, anywhere in the style. Making it registers it."""
+    """One style's vocabulary; making one registers it. ``answers`` maps each question (a tagged struct) to the type of
+    its answer, ``pushed`` is the type of what is pushed, ``rights`` maps questions to the rights that a client needs. A
+    question without an entry needs the verb with the question's own name, on any destination of the style."""
 
     def __init__(
         self,
@@ -182,11 +183,11 @@ def decode(data: bytes) -> Word:
 
 
 loading: list[Callable[[str], object]] = []
-"""Called with the name of a style whose words are not here: they may register them."""
+"""Functions that are called with the name of a style that has not registered its words; they may load the style."""
 
 
 def request_of(word: Arriving) -> Any:
-    """The question; ``Refused`` if nobody here knows its style, ``MalformedFrame`` if it is none of that style's."""
+    """The question; ``Refused`` if its style is unknown here, ``MalformedFrame`` if the style has no such question."""
     if word.style not in _styles:
         for load in loading:
             load(word.style)
@@ -200,7 +201,7 @@ def request_of(word: Arriving) -> Any:
 
 
 def result_of(request: Any, answer: Answered) -> Any:
-    """What was answered to a question that was asked here."""
+    """The answer to a question that was asked here."""
     return _of[type(request)].answer(type(request), answer.result)
 
 
@@ -212,7 +213,7 @@ def push_of(word: Pushed) -> Any:
 
 
 def error_of(failure: Failed) -> PluribusError:
-    """As it was raised there, if it is one of ours."""
+    """The exception as it was raised there, if it is one of ``core.errors``; else a ``RemoteError``."""
     kind = getattr(errors, failure.kind, None)
     if kind is Uncertain:
         return Uncertain(failure.text, failure.id)

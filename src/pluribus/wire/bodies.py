@@ -1,9 +1,10 @@
 """Message bodies: what an application may send, and how a batch of them is encoded and decoded in one go.
 
 Every batch has one *kind*: bytes as they are, text, plain data (numbers, strings, lists, dictionaries), or the name of
-a registered type. Bodies other than bytes are encoded one at a time when they are sent, because the sender may change
-the object afterwards and must hear at once of what cannot travel; joined behind an array header they are decoded by
-one call. Nothing is ever pickled, and a type arrives as itself only where the receiving program registered it too.
+a registered type. Bodies other than bytes are encoded one at a time, when they are sent: the sender may change the
+object afterwards, and must be told at once of a body that cannot travel. The encoded bodies are joined behind an array
+header and decoded by one call. Nothing is ever pickled. A type arrives as itself only where the receiving program
+registered it too.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from ..core.ids import MemberId, checked_name
 from ..core.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, TYPES_MAX
 
 BYTES, TEXT, DATA = 0, 1, 2
-"""The next three are those of ``questions``."""
+"""The numbers 3 to 5 are those of ``questions``."""
 EVENTS = 6
-"""Batches of events, which the codec encodes where they are in a frame: their bodies are copied no second time."""
+"""Batches of events. The codec encodes them directly into the frame, so that their bodies are copied only once."""
 
 Kind = int | str
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class Opaque(msgspec.Struct, frozen=True):
 
 
 def _plain(value: object) -> object:
-    """What msgspec does not know by itself: a member travels as its number."""
+    """A ``MemberId``, which msgspec does not know, travels as its number."""
     if isinstance(value, MemberId):
         return int(value)
     raise TypeError(f"{type(value).__name__} is unknown to the wire")
@@ -53,7 +54,7 @@ _decoders: dict[Kind, Callable[[Any], list[Any]]] = {
 }
 _BUILT_IN: dict[Kind, type] = {BYTES: bytes, TEXT: str}
 _PLAIN = (bytes, str, bool, int, float, list, dict, type(None), datetime, Opaque)
-"""What bodies are that are no registered types."""
+"""The types of bodies that need not be registered."""
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
@@ -89,14 +90,14 @@ def _decode_late(name: str, cls: type, bodies: Any) -> list[Any]:
 
 
 def type_of(kind: Kind) -> type | None:
-    """The type that bodies of a kind have; ``None`` if they may have several, or one that is not registered here."""
+    """The type of bodies of a kind; ``None`` if there are several types, or if the type is not registered here."""
     if kind in _BUILT_IN:
         return _BUILT_IN[kind]
     return next((cls for cls, name in _names.items() if name == kind), None)
 
 
 def checked_type(wanted: Any) -> type | None:
-    """A type that bodies of this program may have, itself or as a subclass; ``BadInput`` if none ever does."""
+    """The type itself, if bodies can be of it or of a subclass; else ``BadInput``."""
     if wanted is None:
         return None
     if not isinstance(wanted, type):
@@ -118,15 +119,15 @@ def registered_name(cls: type) -> str | None:
 
 
 def reserve(kind: int, *classes: type) -> None:
-    """A kind for words of the protocols' own, which are sent as applications send theirs. Several classes may share it
-    if each has a tag."""
+    """Reserve a kind for words of a protocol, which are sent like bodies of applications. Several classes may share a
+    kind if each has a tag."""
     for cls in classes:
         _names[cls] = kind
     _decoders[kind] = msgspec.msgpack.Decoder(list[Union[classes]]).decode  # type: ignore[valid-type]  # noqa: UP007
 
 
 def receive_as(kind: int, cls: type) -> None:
-    """A kind for structs that are sent as they are, and not encoded before they are in a frame."""
+    """Reserve a kind for structs that are put into a frame as they are, and encoded together with it."""
     _decoders[kind] = msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
 
 
@@ -192,8 +193,9 @@ def decode_bodies(kind: Kind, bodies: list[bytes] | msgspec.Raw, count: int) -> 
 
 
 def runs(encoded: list[bytes], room_bytes: int, overhead_bytes: int) -> Iterator[tuple[list[bytes], int]]:
-    """Runs of bodies that have room together, each with so much besides; with what they weigh. A body that is larger is
-    a run of its own. If all fit, and if all are alike, which is the usual case, this costs no loop."""
+    """Cut a list of bodies into runs that fit into ``room_bytes`` each, counting ``overhead_bytes`` for each body;
+    yields each run with its size. A body that is too large is a run of its own. If all fit, or if all are of one
+    length, this needs no loop over the bodies."""
     sizes = list(map(len, encoded))
     total = sum(sizes)
     if total + overhead_bytes * len(encoded) <= room_bytes and len(encoded) <= BATCH_MESSAGES_MAX:

@@ -40,7 +40,7 @@ class Codec:
         self.tag = max(int.from_bytes(blake2b(bus.encode(), digest_size=4).digest(), "big"), _TAG_FIRST)
         self.prefix = bytes([0x90 + _FIELDS, VERSION, 0xCE]) + self.tag.to_bytes(4, "big")
         self.pack = msgspec.msgpack.Encoder().encode
-        """What ``encode`` does with a frame that says its version and its bus."""
+        """Encodes a frame whose version and bus are set already."""
         self.unpack = msgspec.msgpack.Decoder(_frame_type(header_types)).decode
 
     def encode(self, frame: Frame) -> bytes:
@@ -62,7 +62,7 @@ class Codec:
         return frame
 
     def _check_prefix(self, data: bytes) -> None:
-        """Called when the prefix is not exactly ours: a longer array of a later minor is still welcome."""
+        """Called when the prefix is not exactly ours: the longer array of a later minor is accepted."""
         if len(data) < 7 or data[2:3] != b"\xce" or not 0x90 < data[0] <= 0x9F:
             raise MalformedFrame("not a Pluribus datagram")
         if data[1] >> 4 != MAJOR:

@@ -6,10 +6,10 @@ A frame is its length in four bytes, little-endian, and so many bytes. The first
     member   Welcome   version, who it is, nonce, ephemeral key, proof; or why it refuses
     client   Proof
 
-With a secret, each side proves that it has it by a code over everything that was said, and all that follows is sealed
-with keys agreed from the ephemeral ones, so that a secret that is lost later opens nothing of before. Without one, the
-stream is as open as the network it runs on, unless it is TLS. This file does no I/O: who has the socket hands in what
-came and sends what is returned.
+With a secret, each side proves that it knows the secret, by an authentication code over everything that was said. All
+that follows is sealed with keys agreed from the ephemeral ones, so that somebody who learns the secret later cannot
+read what was said before. Without a secret, the stream is as open as the network it runs on, unless it is TLS. This
+file does no I/O: the owner of the socket hands in what came, and sends what is returned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAJOR, MINOR = 1, 0
 LENGTH_BYTES = 4
 NONCE_BYTES = 16
 SEAL_BYTES = 16
-"""What sealing adds."""
+"""Bytes that sealing adds to a frame."""
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
@@ -45,7 +45,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Welcome(msgspec.Struct, array_like=True, frozen=True):
-    """``refused`` says why, if it is."""
+    """``refused`` is the reason of a refusal, else empty."""
 
     major: int
     minor: int
@@ -67,12 +67,13 @@ _proof = msgspec.msgpack.Decoder(Proof)
 
 
 def frame(data: bytes) -> bytes:
-    """With its length in front."""
+    """The data behind its length."""
     return len(data).to_bytes(LENGTH_BYTES, "little") + data
 
 
 def length_of(head: bytes, *, greeting: bool = False) -> int:
-    """``MalformedFrame`` if nobody of ours would send so much; much less before it is known who sends."""
+    """The length of the frame that follows. ``MalformedFrame`` if it is over the limit, which is small in a
+    greeting."""
     length, most = int.from_bytes(head, "little"), CLIENT_GREETING_BYTES_MAX if greeting else CLIENT_FRAME_BYTES_MAX
     if length > most:
         raise MalformedFrame(f"a frame of {length:,} bytes: the limit is {most:,}")
@@ -80,7 +81,8 @@ def length_of(head: bytes, *, greeting: bool = False) -> int:
 
 
 class Seal:
-    """What is said after the handshake; without keys, as it is. Each direction counts its frames."""
+    """Seals and opens frames after the handshake; without keys it leaves them as they are. Each direction counts its
+    frames."""
 
     def __init__(self, outgoing: AESGCM | None = None, incoming: AESGCM | None = None) -> None:
         self._outgoing = outgoing
@@ -88,7 +90,7 @@ class Seal:
         self._sent = self._received = 0
 
     def seal(self, data: bytes) -> bytes:
-        """``TooLarge`` if the other side would not take it; then it does not count as sent."""
+        """The sealed frame. ``TooLarge`` if the other side would refuse it; then it does not count as sent."""
         most = CLIENT_FRAME_BYTES_MAX - SEAL_BYTES
         if len(data) > most:
             raise TooLarge(f"a frame of {len(data):,} bytes: the limit is {most:,}; ask for less, or send less at once")
@@ -122,7 +124,7 @@ class ClientSide:
         """Who is at the other end."""
 
     def welcomed(self, data: bytes) -> bytes:
-        """``Refused`` if there will be no conversation."""
+        """The client's proof. ``Refused`` if the member refuses, or does not know the secret."""
         try:
             welcome = _welcome.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -154,7 +156,7 @@ class MemberSide:
         self.name = ""
 
     def greeted(self, data: bytes) -> tuple[bytes, str]:
-        """The answer, and why it is the last one, if it is."""
+        """The answer, and the reason if this member refuses the client, else empty."""
         try:
             hello = _hello.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:

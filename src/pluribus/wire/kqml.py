@@ -19,8 +19,8 @@ text, so that programs mostly need not know the difference. Texts with byte stri
 What is printed is canonical: one space between two things, no comment, no escape that is not needed, parameters in
 their order. It parses to the same message. Errors are ``BadKqml`` with line and column, counted from 1.
 
-Speed: one regular expression cuts a usual message into its parts. Texts with anything unusual, and those with a
-mistake, are read once more by the slower reader of ``kqml_reader``, which knows where it is.
+Speed: one regular expression cuts a usual message into its parts. Unusual texts, and texts with a mistake, are read
+again by the slower reader of ``kqml_reader``, which knows line and column.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Word(str):
 
 
 class Quoted(msgspec.Struct, frozen=True):
-    """A quotation: the mark (``'``, a backquote or a comma) and what is behind it."""
+    """A quotation: the mark (``'``, a backquote or a comma) and the expression behind it."""
 
     mark: str
     expression: Any

@@ -1,7 +1,7 @@
-"""The reader of KQML texts that knows where it is: for byte strings, quotations, comments, and every mistake.
+"""The slow reader of KQML texts, which knows line and column: for byte strings, quotations, comments and mistakes.
 
-It reads one character after another, or, where a text has byte strings, one byte after another, each as the character
-of the same number. ``kqml`` states the grammar.
+It reads one character after another. A text with byte strings it reads one byte after another, each as the character
+with the same number. ``kqml`` states the grammar.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bodies of the protocols' own kinds: questions to a group, calls of methods, and the answers to both.
 
-A question or a call wraps what the application gave, with its kind, so that one batch holds questions of any kind and
-plain messages carry no field for it. ``question`` is a number that the asker never uses twice; answers name it.
+A question or a call wraps the application's body together with its kind. So one batch holds questions of any kind, and
+plain messages need no field for questions. ``question`` is a number that the asker never uses twice; answers name it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QUESTION, ANSWER, CALL = 3, 4, 5
 MARKED = frozenset({QUESTION, ANSWER, CALL})
 
 GOOD, FAILED, ABSENT = 0, 1, 2
-"""Outcomes: an answer, what the handler raised, and: this member answers no such questions, do not count it."""
+"""Outcomes: an answer; the handler raised; this member answers no such questions, and is not to be counted."""
 
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
 Wrapped = tuple[Number | Name, bytes]

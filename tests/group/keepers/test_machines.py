@@ -163,7 +163,7 @@ class Parted:
     def __init__(self):
         self.changed, self.asked, self.kept = [], [], None
 
-    def freeze(self):
+    def freeze(self, known):
         return ["a", "b", "c"], self.changed
 
     def part(self, name):

@@ -97,7 +97,7 @@ class MemoryRows:
             self.append(*wanted)
 
     def state(self):
-        names, _ = self.host.freeze()
+        names, _ = self.host.freeze(())
         host = self.host
         parts = [(name, host.whole_part(name)) for name in names]
         host.thaw(False)

@@ -6,7 +6,7 @@ import pytest
 
 import pluribus
 import pluribus.sync
-from pluribus.core.errors import BadInput, Closed, NoObject
+from pluribus.core.errors import BadInput, Closed, NoMembers, NoObject, RemoteError
 from pluribus.slots.check import plan_of
 from tests.harness import eventually, on_a_loop
 from tests.runtime.clients.test_client import served, url_of
@@ -120,8 +120,72 @@ async def test_what_guests_cannot_have_is_said_in_words():
     async with served("guests-refused") as member, pluribus.connect(url_of(member)) as client:
         with pytest.raises(BadInput, match="not offered by the stack"):
             await client.group("talk", order="alphabetical")
-        with pytest.raises(TypeError, match="state"):
-            await client.group("talk", state=object())
+        for option in ({"state": object()}, {"key": b"k" * 32}, {"stalled": "exclude"}):
+            with pytest.raises(BadInput, match=f"{next(iter(option))}= of a group is for members"):
+                await client.group("talk", **option)
+        group = await client.group("talk")
+        with pytest.raises(BadInput, match="use wait='stable'"):
+            await group.send("x", wait="stabel")
+        with pytest.raises(BadInput, match="serve is for members"):
+            group.serve(object())
+
+
+class Scales:
+    """What a member serves in a group."""
+
+    def __init__(self, grams):
+        self.grams = grams
+
+    @pluribus.exposed
+    def weigh(self, extra, times=1):
+        if extra is None:
+            raise LookupError("nothing on it")
+        return Reading(self.grams + extra.degrees * times)
+
+
+@on_a_loop
+async def test_a_client_calls_the_objects_of_a_group():
+    async with served("guests-calls") as member, pluribus.connect(url_of(member), name="outside") as client:
+        await member.objects("scales", serve=Scales(5.0))
+        scales = await client.objects("scales", Scales, timeout=20)
+        assert await scales.weigh(Reading(1.0), times=2) == Reading(7.0)
+        assert [one.body for one in await scales.all.weigh(Reading(1.0))] == [Reading(6.0)]
+        with pytest.raises(RemoteError, match="nothing on it"):
+            await scales.weigh(None)
+        with pytest.raises(TypeError):
+            await scales.weigh()
+        group = await client.group("scales")
+        assert [one.body for one in await group.call("weigh", Reading(0.0), timeout=20)] == [Reading(5.0)]
+        with pytest.raises(NoMembers):
+            await group.call("weigh", Reading(0.0), to=1, timeout=20)
+
+
+@on_a_loop
+async def test_a_handler_answers_for_a_client():
+    async with served("guests-handlers") as member, pluribus.connect(url_of(member)) as client:
+        ours, group = await member.group("talk", own=False), await client.group("talk", own=False)
+        await ours.wait_for(2)
+
+        async def answer(message):
+            if message.body == "bad":
+                raise KeyError(message.body)
+            return (message.body, message.parent)
+
+        handling = asyncio.create_task(group.handle(answer))
+        before = await ours.send("no question")
+        assert (await ours.ask("good", parent=before, timeout=20))[0].body == ["good", list(before)]
+        assert (await ours.ask("bad", timeout=20))[0].error.kind == "KeyError"
+        await group.close()
+        await handling
+
+
+@on_a_loop
+async def test_many_are_sent_within_one_time_out():
+    async with served("guests-many") as member, pluribus.connect(url_of(member)) as client:
+        ours, group = await member.group("talk"), await client.group("talk", own=False)
+        await ours.wait_for(2)
+        sent = await group.send_many(["a", "b"], wait="stable", timeout=20, to=ours.me)
+        assert [(await ours.receive(10)).id for _ in sent] == sent
 
 
 @pytest.mark.parametrize("stack", ["best-effort", "views"])

@@ -1,6 +1,8 @@
 """One door: what a member can do that needs no membership of its own, a client can do too, with the same calls."""
 
+import ast
 import asyncio
+import inspect
 import subprocess
 import sys
 
@@ -8,9 +10,11 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Refused, RemoteError
+import pluribus.runtime.clients.bus
+from pluribus.core.errors import BadInput, MalformedFrame, NoMembers, Refused, RemoteError, Unanswered
 from pluribus.group.host.requests import Order
 from pluribus.pubsub.requests import Listen
+from pluribus.runtime.clients.bus import ClientBus
 from pluribus.wire import asking
 from pluribus.wire.asking import Words
 from tests.runtime.clients.test_client import served, url_of
@@ -63,7 +67,7 @@ def test_a_client_sends_to_an_open_group_and_asks_it():
             groups = [await bus.group("alarms", open=True) for bus in (other,)]
             closed = await other.group("closed")
             tasks = [asyncio.create_task(answering(group)) for group in groups]
-            answers = await client.ask("alarms", "fire", replies="all")
+            answers = await client.ask("alarms", "fire")  # all, as on a member
             assert [answer.body for answer in answers] == ["fire!"] and answers[0].sender == other.me
             with pytest.raises(pluribus.PluribusError, match="no"):
                 (await client.ask("alarms", "fail", replies="all"))[0].body  # noqa: B018
@@ -87,10 +91,12 @@ def test_a_handler_that_fails_is_told_to_a_client_as_to_a_member():
         async with served("door-failures") as member, pluribus.connect(url_of(member)) as client:
             group = await member.group("alarms", open=True)
             task = asyncio.create_task(answering(group))
-            with pytest.raises(pluribus.PluribusError) as told:
-                await client.ask("alarms", "fail", replies=1)
-            assert "no" in str(told.value)
-            assert isinstance(told.value, RemoteError) or type(told.value).__name__ == "Unanswered"
+            for bus in (member, client):
+                with pytest.raises(Unanswered, match="no") as told:
+                    await bus.ask("alarms", "fail", replies=1)
+                (answer,) = told.value.answers
+                assert isinstance(answer.error, RemoteError) and answer.error.kind == "ValueError"
+                assert answer.sender == member.me
             task.cancel()
 
     asyncio.run(main())
@@ -104,7 +110,7 @@ def test_a_client_calls_a_durable_replica(tmp_path):
         ):
             replica = await client.replica("total", Counter, durable=True)
             assert [await replica.call(b"5"), await replica.call(b"-2")] == [b"5", b"3"]
-            assert await replica.query(b"") == b"" and await replica.query(b"?") == b"3"
+            assert await replica.query(b"?") == b"3"
             same = await member.replica("total", Counter, durable=True)
             assert await same.call(b"1") == b"4" and await replica.query(b"?") == b"4"
             with pytest.raises(BadInput, match="durable=True"):
@@ -242,6 +248,42 @@ def test_a_member_that_never_used_a_style_answers_its_questions():
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "Adverts\n"
+
+
+def test_a_client_has_the_options_of_a_member():
+    for name in ("group", "send", "ask", "objects", "close"):
+        here, there = (inspect.signature(getattr(kind, name)).parameters.values() for kind in (ClientBus, pluribus.Bus))
+        assert [(one.name, one.default) for one in here] == [(one.name, one.default) for one in there], name
+
+
+@pytest.mark.parametrize(
+    "option", [{"votes": True}, {"voters": 3}, {"fresh": True}, {"machines": {}}, {"spread": "tree"}, {"founders": 3}]
+)
+def test_an_option_of_members_is_refused_to_a_client(option):
+    with pytest.raises(BadInput, match=f"a client has no {next(iter(option))}="):
+        asyncio.run(connected("client://127.0.0.1:1/x", **option))
+
+
+async def connected(url, **options):
+    await pluribus.connect(url, **options)
+
+
+def test_an_option_that_would_change_nothing_is_refused():
+    for option in ({"votes": True}, {"voters": 3}, {"fresh": True}, {"machines": {"Counter": Counter}}):
+        with pytest.raises(BadInput, match=f"{next(iter(option))}= is for keepers: give store="):
+            asyncio.run(connected("inproc://door-options", **option))
+    for login in ({"token": "x"}, {"user": "ann", "password": "x"}):
+        with pytest.raises(BadInput, match="that is for clients"):
+            asyncio.run(connected("inproc://door-options", **login))
+
+
+def test_the_bus_names_no_style():
+    """It loops over what is in use; each style is named in one place, ``runtime/styles/__init__.py``."""
+    for module in (pluribus.runtime.bus, pluribus.runtime.clients.bus):
+        source = ast.parse(inspect.getsource(module))
+        imported = [node.module or "" for node in ast.walk(source) if isinstance(node, ast.ImportFrom)]
+        named = [name for name in imported if "styles." in name and not name.endswith("styles.style")]
+        assert imported and not named, named
 
 
 def test_members_and_clients_say_what_they_are():

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, GroupMismatch, Refused, Uncertain
+from pluribus.core.errors import BadInput, GroupMismatch, NotPrimary, Refused, Uncertain
+from pluribus.runtime.keepers import durable_replica
 from tests.harness import eventually, new_bus, on_a_loop
 from tests.runtime.group.test_replica import Ledger, balance
 
@@ -30,8 +31,9 @@ async def test_a_machine_survives_the_process_that_kept_it(tmp_path):
         with pytest.raises(Refused, match="ValueError: anna has not that much"):
             await ledger.call(b"anna -11")
         assert await ledger.query(b"anna") == b"10"
-        with pytest.raises(Refused, match="KeyError"):
-            await ledger.query(b"nobody")
+        for nobody in (b"nobody", b""):
+            with pytest.raises(Refused, match="KeyError"):
+                await ledger.query(nobody)
         again = await bus.replica("shop", "ledger", durable=True)
         assert again is ledger
         with pytest.raises(GroupMismatch, match="open as a 'ledger'"):
@@ -153,9 +155,48 @@ async def test_who_looks_after_keepers_sees_their_machines(tmp_path):
         assert shown["shop"] == ("ledger", 1, 1) and shown["topics"][:2] == ("topics", 1)
 
 
-def test_a_kind_of_our_own_is_no_name_for_yours(tmp_path):
-    async def scenario():
-        await pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"topics": Asked})
+@pytest.mark.parametrize("kind", ["topics", "consumer-group", "queue", "space", "access", "transactions"])
+def test_a_kind_of_our_own_is_no_name_for_yours(tmp_path, kind):
+    """Keepers would run your code for our machines."""
 
-    with pytest.raises(BadInput, match="'topics' is a kind of machine of Pluribus itself"):
+    async def scenario():
+        await pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={kind: Asked})
+
+    with pytest.raises(BadInput, match=f"'{kind}' is a kind of machine of Pluribus itself"):
         asyncio.run(scenario())
+
+
+@on_a_loop
+async def test_what_an_earlier_attempt_may_have_done_is_uncertain_whatever_became_of_the_last(tmp_path, monkeypatch):
+    async with pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        asked = []
+
+        async def ask(request):
+            asked.append(request)
+            raise NotPrimary("nobody leads") if len(asked) > 1 else Uncertain("it was done or not")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(bus.keeping, "ask", ask)
+            with pytest.raises(Uncertain, match="it was done or not; asked again: nobody leads") as lost:
+                await ledger.call(b"anna 7", timeout=0.2)
+            assert len(asked) > 1
+            with pytest.raises(NotPrimary):
+                await ledger.call(b"anna 1", timeout=0.01)
+        assert list(ledger._unsettled) == [lost.value.id[1]], "what was certainly not done is over"
+        assert await ledger.call(b"anna 7", id=lost.value.id) == b"7"
+        assert not ledger._unsettled
+
+
+@on_a_loop
+async def test_calls_without_an_answer_are_remembered_up_to_a_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(durable_replica, "UNSETTLED_MAX", 3)
+    async with pluribus.connect(new_bus(), store=tmp_path / "kept.db", machines={"ledger": Asked}) as bus:
+        ledger = await bus.replica("shop", "ledger", durable=True)
+        ids = [ledger.new_id() for _ in range(5)]
+        await asyncio.gather(*(ledger.call(b"anna 1") for _ in range(10)))
+        ledger.validate()
+        assert list(ledger._unsettled) == [sequence for _, sequence in ids[2:]]
+        with pytest.raises(Uncertain, match="forgot"):
+            await ledger.call(b"anna 1", id=ids[0])
+        assert await ledger.call(b"anna 1", id=ids[2]) == b"11"

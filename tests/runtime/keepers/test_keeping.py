@@ -1,10 +1,14 @@
 """A member with a store comes to its end: whatever it was at, the store is free for the next."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
 import pluribus
+from pluribus.core.errors import BadInput
+from pluribus.core.ports import Put
+from pluribus.store.sqlite import SqliteBackend
 from tests.harness import new_bus, on_a_loop
 
 
@@ -20,3 +24,17 @@ async def test_a_bus_whose_closing_is_cancelled_gives_its_store_back(tmp_path):
         await asyncio.wait_for(bus.close(timeout=0), 0.3)
     async with pluribus.connect(new_bus(), store=path) as again:
         assert await again.log("a").offsets() == (0, 1)
+
+
+@on_a_loop
+async def test_a_store_of_an_older_format_is_refused_left_as_it_is_and_given_back(tmp_path):
+    path = tmp_path / "old.db"
+    for _ in range(2):
+        with closing(SqliteBackend(path)) as store:
+            if store.get("topics/meta/a") is None:
+                store.write([Put("topics/meta/a", b"of a keeper of before")])
+                store.commit()
+        with pytest.raises(BadInput, match="written by an older, unreleased version of Pluribus"):
+            await pluribus.connect(new_bus(), store=path)
+    with closing(SqliteBackend(path)) as store:
+        assert store.get("topics/meta/a") == b"of a keeper of before"

@@ -1,6 +1,7 @@
 """The synchronous face: the same bus from plain code, from many threads, across forks and to the end of a process."""
 
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from pluribus.core.errors import AnswersLate, BadInput, Closed, GroupMismatch, O
 from pluribus.core.limits import SILENCE_S
 from pluribus.runtime.loop import background
 from tests.harness import new_bus
+from tests.runtime.clients.test_client import url_of as url_of_real
 
 WITHIN_S = 20.0
 
@@ -31,6 +33,10 @@ def pair(own: bool = False) -> Iterator[tuple[sync.Group, sync.Group]]:
         one.wait_for(2)
         other.wait_for(2)
         yield one, other
+
+
+def url_of(member: sync.Bus) -> str:
+    return url_of_real(member._real)
 
 
 def joined(thread: threading.Thread) -> None:
@@ -47,6 +53,36 @@ def test_the_same_surface_as_the_asynchronous_one():
         assert bus.orders == bus._real.orders, "what a face does not define is asked of the real object"
         with pytest.raises(AttributeError):
             _ = bus.nonsense
+
+
+FOR_EXTENDERS = {
+    "Bus": {"abandon", "answer", "clock", "eager", "guard", "guest", "keeping", "kept", "open", "pubsub", "store"},
+    "Group": {"abandon", "joined", "restored", "replied_by", "opening"},
+}
+"""What programs do not call."""
+
+
+@pytest.mark.parametrize(("real", "face"), [(pluribus.Bus, sync.Bus), (pluribus.Group, sync.Group)])
+def test_each_method_is_written_down_with_the_options_of_the_asynchronous_one(real: type, face: type):
+    """So that an editor and mypy know both."""
+    names = {name for name in dir(real) if not name.startswith("_")} - FOR_EXTENDERS[real.__name__]
+    assert "close" in names and not [name for name in names if not hasattr(face, name)]
+    for name in names:
+        method = inspect.getattr_static(real, name)
+        if inspect.isfunction(method) and hasattr(method, "__code__"):
+            options = [(one.name, one.kind, one.default) for one in inspect.signature(method).parameters.values()]
+            here = inspect.signature(inspect.getattr_static(face, name)).parameters.values()
+            assert [(one.name, one.kind, one.default) for one in here] == options, name
+
+
+def test_connecting_has_the_options_of_the_asynchronous_one():
+    options = inspect.signature(pluribus.connect.__init__).parameters.values()
+    here = inspect.signature(sync.connect).parameters.values()
+    assert [(one.name, one.kind, one.default) for one in here] == [
+        (one.name, one.kind, one.default) for one in options if one.name != "self"
+    ]
+    with pytest.raises(TypeError, match="stroe"):
+        sync.connect(new_bus(), stroe="a.db")  # type: ignore[call-arg]
 
 
 def test_two_members_talk():
@@ -392,7 +428,7 @@ def test_what_an_interrupted_caller_wanted_to_know_is_not_asked():
 
 
 def test_leaving_because_of_an_error_raises_that_error(monkeypatch: pytest.MonkeyPatch):
-    async def undelivered() -> None:
+    async def undelivered(timeout: float) -> None:
         raise Undelivered("2 messages have not reached somebody")
 
     with sync.connect(new_bus()) as bus, monkeypatch.context() as patched:
@@ -473,3 +509,40 @@ def test_questions_calls_and_object_groups():
         joined(handler)
     with sync.connect(new_bus()) as bus:
         assert bus.objects("doublers", Doubler, serve=Doubler()).double(1) == 2
+
+
+def test_a_client_without_await_is_in_groups_and_calls_objects():
+    url = new_bus()
+    with (
+        sync.connect(url, name="inside", serve="127.0.0.1:0") as member,
+        sync.connect(url_of(member), name="outside") as client,
+    ):
+        ours = member.group("talk")
+        group = client.group("talk")
+        assert ours.wait_for(2) and group.wait_for(2).names[group.me] == "outside"
+        group.send("good day", wait="stable", timeout=WITHIN_S)
+        assert [message.body for message in (ours.receive(WITHIN_S), group.receive(WITHIN_S))] == ["good day"] * 2
+
+        handler = threading.Thread(target=group.handle, args=(lambda message: f"{message.body}!",))
+        handler.start()
+        assert [one.body for one in ours.ask("fire", replies=1, to=group.me, timeout=WITHIN_S)] == ["fire!"]
+        group.close()
+        joined(handler)
+
+        asked = client.group("questions")
+        other = member.group("questions")
+        other.wait_for(2)
+        asking = threading.Thread(target=lambda: other.ask("who?", replies=1, to=asked.me, timeout=WITHIN_S))
+        asking.start()
+        question = asked.receive(WITHIN_S)
+        question.reply("me")
+        joined(asking)
+
+        member.objects("doublers", Doubler, serve=Doubler())
+        doublers = client.objects("doublers", Doubler, timeout=WITHIN_S)
+        assert doublers.double(5) == 10 and [one.body for one in doublers.all.double(6)] == [12]
+        assert client.group("doublers").call("double", 7, timeout=WITHIN_S)[0].body == 14
+        with pytest.raises(AttributeError):
+            _ = doublers.triple
+        with pytest.raises(BadInput, match="is for members"):
+            client.objects("doublers", Doubler, serve=Doubler())

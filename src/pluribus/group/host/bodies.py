@@ -1,4 +1,4 @@
-"""Bodies by handle: a machine remembers where a body stands in the log, and whoever hands it out has it read.
+"""Bodies by handle: a machine remembers only where a body stands in the log; the body is read when it is handed out.
 
 Theory of operation
 -------------------
@@ -6,16 +6,15 @@ A handle is (row, place, piece): the row of the log, the command's place in it, 
 (``Machine.pieces`` says what those are). Machines keep handles and no bodies, so a queue of five million messages is
 small in memory and in its snapshots.
 
-*At once or later.* Rows that were applied lately are at hand in memory, and their bodies are given at once. The others
-are read, and their bodies taken out, where the loop does not wait: in a reader thread on a real disk, after the disk's
-latency in the simulator. Many handles are one request; a row that several requests want is read once; requests have
-their turns, a few rows at a time, so that a long one does not hold up a short one.
+*At once or later.* Rows that were applied lately are in memory, and their bodies are given at once. Other rows are read
+without holding up the loop: in a reader thread on a real disk, after the disk's latency in the simulator. Many handles
+are one request. A row that several requests want is read once. Requests take turns, a few rows at a time, so that a
+long one does not hold up a short one.
 
-*Gone.* A body may have been written forward, or be needed no more, since its handle was looked up; its row is then
-hollow, or forgotten. Such a body is None: look the handle up again. A keeper that was opened lately and has not applied
-all of its log yet may name rows that it made hollow itself; they are of things that were settled since. A row that is
-damaged here fails the request with ``Damaged``: another keeper has it. A keeper without others lives with its damage:
-the body is None there.
+*Gone.* Since its handle was looked up, a body may have been written forward, or be needed no more; its row is then
+hollow, or forgotten. Such a body is None: look the handle up again. A keeper that was opened lately, and has not
+applied all of its log yet, may name rows that it made hollow itself; their things were settled since. A row that is
+damaged here fails the request with ``Damaged``: another keeper has it. For a keeper without others the body is None.
 
 Bounded: ``CACHE_BYTES_MAX`` in memory, ``REQUESTS_MAX`` requests, ``HANDLES_MAX`` handles a request.
 """
@@ -34,18 +33,18 @@ CACHE_BYTES_MAX = 16 << 20
 REQUESTS_MAX = 4_096
 HANDLES_MAX = 65_536
 TURN_ROWS = 16
-"""Rows that are read for one request before it is the next one's turn."""
+"""Rows that are read for one request before the next request has its turn."""
 READ_ROWS = 64
 """Rows that are read in one go."""
 _COMMAND_BYTES = 64
-"""What a command costs in memory besides its bytes, about."""
+"""About how much memory a command costs besides its bytes."""
 
 Handle = tuple[int, int, int]
-"""Row, place, and which piece of the command."""
+"""The row, the command's place in it, and which of the command's bodies."""
 Pieces = Callable[[bytes], Sequence[bytes]]
 """The bodies in one command."""
 Found = Callable[[Sequence["bytes | None"], "PluribusError | None"], None]
-"""The bodies in the order of the handles; or none, and the reason."""
+"""Called with the bodies in the order of the handles; or with none, and the reason."""
 
 
 class Rows(Protocol):
@@ -53,7 +52,7 @@ class Rows(Protocol):
 
     def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None:
         """The machine and the commands of a row that is in memory; no commands if the row is hollow or forgotten.
-        None: it must be read."""
+        None: the row must be read."""
 
     def fetch_rows(
         self,
@@ -61,8 +60,8 @@ class Rows(Protocol):
         opened: Callable[[int, int, Sequence[bytes]], BodyRow],
         done: Callable[[Sequence[BodyRow | PluribusError]], None],
     ) -> None:
-        """Read rows where the loop does not wait, and there make of each what ``opened(row, machine, commands)`` says;
-        ``done`` hears of all, later, each with its row or the reason why it cannot be had."""
+        """Read rows without holding up the loop, and call ``opened(row, machine, commands)`` for each in the reader
+        thread. Later ``done`` is called with all results; a row that cannot be read has the reason instead."""
 
 
 class BodyRow:

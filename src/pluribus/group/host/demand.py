@@ -1,11 +1,11 @@
-"""Demand: who wants things, who was given which, and until when. A machine that hands things out uses it.
+"""Demand: which consumers want things, which were given which, and until when. Machines that hand things out use it.
 
 Theory of operation
 -------------------
 *Waiting is state.* A consumer that wants something says so by a command. The demand then stands in the replicated
-state, in its turn, and is met by the very command that brings what it waits for: fairness is decided once for all, and
-nobody polls. Every keeper computes the same assignments; the one that holds the consumer's line tells it (``news`` says
-whom there is something to tell).
+state, in its turn, and is met by the very command that brings what it waits for. So fairness is decided in one place,
+and nobody polls. Every keeper computes the same assignments; the keeper with the consumer's line tells it (``news``
+names the consumers that are to be told).
 
 *Credit.* A consumer says how many things, and how many bytes of them, it may hold unsettled. Credit is a state, not a
 difference: said twice it means the same. It may also say how many things it wants in all (``want``); then the demand
@@ -16,16 +16,17 @@ epoch and answers with everything that it holds, with the same delivery numbers.
 settles is refused: at most one assignment of a thing is valid. No epoch is given twice, also not to a consumer that
 was gone and forgotten in between: what it settles of its former life is late for ever.
 
-*Told once.* Assignments to one consumer are numbered. Whoever holds its line asks for those behind the last number that
-the consumer has (``given``), at this keeper or at another, and misses none and gets none twice.
+*Told once.* Assignments to one consumer are numbered. A program asks, at this keeper or at another, for those behind
+the last number that the consumer has (``given``); so it misses none and gets none twice.
 
 *Leases.* A consumer belongs to an *owner*, a member of the bus or a client, that is silent for at most the lease. The
 leader notices silence and submits ``Expire``; what the owner's consumers held is free again, in the order of things.
 
-*Turns.* Those who wait are served in the order in which they began to wait; who was served goes to the end of the line.
+*Turns.* Consumers are served in the order in which they began to wait; a consumer that was served goes to the end of
+the line.
 
-Promises: a thing has at most one valid assignment; nobody who waits with room is passed over by a later one for a thing
-that both want. Bounded: ``CONSUMERS_MAX`` consumers, ``CREDIT_MAX`` things a consumer.
+Promises: a thing has at most one valid assignment; if two consumers with room want the same thing, the one that waits
+longer gets it. Bounded: ``CONSUMERS_MAX`` consumers, ``CREDIT_MAX`` things a consumer.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class Held(msgspec.Struct, array_like=True):
     """How often the thing was handed out, this time included."""
     size: int
     number: int = 0
-    """Of this assignment, among those of the consumer; things that were given together share one."""
+    """The number of this assignment among those of the consumer; things that were given together share it."""
 
 
 class Consumer(msgspec.Struct, array_like=True):
-    """One who wants things."""
+    """A consumer: it wants things, and holds some."""
 
     number: int
     owner: int
@@ -67,11 +68,11 @@ class Consumer(msgspec.Struct, array_like=True):
     want: int = 0
     """How many it wants, besides those that it holds; ``UNLIMITED``: as many as it has room for."""
     serial: int = 0
-    """Of its last demand: one that comes late or twice changes nothing."""
+    """The number of its last demand: a demand that comes late or twice changes nothing."""
     turn: int = 0
     """Its place in the line; 0: it does not wait."""
     tag: int = 0
-    """The machine's own, for instance which of its queues it is at."""
+    """A number of the machine's own, for instance of the queue at which the consumer waits."""
     held: dict[int, Held] = {}
     """By thing, in the order in which they were given."""
     held_bytes: int = 0
@@ -79,8 +80,8 @@ class Consumer(msgspec.Struct, array_like=True):
     """Assignments so far."""
 
     def fits(self, size: int) -> bool:
-        """Whether a thing of so many bytes is within the credit. One that is longer than all of it is given to who
-        holds nothing."""
+        """Whether a thing of so many bytes is within the credit. A thing that is longer than all the credit fits a
+        consumer that holds nothing."""
         return not self.held or self.held_bytes + size <= self.bytes_max
 
     @property
@@ -105,22 +106,22 @@ class Demands:
         self._parts = parts
         self.consumers: dict[int, Consumer] = {}
         self._shards: list[dict[int, Consumer]] = [{} for _ in range(SHARDS)]
-        """The same, by part of the snapshot."""
+        """All consumers, by part of the snapshot."""
         self._owned: dict[int, dict[int, Consumer]] = {}
-        """The same, by owner."""
+        """All consumers, by owner."""
         self._lines: dict[int, dict[int, Consumer]] = {}
-        """By tag, those who wait and have room, in the order of their turns."""
+        """By tag, the consumers that wait and have room, in the order of their turns."""
         self._next = 1
-        """Of turns and epochs."""
+        """The next number for turns and epochs."""
         self.news: dict[int, None] = {}
-        """Consumers that were given something, or attached elsewhere, or are gone, since somebody looked. Not part of
+        """Consumers that were given something, attached elsewhere or went away since this was last cleared. Not part of
         the state."""
 
     # Who wants.
 
     def attach(self, number: int, owner: int, lease_us: int, tag: int = 0) -> Consumer | None:
-        """A consumer is here, or here again: its epoch, and what it holds, count from now on. None if there are too
-        many."""
+        """A consumer is here, or here again, in a new epoch. Returns it with what it holds; None if there are too many
+        consumers."""
         found = self.consumers.get(number)
         if found is None and len(self.consumers) >= CONSUMERS_MAX:
             return None
@@ -166,7 +167,7 @@ class Demands:
         return True
 
     def detach(self, number: int, epoch: int | None = None) -> dict[int, Held]:
-        """A consumer is gone; what it held. With ``epoch``: unless it attached again since."""
+        """A consumer is gone; returns what it held. With ``epoch``: only if it has not attached again since."""
         found = self.consumers.get(number)
         if found is None or (epoch is not None and found.epoch != epoch):
             return {}
@@ -177,8 +178,8 @@ class Demands:
         return found.held
 
     def expire(self, owners: Iterable[int]) -> dict[int, dict[int, Held]]:
-        """All consumers of these owners are gone; what each held, in the order of their numbers: in which order they
-        came is not part of the state."""
+        """All consumers of these owners are gone. Returns what each held, in the order of the consumers' numbers,
+        because the order in which they came is not part of the state."""
         numbers = {number for owner in owners for number in self._owned.get(owner, ())}
         return {number: self.detach(number) for number in sorted(numbers)}
 
@@ -197,8 +198,8 @@ class Demands:
     # Who gets.
 
     def next(self, tag: int = 0, among: Collection[int] | None = None, size: int = 0) -> Consumer | None:
-        """Whose turn it is of those who wait at a tag; ``among`` these, if not everybody may have the thing, and of
-        those for whose credit its ``size`` is not too much. Who is passed over keeps its turn."""
+        """The consumer at a tag whose turn it is, among those whose credit has room for ``size`` bytes; with ``among``,
+        only these consumers may have the thing. A consumer that is passed over keeps its turn."""
         for number, consumer in self._lines.get(tag, {}).items():
             if (among is None or number in among) and consumer.fits(size):
                 return consumer
@@ -212,7 +213,7 @@ class Demands:
         return len(self._lines.get(tag, ()))
 
     def assign(self, consumer: Consumer, thing: int, size: int, delivery: int) -> None:
-        """Give a thing to one who waits; it goes to the end of the line."""
+        """Give a thing to a waiting consumer, which goes to the end of the line."""
         self._touch(consumer.number)
         assert thing not in consumer.held and consumer.has_room
         consumer.given += 1
@@ -225,7 +226,7 @@ class Demands:
         self._tell(consumer.number)
 
     def hold(self, consumer: Consumer, thing: int, size: int, delivery: int) -> None:
-        """Put a thing into the hands of one who does not wait, and need not be told."""
+        """Give a thing to a consumer that does not wait, and need not be told."""
         self._touch(consumer.number)
         consumer.given += 1
         consumer.held[thing] = Held(delivery, size, consumer.given)
@@ -261,7 +262,7 @@ class Demands:
         return found
 
     def settle(self, number: int, epoch: int, thing: int) -> Held | None:
-        """A consumer is done with a thing, or gives it back; None if it does not hold it, or not any more."""
+        """A consumer is done with a thing, or gives it back. None if it does not hold the thing (any more)."""
         consumer = self.consumers.get(number)
         if consumer is None or consumer.epoch != epoch or thing not in consumer.held:
             return None

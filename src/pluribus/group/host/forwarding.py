@@ -1,4 +1,5 @@
-"""Writing forward: the live rest of an extent of rows becomes commands at the end of the log, and the extent dead."""
+"""Writing forward: what is live in an extent of rows is written again at the end of the log; then the extent is
+dead."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from .host import HOST, Host, inner_place
 from .words import Together, word_of
 
 FORWARD_BYTES_MAX = 8 << 20
-"""What is read to write one extent forward; more is left for the next time."""
+"""Bytes that are read to write one extent forward; the rest is left for the next time."""
 
 
 def forwarding(

@@ -1,17 +1,17 @@
-"""The log host: one log, many named state machines, one order and one synchronisation for all of them.
+"""The log host: one log, many named state machines, one order and one fsync for all of them.
 
 Theory of operation
 -------------------
-Every row of the log is for one machine, whose number its head names; number 0 is the host itself. The host hands each
-command to its machine once, in order, and keeps what it answers for whoever submitted it here.
+Every row of the log is for one machine, whose number is in the row's head; number 0 is the host itself. The host hands
+each command to its machine once, in order, and keeps the result for the caller that submitted the command here.
 
 *Numbers.* ``Create`` gives a machine a number. The ``builtin`` machines have theirs from the beginning of the log.
 
-*Code is agreed.* Keepers announce in the log which kinds of machines they have the code of, and in which version. A
+*Code is agreed.* Keepers announce in the log for which kinds of machines they have the code, and in which version. A
 machine is made, or its version raised, only when every voter has announced it; until then ``Create`` is refused with
-that sentence. A keeper that comes to a machine without its code stops applying (``halt``): it stores, acknowledges and
-votes, but neither serves nor leads. Whatever a machine raises that it must not (``MemoryError`` and the like) stops the
-keeper in the same way: it is never an outcome, because another keeper may not have raised it.
+that reason. A keeper that reaches a command of a machine without having its code stops applying (``halt``): it stores,
+acknowledges and votes, but neither serves nor leads. An exception that a machine must not raise (``MemoryError`` and
+the like) stops the keeper in the same way. It is never an outcome, because another keeper may not have raised it.
 
 *All or nothing.* ``Together`` carries commands of several machines. The host has each machine prepare its part; if one
 refuses, nothing is done anywhere; else all of them commit.
@@ -24,7 +24,7 @@ ordered streams. Both are part of the state.
 *Space.* The host counts the bytes of rows and which of them are live (``space``).
 
 *Snapshots.* The parts of the host, then those of each machine, named by its number. The states of keepers are compared
-at marks: whoever differs from most loads the state anew.
+at marks: a keeper that differs from most loads the state anew.
 
 Promises: what a machine answers is a function of the log; a transaction is done in all its machines or in none.
 Assumes: machines are pure; the log hands rows over in order, each once a life.
@@ -33,7 +33,7 @@ Assumes: machines are pure; the log hands rows over in order, each once a life.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
@@ -69,7 +69,7 @@ from .words import INNER as INNER
 
 MACHINES_MAX = 4_096
 OUTCOMES_MAX = 1 << 17
-"""Outcomes that wait for who submitted the commands."""
+"""Outcomes that wait for the callers that submitted the commands."""
 STREAMS_MAX = 100_000
 STREAM_RESULTS_MAX = 64
 SHARDS = 64
@@ -92,11 +92,11 @@ class Hosted(msgspec.Struct):
     version: int
     machine: Machine
     commands: int = 0
-    """Applied in this life, for people."""
+    """Commands applied since this process started, for people."""
 
 
 class _Directory(msgspec.Struct, array_like=True):
-    """The part of the state that says which machines there are, and what code keepers have."""
+    """The part of the state that says which machines exist, and for which each keeper has the code."""
 
     machines: list[tuple[int, str, str, int]]
     codes: list[tuple[int, dict[str, int]]]
@@ -125,7 +125,7 @@ class Host(StateInParts):
         self.on_applied: Callable[[], None] = lambda: None
         """After the commands of a row were applied, or the state was replaced."""
         self.on_restored: Callable[[], None] = lambda: None
-        """The state was replaced: those who wait for something in it look again."""
+        """The state was replaced: callers that wait for something in it look again."""
         self._parts = Parts(self._encode_part)
         self._frozen: dict[int, Machine] = {}
         """The machines of the snapshot that is being taken."""
@@ -142,11 +142,11 @@ class Host(StateInParts):
         self._names: dict[str, int] = {}
         self._announced: dict[int, dict[str, int]] = {}
         self._dues: dict[int, int] = {}
-        """When machines want a tick, of those that want one."""
+        """By machine: when it wants a tick."""
         self._worked: set[int] = set()
-        """Machines whose time may be another one by now."""
+        """Machines that may want a tick at another time by now."""
         self.recent: set[int] = set()
-        """Machines that something was done in since somebody looked, for those who tell consumers."""
+        """Machines with commands applied since this was last cleared, for the code that tells consumers."""
         self._next = 1
         for kind in self._builtin:
             self._add(self._next, kind, kind, self.version_of(kind))
@@ -162,12 +162,12 @@ class Host(StateInParts):
         return (hosted for hosted in self.machines.values() if hosted.kind == kind)
 
     def version_of(self, kind: str) -> int:
-        """Of the code that this process has; 0 if it has none."""
+        """The version of the code that this process has for a kind; 0 if it has none."""
         code = self._codes.get(kind)
         return 0 if code is None else int(getattr(code, "version", 1))
 
     def learn(self, code: type[Machine]) -> None:
-        """This process has the code of one more kind of machine."""
+        """Add the code of a kind of machine to this process."""
         self._codes.setdefault(code.kind, code)
 
     def versions(self) -> dict[str, int]:
@@ -178,7 +178,7 @@ class Host(StateInParts):
         return self._announced.get(keeper, {})
 
     def take_outcomes(self, first: int, count: int) -> list[Any] | None:
-        """What the commands that were placed at these indices answered, once; None if too much was done since."""
+        """Remove and return the results of the commands at these indices; None if they were dropped since."""
         try:
             return [self._outcomes.pop(index) for index in range(first, first + count)]
         except KeyError:
@@ -209,7 +209,7 @@ class Host(StateInParts):
         self.recent.add(number)
 
     def _look_at_dues(self) -> None:
-        """Of those machines that something was done in since."""
+        """Ask the machines with new commands when they want a tick."""
         for number in self._worked:
             hosted = self.machines.get(number)
             due_us = None if hosted is None else hosted.machine.due_us()
@@ -270,7 +270,7 @@ class Host(StateInParts):
         self.space.add(row, total, live)
 
     def _call_each(self, machine: Machine, row: int, first: int, commands: Sequence[bytes]) -> None:
-        """A command with an identity is done once; asked for again, it gets the answer of the first time."""
+        """Apply commands with identities: each is done once; a repeated one gets the result of the first time."""
         outcomes, ground, apply = self._outcomes, machine.ground, machine.apply
         for place, data in enumerate(commands):
             command = Command.decoded(data)
@@ -313,7 +313,7 @@ class Host(StateInParts):
             self._outcomes[first + place] = word if isinstance(word, Outcome) else self._do(row, place, word)
 
     def _retained(self, word: Together) -> int:
-        """Bytes of a transaction that its machines may read again; what they do not need they release."""
+        """Bytes of a transaction that its machines may read again; they release what they do not need."""
         return sum(
             sum(map(len, commands))
             for number, commands in word.parts
@@ -381,7 +381,7 @@ class Host(StateInParts):
         return Outcome(DONE, number)
 
     def _raise(self, hosted: Hosted, version: int) -> Outcome:
-        """To a later version: the new code takes over the parts of the old one."""
+        """Raise a machine to a later version: the new code takes over the parts of the old one."""
         names = hosted.machine.part_names()
         parts = [(name, hosted.machine.encode_part(name)) for name in names]
         machine = self._made(hosted.kind, hosted.number, version)
@@ -480,18 +480,22 @@ class Host(StateInParts):
             return self.streams.saved(int(shard))
         return self.calls[int(shard)].saved(b"")
 
-    def freeze(self) -> tuple[Sequence[str], Sequence[str]]:
+    def freeze(self, known: Collection[str]) -> tuple[Sequence[str], Sequence[str]]:
+        had: dict[int, set[str]] = {}
+        for name in known:
+            whose, _, rest = name.partition("/")
+            had.setdefault(int(whose), set()).add(rest)
         own = ["directory", "space"]
         own += [name for name, sessions in zip(_CALLS, self.calls, strict=True) if len(sessions)]
         own += [name for shard, name in enumerate(_STREAMS) if self.streams.count(shard)]
         names = [f"{HOST}/{name}" for name in own]
-        changed = [f"{HOST}/{name}" for name in self._parts.freeze(own)]
+        due = [f"{HOST}/{name}" for name in self._parts.freeze(own, had.get(HOST, ()))]
         for number, hosted in self.machines.items():
             of_machine = hosted.machine.part_names()
             names += [f"{number}/{name}" for name in of_machine]
-            changed += [f"{number}/{name}" for name in hosted.machine.parts.freeze(of_machine)]
+            due += [f"{number}/{name}" for name in hosted.machine.parts.freeze(of_machine, had.get(number, ()))]
         self._frozen = {number: hosted.machine for number, hosted in self.machines.items()}
-        return names, changed
+        return names, due
 
     def whole_part(self, name: str) -> bytes:
         """A part as it is now, changed or not."""
@@ -559,7 +563,7 @@ class Host(StateInParts):
 
 
 def inner_place(place: int, number: int) -> int:
-    """Of a command of the transaction that stands at ``place`` of its row."""
+    """The place of a command inside the transaction that stands at ``place`` of its row."""
     return (number + 1) * INNER + place
 
 

@@ -24,10 +24,10 @@ class HostLog(Rows, Protocol):
 
     @property
     def applied_voters(self) -> Sequence[int]:
-        """Who votes as of the row that is being applied: the same at every keeper."""
+        """The voters as of the row that is being applied: the same at every keeper."""
 
     @property
     def awaits(self) -> bool:
-        """Whether somebody here waits for what commands answer."""
+        """Whether a caller here waits for the results of commands."""
 
     def halt(self, why: str) -> None: ...

@@ -1,7 +1,7 @@
-"""What a program asks about one machine, wherever that is: the same words on the keepers' log and on a group's.
+"""What a program asks about one machine: the same words for machines on the keepers' log and in a group's memory.
 
-Commands can be asked for again after any break: a machine does each once, by an identity in the command or because it
-says in full what is wanted. Everything else changes nothing.
+Commands can be asked for again after any break: a machine does each once, because it has an identity or says in full
+what is wanted. All other questions change nothing.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ class Make(msgspec.Struct, array_like=True, frozen=True, tag=31):
 
 
 class Order(msgspec.Struct, array_like=True, frozen=True, tag=32):
-    """Commands, to be ordered together in one row; the answer is what became of each."""
+    """Commands, to be ordered together in one row; the answer is the result of each."""
 
     name: Text
     commands: Annotated[list[bytes], msgspec.Meta(min_length=1, max_length=ORDER_COMMANDS_MAX)]
 
 
 class Examine(msgspec.Struct, array_like=True, frozen=True, tag=33):
-    """A question to the machine, which changes nothing; the answer is bytes. ``stale``: from what is there."""
+    """A question to the machine, which changes nothing; the answer is bytes. ``stale``: answered from what is applied
+    at the member or keeper that is asked."""
 
     name: Text
     question: bytes
     stale: bool = False
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)] = 0.0
-    """How long a question whose answer is empty is held: until a command of the machine gives it another answer."""
+    """Seconds for which a question is held while its answer is empty; commands may change the answer meanwhile."""
 
 
 class Resolve(msgspec.Struct, array_like=True, frozen=True, tag=34):
@@ -53,8 +54,8 @@ class Resolve(msgspec.Struct, array_like=True, frozen=True, tag=34):
 
 
 class Await(msgspec.Struct, array_like=True, frozen=True, tag=35):
-    """What a consumer was given behind the assignment of this number, as soon as there is something; the answer is
-    ``Told``. While it waits, the owner's lease does not end."""
+    """The assignments of a consumer behind this number, as soon as there are any; the answer is ``Told``. While the
+    question waits, the owner's lease does not end."""
 
     name: Text
     consumer: Number
@@ -79,8 +80,8 @@ MachineRequest = Make | Order | Examine | Resolve | Await | Transact
 
 
 class InMemory(msgspec.Struct, array_like=True, frozen=True, tag=40):
-    """Of a client to its member: something about a machine that is in the memory of a group's members. The answer is
-    that to the question, as it travels."""
+    """From a client to its member: a question about a machine that is in the memory of a group's members. The answer is
+    the answer to that question, encoded."""
 
     group: Text
     kind: Text
@@ -93,7 +94,7 @@ class Given(msgspec.Struct, array_like=True, frozen=True):
     thing: int
     delivery: int
     number: int
-    """Of the assignment: ask for what comes behind it."""
+    """The number of the assignment; the consumer asks for assignments behind it."""
     note: bytes
     """What the machine says of the thing (``Machine.told``)."""
     bodies: list[bytes | None]
@@ -122,10 +123,10 @@ class Call(msgspec.Struct, array_like=True, frozen=True, tag=42):
 
 
 class Inspect(msgspec.Struct, array_like=True, frozen=True, tag=43):
-    """A question to a machine, which changes nothing; the answer is bytes. Empty: only see that all is applied."""
+    """A question to a machine, which changes nothing; the answer is bytes. None: only see that all is applied."""
 
     name: Text
-    question: bytes
+    question: bytes | None
     stale: bool = False
 
 

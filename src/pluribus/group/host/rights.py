@@ -1,8 +1,8 @@
-"""What a client needs for what it asks about machines, where there is an access list (``docs/access.md``).
+"""The rights that a client needs for questions about machines, where there is an access list (``docs/access.md``).
 
 A machine belongs to a style by its name: ``queue.orders`` is the queue ``orders``. The style says which verb each of
-its commands and questions is (``MachineRights``). Commands are told apart by their tag, without decoding them; one that
-is written otherwise than ours are is refused. A name that no style has taken is ``machine:NAME``.
+its commands and questions needs (``MachineRights``). Commands are told apart by their tag, without decoding them; a
+command that is encoded in another way is refused. A machine with a name of no style is ``machine:NAME``.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from ...wire.asking import ANY, MEMBERS_ONLY, Need
 from ..sessions import Command
 
 Verb = str | Callable[[bytes, str], Iterable[Need]] | None
-"""A verb; or, of a command and its destination, all that is needed; None: clients do not say it."""
+"""A verb; or a function from a command and its destination to all needs; None: clients may not send it."""
 
 _ARRAY, _ARRAY_END = 0x90, 0xA0
 _NUMBER_END = 0x80
 
 
 class MachineRights:
-    """How one style names its machines and the rights to them. Making it registers it. ``prefix`` is what names begin
-    with; with ``single`` it is the whole name, and ``single`` the destination."""
+    """How one style names its machines and the rights to them; making one registers it. Names begin with ``prefix``;
+    with ``single``, ``prefix`` is the whole name, and ``single`` is the destination."""
 
     def __init__(
         self,
@@ -142,6 +142,6 @@ def awaited(asked: Any) -> Iterable[Need]:
 
 
 def replicated(name: str, verb: str) -> Iterable[Need]:
-    """Of a user's own machine, which has no style's name."""
+    """The need for a user's own machine, whose name is of no style."""
     rights, destination = rights_of(name)
     return (MEMBERS_ONLY,) if rights is not None else (("replica", destination, verb),)

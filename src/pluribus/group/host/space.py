@@ -1,15 +1,16 @@
 """How much of the log is still needed: bytes that are there and bytes that are live, by stretches of rows.
 
-Rows are counted together in *extents* of about 256 KiB, so that the table stays small however short rows are. An extent
-of which nothing is live becomes hollow: its rows keep their heads and lose their commands. An extent of which little is
-live is *forwarded*: the leader has the live rest written again at the end of the log, and then it is dead, too.
+Rows are counted in *extents* of about 256 KiB, so that the table stays small however short rows are. An extent in which
+nothing is live becomes *hollow*: its rows keep their heads and lose their commands. An extent in which little is live
+is
+*forwarded*: the leader has the live rest written again at the end of the log, and then the extent is dead, too.
 
-**The bound.** Extents are forwarded while the dead bytes are more than the live ones and more than ``DEAD_BYTES_MAX``,
-the deadest first. So the log never holds more than twice its live bytes plus a constant, whatever stays and whatever
-goes. Half of each such extent, at least, is dead: writing forward costs no more than it frees.
+**The bound.** Extents are forwarded while there are more dead bytes than live ones, and more than ``DEAD_BYTES_MAX``;
+the extent with the smallest live share is first. So the log never holds more than twice its live bytes plus a constant.
+At least half of each forwarded extent is dead, so writing forward costs no more than it frees.
 
-The table is part of the replicated state. What is hollow already is not: each keeper frees its own rows, when its own
-snapshot on disk stands for them.
+The table is part of the replicated state. Which extents are hollow already is not: each keeper frees its own rows, when
+its own snapshot on disk covers them.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ import msgspec
 
 EXTENT_BYTES = 256 << 10
 EXTENTS_MAX = 65_536
-"""Then neighbours are joined, and extents are twice as long from there on."""
+"""Beyond so many extents neighbours are joined, and new extents are twice as long."""
 DEAD_BYTES_MAX = 32 << 20
-"""Dead bytes that are not worth writing anything for."""
+"""With fewer dead bytes nothing is forwarded."""
 
 
 class SavedExtents(msgspec.Struct, array_like=True):
@@ -51,7 +52,8 @@ class LogExtents:
         self._lives = array("q")
         self._stretch = 1
         self.end = 0
-        self.total = self.live = 0
+        self.total = self.live = self.dead = 0
+        """``dead``: of extents that still have something live, what is not live itself: it cannot be freed as it is."""
 
     def add(self, row: int, total: int, live: int) -> None:
         """A row was applied."""
@@ -62,24 +64,32 @@ class LogExtents:
             self._lives.append(0)
             if len(self._starts) > EXTENTS_MAX:
                 self._join()
+        before = self._dead_of(-1)
         self._totals[-1] += total
         self._lives[-1] += live
+        self.dead += self._dead_of(-1) - before
         self.end = row + 1
         self.total += total
         self.live += live
 
     def release(self, row: int, size: int) -> None:
-        """So many bytes of a row are needed no more."""
+        """``size`` bytes of a row are needed no more."""
         at = bisect_right(self._starts, row) - 1
         if at < 0:
             return
         freed = min(size, self._lives[at])
         assert freed == size, f"row {row} releases {size} bytes of {self._lives[at]}"
+        before = self._dead_of(at)
         self._lives[at] -= freed
         self.live -= freed
+        self.dead += self._dead_of(at) - before
+
+    def _dead_of(self, at: int) -> int:
+        live = self._lives[at]
+        return self._totals[at] - live if live else 0
 
     def _forget_front(self) -> None:
-        """Extents at the front of the log with nothing live: their rows are forgotten and not only made hollow."""
+        """Remove extents at the front of the log with nothing live: their rows are forgotten, not only made hollow."""
         gone = 0
         while gone < len(self._starts) and not self._lives[gone]:
             self.total -= self._totals[gone]
@@ -90,11 +100,11 @@ class LogExtents:
 
     @property
     def last_extent(self) -> int:
-        """The first row of the extent that the row which is being applied is in."""
+        """The first row of the extent to which the row being applied belongs."""
         return self._starts[-1]
 
     def dead_rows(self, since: int, before: int) -> list[range]:
-        """Stretches of rows of which nothing is live, from ``since`` on and below ``before``."""
+        """Ranges of rows in which nothing is live, from ``since`` on and below ``before``."""
         found: list[range] = []
         for at in range(max(bisect_right(self._starts, since) - 1, 0), len(self._starts) - 1):
             stop = self._starts[at + 1]
@@ -109,25 +119,20 @@ class LogExtents:
         """Rows below it hold nothing that is needed."""
         return self._starts[0] if self._starts else self.end
 
-    def poorest(self, before: int) -> range | None:
-        """The extent with the smallest live share that is to be forwarded, wholly below ``before``; None if the log
-        is within its bound."""
-        if self.dead <= max(self.live, self.dead_bytes_max):
-            return None
-        best, best_share = -1, 0.5
-        for at in range(len(self._starts) - 1):
-            if self._starts[at + 1] > before or not self._lives[at]:
-                continue
-            share = self._lives[at] / max(self._totals[at], 1)
-            if share < best_share:
-                best, best_share = at, share
-        return None if best < 0 else range(self._starts[best], self._starts[best + 1])
-
     @property
-    def dead(self) -> int:
-        """Bytes of extents that still have something live, and are not live themselves: what cannot be freed as it
-        is."""
-        return sum(self._totals[at] - self._lives[at] for at in range(len(self._starts)) if self._lives[at])
+    def bounded(self) -> bool:
+        """Whether the log is within its bound."""
+        return self.dead <= max(self.live, self.dead_bytes_max)
+
+    def poorest(self, before: int) -> list[range]:
+        """Extents wholly below ``before`` of which less than half is live, those with the smallest share first."""
+        found: list[tuple[float, int, int]] = []
+        for at, (total, live) in enumerate(zip(self._totals[:-1], self._lives[:-1], strict=True)):
+            if self._starts[at + 1] > before:
+                break
+            if 0 < 2 * live < total:
+                found.append((live / total, self._starts[at], self._starts[at + 1]))
+        return [range(start, stop) for _, start, stop in sorted(found)]
 
     def saved(self) -> bytes:
         starts, totals, lives = (_little(column) for column in (self._starts, self._totals, self._lives))
@@ -143,12 +148,15 @@ class LogExtents:
             if sys.byteorder == "big":
                 column.byteswap()
         self._stretch, self.end = saved.stretch, saved.end
-        self.total, self.live = sum(self._totals), sum(self._lives)
+        self.total, self.live, self.dead = sum(self._totals), sum(self._lives), self._all_dead()
+
+    def _all_dead(self) -> int:
+        return sum(map(self._dead_of, range(len(self._starts))))
 
     def validate(self) -> None:
         assert list(self._starts) == sorted(set(self._starts))
         assert all(0 <= live <= total for live, total in zip(self._lives, self._totals, strict=True))
-        assert self.live == sum(self._lives) and self.total == sum(self._totals)
+        assert self.live == sum(self._lives) and self.total == sum(self._totals) and self.dead == self._all_dead()
 
     def _join(self) -> None:
         starts, totals, lives = self._starts, self._totals, self._lives
@@ -156,6 +164,7 @@ class LogExtents:
         self._totals = array("q", [sum(totals[at : at + 2]) for at in range(0, len(totals), 2)])
         self._lives = array("q", [sum(lives[at : at + 2]) for at in range(0, len(lives), 2)])
         self._stretch *= 2
+        self.dead = self._all_dead()
 
 
 def _little(column: array[int]) -> bytes:

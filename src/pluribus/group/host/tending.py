@@ -1,15 +1,18 @@
-"""What a keeper does for the machines on its log as time goes by: ticks, the end of leases, freed space, its own code.
+"""What a keeper does for the machines on its log as time passes: ticks, the end of leases, space, announcing its code.
 
-Every keeper frees its own rows, and announces its own code. The leader alone has a clock that counts: it submits ticks
-when something falls due, says which owners of leases were silent for too long, and has rows with little left written
-forward. A new leader has heard of nobody yet, so it grants every owner a full lease.
+Every keeper frees its own rows and announces its own code. Only the leader's clock counts: the leader submits ticks
+when something falls due, ends leases of owners that were silent for too long, and has extents with little left written
+forward. A new leader has heard of no owner yet, so it grants every owner a full lease.
 
 Leases are renewed without commands: whoever holds the line of an owner tells the leader now and then that it is there.
+A leader that was held up (stopped, asleep) hears what was said meanwhile only afterwards, so it gives owners that time.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
 
 from ...core.errors import PluribusError
 from ...core.ports import Timer
@@ -22,10 +25,13 @@ LOOK_S = 0.5
 """How often space, leases and code are looked at."""
 EXPIRED_MAX = 1_024
 """Owners that one command ends."""
+HOLLOW_ROWS = 128
+"""Rows that are made hollow in one turn of the loop."""
+HOLLOW_PAUSE_S = 0.01
 
 
 class Tending:
-    """``start`` when the keeper is started, ``stop`` with it. It submits as anybody does: what fails is tried again."""
+    """``start`` and ``stop`` it with the keeper. It submits commands like any caller; failed ones are tried again."""
 
     def __init__(self, host: Host, keeper: Keeper) -> None:
         self._host = host
@@ -36,15 +42,25 @@ class Tending:
         self._searching: Timer | None = None
         self._bringing = 0
         """Finds of searches that are being ordered."""
-        self._ticking = self._announcing = self._forwarding = self._expiring = False
+        self._ticking = self._announcing = self._expiring = False
+        self._forwarding = 0
+        """Writings forward that are being ordered."""
         self._heard: dict[tuple[int, int], float] = {}
         """When each owner of a lease was heard of, by this leader."""
-        self._led = False
+        self._looked_at = self._clock.now()
+        self._dead: deque[range] = deque()
+        """Stretches of rows that are being made hollow, what is left of them."""
         self._hollowed: set[int] = set()
-        """First rows of stretches that were made hollow in this life."""
+        """Ends of stretches that were made hollow in this life."""
+        self._installs = keeper.seat.installs
+        self._missed = False
+        """Whether a row of the first of them could not be read now."""
+        self._poor: deque[range] = deque()
+        """Extents that are to be written forward, each once a round; a round begins with a look. So one of which
+        nothing can be had, because a row is damaged, does not hold up the others."""
         self._stopped = False
         self.also: Callable[[], None] | None = None
-        """Called where this keeper leads, after commands and now and then: what others bring to machines."""
+        """Called while this keeper leads, after commands and now and then: for other code that submits commands."""
         self.forwarded_bytes = 0
         self.hollow_rows = 0
         keeper.on_alive = self._alive
@@ -68,7 +84,7 @@ class Tending:
     # What machines do outside of commands.
 
     def _search(self) -> None:
-        """What was found is under way: the search goes on when that was applied."""
+        """Search on; while found commands are under way, wait until they are applied."""
         if self.also is not None:
             self.also()
         idle = self._searching is None and not self._bringing
@@ -76,7 +92,7 @@ class Tending:
             self._searching = self._clock.call_later(0.0, self._chores)
 
     def _chores(self) -> None:
-        """A slice for each machine that has something to do, then others have their turn."""
+        """One slice of work for each machine that has some; then other tasks have their turn."""
         self._searching = None
         if self._stopped or not self._keeper.leads:
             return
@@ -126,7 +142,11 @@ class Tending:
             return
         self._timer = self._clock.call_later(LOOK_S, self._look)
         keeper = self._keeper
-        if keeper.ledger.fresh or not keeper.whole or keeper.seat.halted:
+        self._allow_for_lateness()
+        if not keeper.leads:
+            self._heard.clear()
+            self._poor.clear()
+        if keeper.ledger.fresh or not keeper.ledger.may_vote or keeper.seat.halted:
             return
         self._free()
         if keeper.seat.leader and dict(self._host.announced(keeper.id)) != self._host.versions():
@@ -135,10 +155,7 @@ class Tending:
             self._tick()
             self._search()
             self._expire()
-            self._forward()
-        else:
-            self._heard.clear()
-            self._led = False
+            self._begin_forward()
 
     def _announce(self) -> None:
         if not self._announcing and self._keeper.seat.applied_row:
@@ -166,6 +183,14 @@ class Tending:
             if owner in self._heard:  # others hold nothing, or are looked at soon
                 self._heard[owner] = now
 
+    def _allow_for_lateness(self) -> None:
+        """While this process stood still nobody could be heard: that time is nobody's silence."""
+        now = self._clock.now()
+        late_s = now - self._looked_at - LOOK_S
+        self._looked_at = now
+        if late_s > LOOK_S:
+            self._heard = {owner: min(at + late_s, now) for owner, at in self._heard.items()}
+
     def _expire(self) -> None:
         now = self._clock.now()
         held = {
@@ -174,7 +199,6 @@ class Tending:
             for owner in hosted.machine.owners()
             if (lease_us := hosted.machine.lease_us(owner)) is not None
         }
-        self._led = True
         self._heard = {owner: self._heard.get(owner, now) for owner in held}
         gone = [owner for owner, lease_s in held.items() if now - self._heard[owner] > lease_s]
         if gone and not self._expiring:
@@ -189,39 +213,81 @@ class Tending:
         """Make rows hollow of which nothing is needed, and forget those at the front of the log."""
         keeper, space = self._keeper, self._host.space
         keeper.keep_rows(space.first_row)
-        before = keeper.ledger.snapshot.row
-        for rows in space.dead_rows(keeper.ledger.start, before):
-            if rows.start in self._hollowed:
-                continue
-            wanted = [row for row in rows if row >= keeper.ledger.start]
-            done = keeper.hollow(wanted)
+        if keeper.seat.installs != self._installs:  # it has the state of another keeper now
+            self._installs = keeper.seat.installs
+            self._dead.clear()
+            self._hollowed.clear()
+        if not self._dead:
+            found = space.dead_rows(keeper.ledger.start, keeper.ledger.snapshot.row)
+            self._hollowed &= {rows.stop for rows in found}
+            self._dead.extend(rows for rows in found if rows.stop not in self._hollowed)
+            self._hollow()
+
+    def _hollow(self) -> None:
+        """Some rows; the next ones when these are on disk, so that nobody waits long for the loop or for the disk."""
+        if self._stopped or not self._dead or self._keeper.seat.installs != self._installs:
+            return
+        if not self._keeper.ledger.hollowing:
+            wanted = list(islice(chain.from_iterable(self._dead), HOLLOW_ROWS))
+            done = self._keeper.hollow(wanted)
             self.hollow_rows += len(done)
-            if len(done) < len(wanted):
-                return  # the rest with the next look
-            self._hollowed.add(rows.start)
-        self._hollowed = {row for row in self._hollowed if row >= keeper.ledger.start}
+            self._pass_over(wanted, done)
+        if self._dead:
+            self._clock.call_later(HOLLOW_PAUSE_S, self._hollow)
+
+    def _pass_over(self, wanted: Sequence[int], done: Sequence[int]) -> None:
+        """What is left is behind the last row that was done. A stretch with a row that was not has another turn."""
+        stop = (done[-1] if done else wanted[-1]) + 1
+        missed = {row for row in wanted if self._keeper.ledger.start <= row < stop} - set(done)
+        while self._dead and self._dead[0].start < stop:
+            rows = self._dead.popleft()
+            self._missed = self._missed or any(row in rows for row in missed)
+            if rows.stop > stop:
+                self._dead.appendleft(range(stop, rows.stop))
+                return
+            if not self._missed:
+                self._hollowed.add(rows.stop)
+            self._missed = False
+
+    def _begin_forward(self) -> None:
+        if not self._poor and not self._host.space.bounded:
+            self._poor.extend(self._host.space.poorest(self._keeper.ledger.snapshot.row))
+        self._forward()
 
     def _forward(self) -> None:
-        """Have the live rest of the deadest extent written once more."""
+        """Have the live rest of the deadest extent written once more, and when that is done the next one's, until the
+        log is within its bound: however fast rows die, it stays there."""
         keeper = self._keeper
-        rows = self._host.space.poorest(keeper.ledger.snapshot.row)
-        if rows is None or self._forwarding:
+        if self._forwarding or self._stopped or not keeper.leads:
             return
+        if self._host.space.bounded:
+            self._poor.clear()
+        if not self._poor:
+            return
+        if keeper.ledger.hollowing:
+            self._clock.call_later(HOLLOW_PAUSE_S, self._forward)
+            return
+        scars = keeper.ledger.scars
+        rows = [row for row in self._poor.popleft() if row not in scars and row >= keeper.ledger.start]
         for number, wanted in forwarding(self._host, rows, keeper.read_row):
             self._write_forward(number, wanted)
+        if self._poor and not self._forwarding:
+            self._clock.call_later(0.0, self._forward)
 
     def _write_forward(self, number: int, wanted: Sequence[bytes]) -> None:
         def done(index: int, error: PluribusError | None) -> None:
-            self._forwarding = False
+            self._forwarding -= 1
             if error is None:
                 self._host.take_outcomes(index, len(wanted))
                 self.forwarded_bytes += sum(map(len, wanted))
+                if not self._forwarding:
+                    self._clock.call_later(0.0, self._forward)
 
-        self._forwarding = True
+        self._forwarding += 1
         try:
             self._keeper.submit_many(wanted, done, number)
         except PluribusError:
-            self._forwarding = False
+            self._forwarding -= 1
 
 
 def machines_of(host: Host, turns: Mapping[int, int]) -> list[dict[str, object]]:

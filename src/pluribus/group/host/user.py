@@ -1,12 +1,12 @@
 """A user's own state machine on the host: the ``StateMachine`` that volatile replicas take, each command done once.
 
-Its state is one piece of bytes for its author, and is cut into parts here. Making the piece takes one turn of the loop;
-a machine whose state takes longer than that to write down should be split into several.
+For its author the state is one piece of bytes; here it is cut into parts. Making the piece takes one turn of the loop;
+a machine whose state takes too long for that should be split into several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar
 
 from ...core.errors import BadInput
@@ -16,7 +16,7 @@ from .machine import Ground, Machine
 from .parts import Parts
 
 STOPS = (MemoryError, RecursionError, SystemError)
-"""Whether these are raised depends on the process and not on the command: they stop a keeper and are no outcome."""
+"""Exceptions that depend on the process and not on the command: they stop a keeper, and are no outcome."""
 
 
 class _Whole(Parts):
@@ -29,8 +29,10 @@ class _Whole(Parts):
         self.machine = machine
         self.changed = True
 
-    def freeze(self, names: Iterable[str]) -> list[str]:
-        due = list(names) if self.changed else []
+    def freeze(self, names: Iterable[str], known: Collection[str]) -> list[str]:
+        due = [name for name in names if self.changed or name not in known]
+        if due:
+            self.machine.hold_piece()
         self._taken = set(due)
         self.changed = False
         return due
@@ -83,9 +85,13 @@ class UserMachine(Machine):
             self._count = -(-len(self._piece) // PART_BYTES)
         return [f"{number:06d}" for number in range(self._count)]
 
-    def encode_part(self, name: str) -> bytes:
+    def hold_piece(self) -> None:
+        """As the state is now, until it is forgotten."""
         if not self._piece:
             self._piece = self.machine.snapshot()
+
+    def encode_part(self, name: str) -> bytes:
+        self.hold_piece()
         return self._piece[int(name) * PART_BYTES : (int(name) + 1) * PART_BYTES]
 
     def forget_piece(self) -> None:
@@ -98,6 +104,6 @@ class UserMachine(Machine):
 
 
 def hosted(kind: str, code: Callable[[], StateMachine]) -> type[UserMachine]:
-    """The machine that the host runs for a user's. ``code.version``, 1 if there is none, is raised with its meaning."""
+    """The host's machine for a user's one. A new meaning of commands needs a greater ``code.version`` (default 1)."""
     members: dict[str, Any] = {"kind": kind, "version": int(getattr(code, "version", 1)), "code": staticmethod(code)}
     return type(f"Hosted_{kind}", (UserMachine,), members)

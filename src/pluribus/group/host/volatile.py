@@ -1,24 +1,25 @@
-"""The same machines without a disk: the host on the safe order of a group. It lives while the primary lives.
+"""The same machines without a disk: the host on the safe order of a group. Its state lives while the primary lives.
 
-A row is one message of the group: the machine, the time, and its commands. Bodies stay in memory, here at every member,
-as long as a machine needs them, and are handed to joiners with the state.
+A row is one message of the group: the machine, the time, and the commands. Bodies stay in memory at every member as
+long as a machine needs them, and are handed to joiners with the state.
 
-*Time.* There is no leader to give rows their time. Every member stamps its rows with the time of the latest row that it
-applied and what its monotonic clock counted since; the latest stamp of all is the time, so it never falls, and no wall
-clock but the eldest's moves it. The first row of all carries its sender's wall clock.
+*Time.* No leader gives rows their time. Every member stamps its rows with the time of the latest row that it applied,
+plus the time that its monotonic clock counted since. The latest stamp of all is the replicated time. So it never falls,
+and only the eldest's wall clock moves it. The very first row carries its sender's wall clock.
 
-*The eldest* member of the primary does what a leader does for keepers (``VolatileTending``): it proposes ticks, says
-whose leases ended, and has rows with little left written forward. Everything follows from the state and the view, so
-the next eldest goes on where the last one died, and what two propose counts once.
+*The eldest* member of the primary does what a leader does for keepers (``VolatileTending``): it proposes ticks, ends
+leases, and has extents with little left written forward. Everything follows from the state and the view, so the next
+eldest goes on where the last one died, and a proposal that two members make counts once.
 
-*Leases.* Owners are members here: what a member holds is free when it is not in the view any more.
+*Leases.* Owners are members here: what a member holds is free when the member is not in the view any more.
 
-*Code.* Members of one group have the same code: who comes to a machine that it cannot run leaves the group.
+*Code.* Members of one group have the same code. A member that comes to a machine that it cannot run leaves the group.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -37,15 +38,16 @@ from .words import Expire, Tick, Word, encode
 LOOK_S = 0.5
 """How often leases and space are looked at."""
 FIRSTS_MAX = 1 << 17
-"""Rows of which it is remembered where their commands begin, for those who submitted them."""
+"""Rows whose first index is remembered for the callers that submitted them."""
 EXPIRED_MAX = 1_024
 """Owners that one command ends."""
+FORWARD = "forward"
 
 log_ = logging.getLogger("pluribus")
 
 
 class VolatileSpace(LogExtents):
-    """Shorter extents than on a disk: they are memory at every member."""
+    """Extents are shorter than on a disk, because they are in the memory of every member."""
 
     extent_bytes: ClassVar[int] = 32 << 10
     dead_bytes_max: ClassVar[int] = 8 << 20
@@ -88,7 +90,7 @@ class VolatileLog:
         self.machine = 0
         self.time_us = 0
         self._time_at = 0.0
-        """When the time was last moved, by the own clock."""
+        """When the replicated time last moved, by this member's monotonic clock."""
         self.halted = ""
         self.host: Host | None = None
         self._index = 0
@@ -97,7 +99,7 @@ class VolatileLog:
         self._bodies: dict[int, tuple[int, list[bytes]]] = {}
         """By row, in their order: the machine, and the commands."""
         self._freed: set[int] = set()
-        """First rows of stretches whose bodies were freed."""
+        """First rows of ranges whose bodies were freed."""
         self.malformed = 0
         log.on_commit = self._commit
         log.on_snapshot = self._snapshot
@@ -146,7 +148,7 @@ class VolatileLog:
         return found
 
     def row_at_hand(self, at: int) -> tuple[int, Sequence[bytes]] | None:
-        """Every row is: here bodies are in memory as long as a machine needs them."""
+        """Like a keeper's; here every row that a machine needs is in memory."""
         return self._bodies.get(at, (HOST, ()))
 
     def fetch_rows(self, rows: Sequence[int], opened: Opening, done: Callable[[Sequence[Any]], None]) -> None:
@@ -202,7 +204,7 @@ class VolatileLog:
         host = self.host
         assert host is not None
         self.free()
-        names, _ = host.freeze()
+        names, _ = host.freeze(())
         parts = [(name, host.whole_part(name)) for name in names]
         host.thaw(False)
         return _encode(SavedMachine(self._index, self.row, self.time_us, parts, self._bodies))
@@ -226,8 +228,8 @@ class VolatileLog:
 
 
 class VolatileTending:
-    """What the eldest member of the primary does as time goes by. ``members`` are those of the view, the eldest first,
-    if it is the primary's; else none."""
+    """What the eldest member of the primary does as time passes. ``members`` are those of the primary view, the eldest
+    first; none outside of a primary."""
 
     def __init__(
         self,
@@ -248,9 +250,13 @@ class VolatileTending:
         self._tick_timer: Timer | None = None
         self._search_timer: Timer | None = None
         self._keeps_time: Timekeeper | None = None
-        """While this member is the eldest."""
+        """There only while this member is the eldest."""
         self._proposed: set[str] = set()
         """What was proposed and is not ordered yet."""
+        self._forwarding = 0
+        """Writings forward that are not ordered yet."""
+        self._poor: deque[range] = deque()
+        """Extents that are to be written forward, each once a round; a round begins with a look."""
         self._stopped = False
         self.forwarded_bytes = 0
 
@@ -304,6 +310,8 @@ class VolatileTending:
             self._tick()
             self._search()
             self._expire()
+            if not self._poor and not self._host.space.bounded:
+                self._poor.extend(self._host.space.poorest(self._log.row + 1))
             self._forward()
 
     def _now_us(self) -> int:
@@ -328,7 +336,7 @@ class VolatileTending:
             self._tick_timer = self._clock.call_later(wait_s, self.applied)
 
     def _expire(self) -> None:
-        """Owners that are not in the view: what they hold is free."""
+        """End the leases of owners that are not in the view."""
         members = set(self._members())
         for number, hosted in self._host.machines.items():
             gone = [owner for owner in hosted.machine.owners() if owner not in members][:EXPIRED_MAX]
@@ -336,14 +344,20 @@ class VolatileTending:
                 self._propose(f"expire {number}", Expire(number, gone))
 
     def _forward(self) -> None:
-        """Have the live rest of the deadest extent written once more."""
-        rows = self._host.space.poorest(self._log.row + 1)
-        if rows is None or "forward" in self._proposed:
+        """Have the live rest of the deadest extent written once more, and when that is done the next one's, until the
+        memory is within its bound."""
+        if self._forwarding or self._stopped or self._log.halted or not self.eldest:
             return
-        held = [row for row in rows if self._log.row_at_hand(row) != (HOST, ())]
-        for number, wanted in forwarding(self._host, held, self._log.read_row):
-            self.forwarded_bytes += sum(map(len, wanted))
-            self._submit("forward", number, wanted)
+        if self._host.space.bounded:
+            self._poor.clear()
+        if self._poor:
+            held = [row for row in self._poor.popleft() if self._log.row_at_hand(row) != (HOST, ())]
+            for number, wanted in forwarding(self._host, held, self._log.read_row):
+                self._forwarding += 1
+                self.forwarded_bytes += sum(map(len, wanted))
+                self._submit(FORWARD, number, wanted)
+            if self._poor and not self._forwarding:
+                self._clock.call_later(0.0, self._forward)
 
     def _propose(self, what: str, word: Word, time_us: int | None = None) -> None:
         if what not in self._proposed:
@@ -356,10 +370,16 @@ class VolatileTending:
                 self._host.take_outcomes(index, len(commands))
                 if what in ("tick", "search"):
                     self.applied()
+            if what == FORWARD:
+                self._forwarding -= 1
+                if error is None and not self._forwarding:
+                    self._log.free()
+                    self._clock.call_later(0.0, self._forward)
 
         self._proposed.add(what)
         try:
             self._log.submit_many(commands, done, machine, time_us)
         except PluribusError as error:  # it is tried again with the next look
             self._proposed.discard(what)
+            self._forwarding -= what == FORWARD
             log_.debug("%r was not told: %s", self._log.log.name, error)

@@ -1,4 +1,4 @@
-"""What the host itself is told by commands of the log, and what comes of them."""
+"""The commands of the host itself, and their outcomes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TICK_MACHINES_MAX = 1_024
 HOST = 0
 """The number of the host itself among its machines."""
 INNER = 1 << 17
-"""The place of a command inside a transaction: its number in there plus one, times this, plus the transaction's."""
+"""A command inside a transaction has the place (its number there + 1) * ``INNER`` + the transaction's place."""
 
 DONE, AGAIN, REFUSED, UNKNOWN = 0, 1, 2, 3
 
 ONCE = 1 << 62
-"""Sessions from here on send in transactions only, each once: no table of streams has to remember them."""
+"""Sessions with numbers from here on send only in transactions, each once; no table of streams remembers them."""
 
 
 class Announce(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -72,15 +72,15 @@ Word = Announce | Create | Remove | Tick | Expire | Together
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """``DONE`` now, ``AGAIN``: it had been done before, ``REFUSED`` with the reason, ``UNKNOWN``: it was done or not,
-    and the table that knew is full of others."""
+    """``DONE``: done now. ``AGAIN``: it had been done before. ``REFUSED``: with the reason. ``UNKNOWN``: the host does
+    not remember whether it was done, because too many others came since."""
 
     status: int
     number: int = 0
-    """Of a machine that was made: its number."""
+    """The number of a machine that was made."""
     reason: str = ""
     results: list[list[Any]] = []
-    """Of a transaction: what each command answered, by machine in the order of the transaction."""
+    """The results of a transaction's commands, by machine in the order of the transaction."""
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -1,7 +1,7 @@
 """A keeper that stands for election: first on trial, then in earnest.
 
-A trial binds nobody and raises no epoch, so that a keeper that was cut off does not depose a leader when it comes back.
-Only if most voters would vote for it does it promise a new epoch, on disk, and ask for their promises.
+A trial binds nobody and raises no epoch, so a keeper that was cut off does not depose a leader when it comes back. Only
+if most voters would vote for it, it promises a new epoch, on disk, and asks for their promises.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Candidate:
         """Nothing waits for rows."""
 
     def trouble(self) -> None:
-        """Its log failed or went bad: it is not the one to lead."""
+        """Its log failed or went bad, so it gives up."""
         self._give_up()
 
     def _count(self) -> None:
@@ -72,7 +72,7 @@ class Candidate:
             self._ask()
 
     def _ask(self) -> None:
-        """And again, because words get lost."""
+        """Ask the voters, repeatedly, because words get lost."""
         if self._stopped:
             return
         if self._timer is not None:

@@ -1,8 +1,8 @@
 """A keeper that follows: it writes down what the leader sends, says what is on disk, and notices a silent leader.
 
-Voters and learners follow alike; only a voter stands for election when it hears no leader. A keeper whose log is
-damaged follows, too: what the leader sends puts it back together. It is whole when it has everything that the leader
-could have counted on it for, which the leader tells as ``debt``.
+Voters and learners follow alike; only a voter stands for election when it hears no leader. A keeper with a damaged log
+follows, too: the leader's rows repair it. It is whole when it has all rows that a leader may ever have counted it for;
+the leader tells their end as ``debt``.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .seat import Seat
 from .words import DAMAGED, LOST, Got, Held, Offer, Piece, Rows, Snapshot, base_of, digest_of, snapshot_of
 
 TIMER_S = 0.001
-"""Timers may fire this much early; nothing is gained by waiting for the rest."""
+"""Timers may fire so much early; then the timer is not set again for the rest."""
 
 PART_BYTES_MAX = 64 << 20
-"""A part of a snapshot is put together in memory."""
+"""The largest part of a snapshot, which is put together in memory."""
 PROGRESS_ROWS_MIN = 1_000
-"""Of less nobody needs to be told."""
+"""Progress is logged only if so many rows are to be had again."""
 
 log_ = logging.getLogger("pluribus")
 
 
 class Incoming:
-    """A leader's snapshot on its way: parts are stored as they come, and it counts when all are there."""
+    """A leader's snapshot on its way: parts are stored as they come; it is taken over when all are there."""
 
     def __init__(self, snapshot: Snapshot, base: bytes, missing: list[int]) -> None:
         self.snapshot = snapshot
@@ -54,18 +54,18 @@ class Follower:
         self._seat = seat
         self._stand = stand
         self._matched = 0
-        """Rows below it are the leader's, as far as this epoch showed."""
+        """Rows below this are known, in this epoch, to be the same as the leader's."""
         self._serial = 0
         self._heard_at = float("-inf")
         self._incoming: Incoming | None = None
         self._told = False
         self._tenths = 0
-        """Of what a damaged keeper is to have again."""
+        """Tenths of its rows that a damaged keeper has again."""
         self._lacks = False
         """The leader freed rows that this keeper has not applied: it needs the leader's snapshot."""
         self._due_at = 0.0
         self._overdue = False
-        """It was time to stand, and only the disk made it wait."""
+        """It was time to stand for election, but the disk was not ready."""
         self._timer: Timer | None = None
         self._wait(0.0 if seat.ledger.alone and seat.ledger.may_vote else seat.later())
 
@@ -97,7 +97,7 @@ class Follower:
         if word.rows and not self._take(word):
             return
         self._matched = max(self._matched, word.at + len(word.rows))
-        if ledger.meta.health == DAMAGED and word.debt:
+        if ledger.meta.health == DAMAGED and word.debt and word.run == ledger.meta.run:
             self._progress(word.debt)
             if word.debt <= self._upto():
                 self._heal()
@@ -106,7 +106,7 @@ class Follower:
             self._report(min(ledger.damaged) if ledger.damaged else None)
 
     def offer(self, sender: int, word: Offer) -> None:
-        """Of a snapshot, because our log is too far behind the leader's, or because we lost our state."""
+        """The leader offers a snapshot, because our log is too far behind, or because we lost our state."""
         self._heard()
         ledger = self._seat.ledger
         self._serial = max(self._serial, word.serial)
@@ -145,7 +145,7 @@ class Follower:
         self._got(word.serial)
 
     def _got(self, serial: int) -> None:
-        """Say which piece comes next; when there is none, the snapshot is taken over."""
+        """Ask for the next piece; when there is none, take over the snapshot."""
         seat, ledger, incoming = self._seat, self._seat.ledger, self._incoming
         assert incoming is not None
         snapshot = incoming.snapshot
@@ -177,25 +177,25 @@ class Follower:
         return fine
 
     def durable(self) -> None:
-        """More is on disk."""
+        """More rows are on disk: acknowledge them."""
         if self._seat.leader:
             self._report()
         elif self._overdue and self._may_stand:
             self._stand()
 
     def trouble(self) -> None:
-        """The log failed or went bad: what was matched may be gone, and what is there instead may be older."""
+        """The log failed or went bad: rows that matched the leader's may be gone, or replaced by older ones."""
         self._matched = 0
 
     def _progress(self, debt: int) -> None:
-        """Tell people how far it is, ten times or less."""
+        """Log the progress, ten times at most."""
         tenths = 10 * self._upto() // debt
         if tenths > self._tenths and debt >= PROGRESS_ROWS_MIN:
             log_.info("the keeper of %r has %d of %d rows again", self._seat.ledger.name, self._upto(), debt)
         self._tenths = tenths
 
     def _heal(self) -> None:
-        """We have all that this leader ever counted on; damaged rows behind that are none of its."""
+        """We have all rows that this leader ever counted us for; damaged rows behind them do not matter to it."""
         ledger = self._seat.ledger
         if ledger.damaged:
             ledger.cut(self._first_damaged())
@@ -203,7 +203,7 @@ class Follower:
         ledger.heal()
 
     def _missing(self, word: Rows) -> int | None:
-        """From where on the leader should send instead; None if its rows fit."""
+        """The row from which the leader should send instead; None if its rows fit."""
         ledger = self._seat.ledger
         at = word.at
         if self._first_damaged() < min(at, ledger.end):
@@ -224,7 +224,7 @@ class Follower:
         return first
 
     def _take(self, word: Rows) -> bool:
-        """Write down what is new, put back what is damaged, and give up what another leader wanted in its place."""
+        """Write new rows, put back damaged ones, and cut off rows of another leader that are in their place."""
         ledger = self._seat.ledger
         try:
             heads = [head_of(row) for row in word.rows]
@@ -254,7 +254,7 @@ class Follower:
 
     @property
     def _needs_from(self) -> int:
-        """Rows from here on are applied again when this keeper is started again: a hollow one is of no use to it."""
+        """Rows from here on are applied again after a restart, so a hollow row is of no use there."""
         return self._seat.ledger.snapshot.row
 
     def _first_damaged(self) -> int:
@@ -284,7 +284,8 @@ class Follower:
         self._timer = clock.call_later(delay_s, self._look)
 
     def _look(self) -> None:
-        """Whether the leader is silent for too long. The timer is set once and asked again, not set for every word."""
+        """Check whether the leader is silent for too long. The timer is checked when it fires, not set for every
+        word."""
         seat, ledger = self._seat, self._seat.ledger
         now = seat.clock.now()
         if now < self._due_at - TIMER_S:

@@ -3,23 +3,24 @@
 It is a replicated log in the way of Raft (Ongaro and Ousterhout, 2014) and viewstamped replication (Liskov and Cowling,
 2012), with batches for entries, and with keepers that know when their disk went bad.
 
-**Promises.** What was reported as committed is on the disks of most voters, survives any crashes of any keepers, and
-is handed to every keeper, in one order, once a life. After all were stopped, any majority goes on. At most one keeper
-leads in an epoch. A keeper whose log is damaged, shortened or gone neither votes nor counts until a leader has put it
-back.
+**Promises.** Commands that were reported as committed are on the disks of most voters, survive all crashes of keepers,
+and are handed to every keeper in one order, once in each run of its process. After all were stopped, any majority goes
+on. At most one keeper leads in an epoch. A keeper whose log is damaged, shortened or gone neither votes nor counts
+until a leader has repaired it.
 
-**Assumptions.** Words may be lost, doubled, late and out of order, but are not invented. A disk that said it wrote
-something wrote it; it may damage it later, noticed by the store's checksums, on fewer than half of the voters at a
-time. For progress: most voters are up, whole, and hear each other within the time of an election.
+**Assumptions.** Words may be lost, doubled, late and out of order, but are not invented. What a disk reported as
+written was written. The disk may damage it later; the store's checksums notice that, and it happens on fewer than half
+of the voters at a time. For progress: most voters are up and whole, and hear each other within the time of an election.
 
 **States.** Follower (voters and learners), candidate, leader: a file each. A *fresh* keeper belongs to no log yet; the
-first one that speaks to it, or ``found``, gives it one. ``Ledger`` is what is on disk, ``Seat`` what is applied.
+first keeper that speaks to it, or ``found``, gives it one. ``Ledger`` is the log on disk, ``Seat`` the part that is
+applied.
 
-**Why it is safe.** A vote and the epoch it is for are on disk before they are told; each voter gives one an epoch; it
-gives none to a log that ends before its own. So a leader has every row that most voters had on disk, and only rows of
-its own epoch are committed by counting. Voters change one at a time, so any two majorities share a voter.
+**Why it is safe.** A vote and its epoch are on disk before they are told. Each voter gives one vote an epoch, and none
+to a log that ends before its own. So a leader has every row that most voters had on disk. Only rows of the leader's own
+epoch are committed by counting. Voters change one at a time, so any two majorities share a voter.
 
-**Why it is live.** Elections are tried first, so that nobody is deposed in vain; their times differ by chance; every
+**Why it is live.** Elections are tried first, so that no leader is deposed in vain; their times differ at random; every
 word that matters is repeated, and every answer says what its sender has.
 """
 
@@ -45,13 +46,13 @@ from .words import Alive, Answer, Ask, Courier, Differs, Digest, Failed, Got, He
 log_ = logging.getLogger("pluribus")
 READ_BYTES = 256 << 10
 AT_HAND_BYTES_MAX = 1 << 20
-"""A longer row is taken apart by the reader thread."""
+"""Longer rows are decoded by the reader thread."""
 Opened = TypeVar("Opened")
 
 
 class Keeper:
-    """A ``LogPort`` over a store and a carrier of words. Set the call-backs, then ``start``; hand ``receive`` what the
-    carrier brings."""
+    """A ``LogPort`` over a store and a carrier of words. Set the call-backs, then ``start``; give ``receive`` the words
+    that the carrier brings."""
 
     def __init__(
         self,
@@ -74,9 +75,9 @@ class Keeper:
         self.role: Follower | Candidate | Leader | None = None
         self.malformed = 0
         self.differed = 0
-        """How often the state was another one than that of most keepers, and was loaded anew."""
+        """How often the state differed from that of most keepers, and was loaded anew."""
         self.strangers = 0
-        """Words of keepers of another log that bears this name."""
+        """Words from keepers of another log with the same name."""
         self.elections = 0
         self.on_role: Callable[[str, int], None] = lambda role, epoch: None
         """Told the name of each new role, and its epoch."""
@@ -132,9 +133,8 @@ class Keeper:
     # Reading again what was committed.
 
     def keep_from(self, index: int | None) -> None:
-        """Do not forget commands from this index on, even though a snapshot holds what they did; None: forget all.
-        It is not written down: say it before ``start``, and again as time goes by; what is before it is forgotten
-        soon."""
+        """Keep commands from this index on, even if a snapshot covers them; None: keep none. It is not stored: call it
+        before ``start``, and again as time passes. Earlier commands are forgotten soon."""
         self.seat.keep_from = index
         if self.role is not None:
             self.seat.trim()
@@ -145,8 +145,8 @@ class Keeper:
         return self.ledger.base.index
 
     def read(self, index: int) -> tuple[int, list[bytes]]:
-        """The commands of the batch that holds this one, and the index of the first; none at the end of what is applied
-        here. ``BadInput`` if they were forgotten, ``Damaged`` if they cannot be read until they are put back."""
+        """The commands of the batch with this index, and the index of the first of them; none at the end of what is
+        applied here. ``BadInput`` if they were forgotten, ``Damaged`` if they must be repaired first."""
         if index < self.first:
             raise BadInput(f"command {index} is not kept any more: the first that is, is {self.first}")
         row = self.seat.row_of(index)
@@ -164,12 +164,12 @@ class Keeper:
 
     @property
     def row(self) -> int:
-        """The position of the row whose commands ``on_commit`` is being told; the same at every keeper."""
+        """The position of the row whose commands ``on_commit`` is being given; the same at every keeper."""
         return self.seat.applied_row - 1
 
     @property
     def machine(self) -> int:
-        """For which machine the commands are that ``on_commit`` is being told."""
+        """The machine of the commands that ``on_commit`` is being given."""
         return self.seat.machine
 
     @property
@@ -179,37 +179,37 @@ class Keeper:
 
     @property
     def awaits(self) -> bool:
-        """Whether somebody here may wait for what the commands answer that ``on_commit`` is being told."""
+        """Whether a caller here may wait for the results of the commands that ``on_commit`` is being given."""
         return self.requests.awaits(self.row)
 
     @property
     def leader_time_us(self) -> int:
-        """While this keeper leads: the time that the next row will carry. It costs nothing to ask."""
+        """While this keeper leads: the time that the next row will carry. Cheap to call."""
         return self.role.time_us if isinstance(self.role, Leader) else self.seat.time_us
 
     def alive(self, owners: Sequence[tuple[int, int]]) -> None:
-        """Tell the leader that these owners of leases are there: number of the machine, number of the owner. It may get
-        lost, so it is told again and again."""
+        """Tell the leader that these owners of leases are there: number of the machine, number of the owner. The word
+        may be lost, so call this again and again."""
         if self.leads:
             self.on_alive(self.id, list(owners))
         elif self.seat.leader and owners:
             self.seat.send(self.seat.leader, Alive(list(owners)))
 
     def hollow(self, rows: Sequence[int]) -> list[int]:
-        """Free the space of rows whose machines read them no more, some at a time; which ones need not be named again.
+        """Free the space of rows that their machines read no more, some at a time; returns the rows that were done.
         Rows that are not below the snapshot on disk stay as they are."""
         return self.ledger.hollow(rows)
 
     def halt(self, why: str) -> None:
-        """Apply nothing more: the code of a machine is missing here. This keeper goes on to store, acknowledge and
-        vote; it does not lead."""
+        """Apply nothing more, because the code of a machine is missing here. This keeper still stores, acknowledges and
+        votes; it does not lead."""
         self.seat.halted = why
         self._report(why)
         if self.leads:
             self._step_down(why)
 
     def keep_rows(self, start: int) -> None:
-        """As ``keep_from``, for owners who remember rows: do not forget any from this one on."""
+        """Like ``keep_from``, by row: keep rows from this one on."""
         self.seat.keep_row = start
 
     def read_row(self, at: int) -> tuple[int, list[bytes]]:
@@ -232,8 +232,8 @@ class Keeper:
         return [(at, _commands_of(row, machine)) for at, row in enumerate(rows, start)]
 
     def row_at_hand(self, at: int) -> tuple[int, list[bytes]] | None:
-        """The machine and the commands of a row in memory, if it is not so long that taking it apart takes a while; no
-        commands if it is not kept any more. None: it must be read."""
+        """The machine and the commands of a row in memory; no commands if it is not kept any more. None: the row must
+        be read, or is so long that decoding it would hold up the loop."""
         ledger = self.ledger
         if at < ledger.start or at in ledger.scars:
             return 0, []
@@ -248,8 +248,8 @@ class Keeper:
         opened: Callable[[int, int, Sequence[bytes]], Opened],
         done: Callable[[Sequence[Opened | PluribusError]], None],
     ) -> None:
-        """Read rows and take them apart where the loop does not wait for it: ``opened(row, machine, commands)`` is a
-        pure function. ``done`` hears later what came of each, or why it cannot be read here."""
+        """Read and decode rows without holding up the loop: ``opened(row, machine, commands)``, a pure function, is
+        called in the reader thread. Later ``done`` gets each result, or the reason why the row cannot be read here."""
 
         def work(found: Sequence[bytes | None]) -> list[Opened | None]:
             return [
@@ -264,7 +264,7 @@ class Keeper:
         self.ledger.fetch(rows, work, fetched)
 
     def _opened(self, at: int, opened: Callable[[int, int, Sequence[bytes]], Opened]) -> Opened | PluribusError:
-        """A row that the reader did not find: it is forgotten since, or not on disk yet, or damaged."""
+        """Handle a row that the reader did not find: it was forgotten, is not on disk yet, or is damaged."""
         if at < self.ledger.start:
             return opened(at, 0, ())
         try:
@@ -280,7 +280,7 @@ class Keeper:
         self._follow(0)
 
     def stop(self) -> None:
-        """As a crash would, but those who wait hear of it."""
+        """Stop as a crash would; but callers that wait get an error."""
         if not self.seat.stopped:
             self.seat.stopped = True
             if self.role is not None:
@@ -288,7 +288,7 @@ class Keeper:
             self.requests.stop(Closed(f"the keeper of {self.name!r} was stopped"))
 
     def found(self, keepers: Sequence[int]) -> None:
-        """Begin a new log, with these as its first voters. Once, by one of them, when none of them has a log yet."""
+        """Begin a new log with these first voters. Call it once, at one of them, when none of them has a log yet."""
         if not self.ledger.fresh:
             raise BadInput(f"keeper {self.id:x} has a log already: its voters are in its voters list")
         if self.id not in keepers or len(set(keepers)) != len(keepers):
@@ -297,12 +297,13 @@ class Keeper:
         self._follow(0)
 
     def set_voter(self, keeper: int, votes: bool, done: Done) -> None:
-        """Have one keeper vote, or not any more; a new voter must be following already."""
+        """Let a keeper vote, or not any more; a new voter must follow the leader already."""
         self._check_open()
         self.requests.add(None, (keeper, votes), done)
 
     def force(self, cluster: int, epoch: int) -> None:
-        """Be the only voter of a log with these rows and another number: the last resort (see ``voting``)."""
+        """Become the only voter of another log, with the same rows and a new number: the last resort (see
+        ``voting``)."""
         self._check_open()
         ledger = self.ledger
         if self.role is None or self.role.hears_leader:
@@ -317,7 +318,7 @@ class Keeper:
         self._follow(0)
 
     def adopt(self, old: int, cluster: int, epoch: int, end: int) -> None:
-        """Follow a log that was forced, whose rows below ``end`` are of the log that this keeper belongs to."""
+        """Follow a log that was forced; its rows below ``end`` are those of this keeper's log."""
         self._check_open()
         meta = self.ledger.meta
         if meta.cluster == cluster:
@@ -339,7 +340,7 @@ class Keeper:
 
     @property
     def applied_voters(self) -> tuple[int, ...]:
-        """As of what is applied here: the same at every keeper that has applied as much."""
+        """The voters as of the rows that are applied here: the same at every keeper that has applied as many."""
         return self.ledger.voters_at(self.seat.applied_row).keepers
 
     @property
@@ -459,7 +460,8 @@ class Keeper:
             self.role.piece(sender, word)
 
     def _asked(self, sender: int, ask: Ask) -> None:
-        """For a vote: given to a log that does not end before ours, by a keeper that is whole, once an epoch."""
+        """A candidate asks for our vote. A whole keeper gives one an epoch, to a log that does not end before its
+        own."""
         ledger, seat = self.ledger, self.seat
         recent = (ask.last_epoch, ask.end) >= (ledger.last_epoch, ledger.end)
         if ask.trial:
@@ -480,12 +482,12 @@ class Keeper:
             self._new_epoch(ask.epoch)
 
     def _tell_vote(self, sender: int, answer: Answer) -> None:
-        """It is on disk; but is it still the last word?"""
+        """Our vote is on disk: tell it, unless we have promised something later since."""
         if answer.epoch == self.ledger.epoch:
             self.seat.send(sender, answer)
 
     def _requested(self, sender: int, word: words.Submit | words.Read | words.Vote) -> None:
-        """By a keeper that believes that this one leads."""
+        """A request of a keeper that believes that this one leads."""
         ticket, seat = word.ticket, self.seat
 
         def placed(index: int, row: int, error: Exception | None) -> None:
@@ -505,7 +507,7 @@ class Keeper:
             self.role.change(word.keeper, word.votes, placed)
 
     def _saved(self, snapshot: words.Snapshot) -> None:
-        """At a mark: tell the leader what the state is there, so that all can be compared."""
+        """At a mark: tell the leader the digest of our state there, so that states can be compared."""
         if isinstance(self.role, Leader):
             self.role.digest(self.id, Digest(self.ledger.epoch, snapshot.row, snapshot.digest))
         elif self.seat.leader:
@@ -524,7 +526,7 @@ class Keeper:
             self._report(f"hears {sender:x}, a keeper of another log of this name: give one of them another name")
 
     def _report(self, what: str) -> None:
-        """Something that a person should know."""
+        """Log something that a person should know."""
         self._tell(f"the keeper of {self.name!r} {what}")
 
     # Roles.

@@ -1,16 +1,16 @@
 """A keeper that leads: it puts commands in rows, sends rows to everybody, and says what is committed.
 
-Commands that wait are put into rows, one for each machine that has some, and all of these are one write. While they are
-on their way to its own disk, further commands gather for the next. Machines have their turns by bytes: one with much to
-write does not hold up the others (``turns``). Followers are fed at the same time as the own disk, in a window each,
-without waiting for answers. Every row carries the leader's time (``timekeeping``).
+Waiting commands are put into rows, one row for each machine that has some; these rows are one write. While they are
+written to the leader's own disk, further commands gather for the next write. Machines take turns by bytes, so that one
+with much to write does not hold up the others (``turns``). Rows are sent to followers at the same time as to the own
+disk, in a window for each follower, without waiting for answers. Every row carries the leader's time (``timekeeping``).
 
-A row is committed when most voters have it on disk and it is of this leader's epoch; older rows are committed with it,
-never by being counted themselves, because a later leader could still replace them. So an epoch begins with an empty
+A row is committed when most voters have it on disk and it is of this leader's epoch. Older rows are committed together
+with it, and never by counting alone, because a later leader could still replace them. So an epoch begins with an empty
 row.
 
-A leader that most voters have not answered for a while steps down: it could not commit anything, and somebody else may
-lead already. What it had written for others is then uncertain.
+A leader that most voters have not answered for a while steps down: it could not commit anything, and another keeper may
+lead already. Commands that it had written for others are then uncertain.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from .voting import refusal
 from .words import LOST, WHOLE, Differs, Digest, Got, Held, Offer, Piece, Rows, Snapshot, stored
 
 WRITES_UNDER_WAY = 2
-"""Writes that may be on their way to the own disk: one is written while the next gathers."""
+"""Writes to the own disk that may be under way: one is written while the next gathers."""
 WINDOW_BYTES = 4 << 20
-"""What one follower may not have answered yet."""
+"""The most bytes sent to one follower and not answered yet."""
 LEARNERS_MAX = 64
 ADMIT_LAG_ROWS = 64
-"""A learner that is so close to the end of the log may become a voter."""
+"""A learner that lacks at most so many rows may become a voter."""
 
 Placed = Callable[[int, int, PluribusError | None], None]
-"""``(index, row, error)``: committed and applied here, and the row behind the one that holds it."""
+"""``(index, row, error)``: the command is committed and applied here; ``row`` is the position behind its row."""
 
 
 class Peer:
-    """How far one other keeper is."""
+    """What the leader knows of one other keeper."""
 
     __slots__ = (
         "answered",
@@ -68,11 +68,11 @@ class Peer:
         self.run = -1
         self.installs = 0
         self.answered = 0
-        """The last of our words that it answered."""
+        """The serial number of our last word that it answered."""
         self.asked = -1
-        """What it wanted last; asked for again without progress, it is sent with the next beat, not at once."""
+        """The row that it asked for last. If it asks again without progress, the row is sent with the next beat."""
         self.rewound = 0
-        """The first of our words after we last went back; what was missed before is sent already."""
+        """The serial number of our first word since we last sent old rows again; earlier losses are dealt with."""
         self.heard_at = now
         self.sending: Sending | None = None
 
@@ -83,7 +83,7 @@ class Peer:
 
 
 class Sending:
-    """A snapshot on its way to one keeper: first the list of its parts, then those that the keeper wants."""
+    """A snapshot on its way to one keeper: first the list of its parts, then the parts that the keeper asks for."""
 
     __slots__ = ("base", "beaten", "data", "offered", "offset", "part", "snapshot")
 
@@ -100,7 +100,7 @@ class Sending:
 
 
 class Leader:
-    """``step_down`` is called when it must not lead any more."""
+    """``step_down`` is called when this keeper must not lead any more."""
 
     name = "leader"
     hears_leader = True
@@ -111,16 +111,16 @@ class Leader:
         self._step_down = step_down
         self._turns = Turns()
         self._writes: deque[int] = deque()
-        """Where the log ends behind each write that is under way."""
+        """For each write under way, the end of the log behind it."""
         self._time = Timekeeper(self._latest_us(), seat.clock.now(), seat.wall)
         self._digests: tuple[int, dict[int, bytes]] = (0, {})
-        """The row of the last mark, and what keepers said of their states there."""
+        """The row of the last mark, and the digests of keepers' states there."""
         self._marked = seat.marked_row
         self._placed: deque[tuple[int, int, Placed]] = deque()
         self._reads: list[tuple[int, int, Placed]] = []
         self._admission: tuple[int, Placed, float] | None = None
         self._admission_serial = 0
-        """The first of our words after that was asked: who answers it, or a later one, is there now."""
+        """The serial number of our first word after a change was asked for: a keeper that answers it is there now."""
         self._asked_to_close = False
         self._asked_to_confirm = False
         self._serial = 0
@@ -132,9 +132,13 @@ class Leader:
         self._timer: Timer | None = None
 
     def _latest_us(self) -> int:
-        """The latest time in the log, of rows that are not applied here yet, too."""
-        heads = (self._ledger.head_at(at) for at in range(self._seat.applied_row, self._ledger.end))
-        return max([self._seat.time_us, *(head.time_us for head in heads if head is not None)])
+        """The latest time in the log, of rows that are not applied here yet, too. It never falls from row to row, so
+        the last one that has a time tells."""
+        for at in range(self._ledger.end - 1, self._seat.applied_row - 1, -1):
+            head = self._ledger.head_at(at)
+            if head is not None and head.time_us:
+                return max(self._seat.time_us, head.time_us)
+        return self._seat.time_us
 
     def start(self) -> None:
         ledger = self._ledger
@@ -144,7 +148,7 @@ class Leader:
             self._beat()
 
     def stop(self) -> None:
-        """What was not written down can be tried elsewhere; what was is uncertain."""
+        """End all requests: those that were not written can be tried elsewhere, the others are uncertain."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -169,14 +173,14 @@ class Leader:
             self._seat.clock.call_soon(self._close_rows)
 
     def read(self, placed: Placed) -> None:
-        """Placed when it is certain that nobody else led before this call."""
+        """Call ``placed`` when it is certain that no other keeper led when this was called."""
         self._reads.append((self._serial + 1, max(self._seat.commit, self._own + 1), placed))
         if not self._asked_to_confirm:
             self._asked_to_confirm = True
             self._seat.clock.call_soon(self._confirm)
 
     def change(self, keeper: int, votes: bool, placed: Placed) -> None:
-        """One voter more or less. A new one first catches up."""
+        """Add or remove one voter. A new voter first catches up."""
         voters = self._ledger.voters
         if votes == (keeper in voters):
             placed(self._seat.applied, self._ledger.voters_row, None)
@@ -287,7 +291,7 @@ class Leader:
     # Rows.
 
     def _close_rows(self) -> None:
-        """Put what waits into rows, as many as the disk may have under way."""
+        """Put waiting commands into rows, as many writes as may be under way."""
         self._asked_to_close = False
         ledger, writes, turns = self._ledger, self._writes, self._turns
         while writes and writes[0] <= ledger.durable:
@@ -336,7 +340,7 @@ class Leader:
             self._feed(keeper, peer)
 
     def _feed(self, keeper: int, peer: Peer) -> None:
-        """Send what is new, as far as the window allows."""
+        """Send new rows, as far as the window allows."""
         ledger = self._ledger
         while not self._stopped and peer.next < ledger.end and peer.flight_bytes < WINDOW_BYTES:
             if peer.sending is not None:
@@ -360,7 +364,7 @@ class Leader:
         self._serial += 1
         at = max(peer.next, ledger.start)
         before = ledger.epoch_at(at - 1)
-        seat.send(keeper, Rows(ledger.epoch, at, before, rows, seat.commit, self._serial, peer.debt))
+        seat.send(keeper, Rows(ledger.epoch, at, before, rows, seat.commit, self._serial, peer.debt, peer.run))
 
     def _send_snapshot(self, keeper: int, peer: Peer) -> None:
         ledger = self._ledger
@@ -372,7 +376,7 @@ class Leader:
             self._send_piece(keeper, peer, peer.sending)
 
     def _send_piece(self, keeper: int, peer: Peer, sending: Sending) -> None:
-        """Of the snapshot: what it has, if the keeper has not answered that, else the piece that it wants."""
+        """Send the list of the snapshot's parts until the keeper has answered it, then the piece that it asks for."""
         if self._stopped:
             return
         ledger, snapshot = self._ledger, sending.snapshot
@@ -393,7 +397,7 @@ class Leader:
         self._seat.send(keeper, piece)
 
     def _advance(self) -> None:
-        """Commit what most voters have on disk, if that is of this epoch."""
+        """Commit the rows that most voters have on disk, if the last of them is of this epoch."""
         ledger, voters = self._ledger, self._ledger.voters
         if len(voters.keepers) == 1:  # who keeps alone does this for every window of a publisher
             commit = self._held_by(voters.keepers[0])
@@ -416,7 +420,7 @@ class Leader:
     # Time.
 
     def _beat(self) -> None:
-        """Say that we are here, and look whether most voters are."""
+        """Send a beat to all, and check whether most voters still answer."""
         if self._stopped:
             return
         seat, settings = self._seat, self._seat.settings
@@ -448,19 +452,19 @@ class Leader:
             self._close_rows()
 
     def _near(self, keeper: int) -> bool:
-        """Whether it answered lately."""
+        """Whether a keeper answered lately."""
         peer, seat = self.peers.get(keeper), self._seat
         late_at = seat.clock.now() - 2 * seat.settings.election_s
         return keeper == seat.me or (peer is not None and peer.heard_at > late_at)
 
     def _answers(self, keeper: int) -> bool:
-        """Whether it has answered since a change of voters was asked for."""
+        """Whether a keeper has answered since a change of voters was asked for."""
         peer = self.peers.get(keeper)
         return keeper == self._seat.me or (peer is not None and peer.answered >= self._admission_serial)
 
     def _fresh(self, peer: Peer, run: int, serial: int, installs: int) -> bool:
-        """Whether an answer is of the keeper's present life; of an earlier one nothing counts any more. Nor does what
-        it said of its log before it took over a snapshot: rows that the snapshot stands for may be gone."""
+        """Whether an answer counts: it must be of the keeper's present run, and of the time after it last took over a
+        snapshot, because rows that the snapshot covers may be gone from its log."""
         if (run, installs) < (peer.run, peer.installs):
             return False
         if run == peer.run and installs > peer.installs:
@@ -485,7 +489,8 @@ class Leader:
             self._confirmed()
 
     def _confirmed(self) -> None:
-        """Answer the reads since whose call most voters answered, once what was committed then is applied."""
+        """Answer reads: most voters have answered since the read was asked for, and what was committed then is
+        applied."""
         if not self._reads:
             return
         seat, voters = self._seat, self._ledger.voters
@@ -508,7 +513,7 @@ class Leader:
     # Voters.
 
     def _admit(self) -> None:
-        """Go on with a change of voters when that is safe: the one before is committed, and the newcomer is there."""
+        """Make a change of voters when that is safe: the last change is committed, and the new voter has caught up."""
         if self._admission is None or self._stopped or self._ledger.failing:
             return
         keeper, placed, until = self._admission
@@ -547,7 +552,7 @@ class Leader:
         self._feed_all()
 
     def _late(self, keeper: int) -> str:
-        """Why a change of voters did not come about."""
+        """The reason why a change of voters did not happen in time."""
         peer, ledger, seconds = self.peers.get(keeper), self._ledger, self._seat.settings.submit_s
         why = "" if keeper in ledger.voters else refusal(ledger.voters, keeper, self._answers)
         if peer is None or not self._answers(keeper):

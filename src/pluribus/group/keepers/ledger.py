@@ -1,8 +1,8 @@
-"""What one keeper has written down: who it is, what it promised, its log, its snapshot; and how sure it is of them.
+"""What one keeper has on disk: who it is, what it promised, its log, its snapshot; and whether it can trust them.
 
-Everything goes through the store port: it is submitted now and counts when the completion comes. ``end`` is where the
-log ends in memory, ``durable`` how much of it is on disk. Completions come in order, so what was submitted behind a
-promise is durable only when the promise is.
+All writes go through the store port: a write is submitted, and counts when its completion comes. ``end`` is the end of
+the log in memory, ``durable`` the end of the part on disk. Completions come in order, so a write that was submitted
+after a promise is durable only when the promise is.
 
 A log goes bad in three ways, and each is noticed and remembered on disk before anything else is done:
 
@@ -13,9 +13,9 @@ A log goes bad in three ways, and each is noticed and remembered on disk before 
 A disk that refuses a write (it is full) leaves rows in memory that are not in the store. Then the ledger is ``failing``
 until everything that is under way has ended and the store can be read, and goes on from what that has.
 
-A store whose structure is broken refuses every write with ``Damaged``. The ledger is then ``broken``: it says nothing
-to anybody, until it hears a leader, who has everything that was ever committed. Then the store is set aside, and the
-log begins anew with who the keeper is and what it promised, as one that lost its state. A keeper that is the only voter
+A store whose structure is broken refuses every write with ``Damaged``. The ledger is then ``broken``: the keeper says
+nothing until it hears a leader, which has everything that was ever committed. Then the store is set aside, and a new
+one begins with the keeper's identity and promises, as of a keeper that lost its state. A keeper that is the only voter
 hears no leader; it stays as it is, for people to look at.
 
 A store that cannot be read now, because its server is away, damages nothing: there are no rows until it can be.
@@ -51,14 +51,16 @@ from .words import (
 _encode = msgspec.msgpack.encode
 
 CACHE_BYTES_MAX = 8 << 20
-"""Rows in memory, so that followers that keep up and the state machine need no disk."""
+"""Rows kept in memory, so that the state machine, and followers that keep up, need no disk."""
 SCAN_ROWS = 256
 READ_ROWS_MAX = 64
 TRIM_ROWS_MAX = 1_024
-"""Rows that one write forgets: retention must not hold up appends."""
+"""The most rows that one write forgets, so that retention does not hold up appends."""
 HOLLOW_BYTES = 4 << 20
-"""Rows that are read again in one go to keep their heads: others must have their turns."""
+"""Bytes of rows that are made hollow at a time, so that other tasks have their turn."""
 HOLLOW_ROWS_MAX = 256
+EPOCHS_SKIPPED = 1 << 20
+"""More than there can have been elections behind what a store still knows."""
 
 
 class _Writing:
@@ -88,29 +90,33 @@ class Ledger:
         self._voters: list[tuple[int, Voters]] = []
         self.start = self.end = self.durable = 0
         self._last, self._behind = b"", 0
-        """The row that was appended last, which may be gone since, and the index behind it."""
+        """The row that was appended last (it may be gone since), and the index behind it."""
         self.snapshot, self.base = Snapshot(), Base()
         self._trimmable = 0
-        """Rows below it are in the snapshot that is on disk: until a later one is, those behind it are needed."""
+        """Rows below this are covered by the snapshot on disk, and can be forgotten."""
         self._expected: set[bytes] = set()
-        """Digests of parts that are stored, or will be, and belong to no snapshot yet."""
+        """Digests of stored parts (or of parts being stored) that belong to no snapshot yet."""
         self.damaged: set[int] = set()
+        self.hollowing = False
+        """Whether rows are being made hollow: whoever reads others beside that waits for the disk."""
         self.failing = False
         self.failures = 0
         self.broken = ""
         """Why the store cannot be written any more, if its structure is damaged."""
         self._unreadable = False
         self.needed = 0
-        """Rows from here on are not applied yet and stay in memory."""
+        """Rows from here on are not applied yet, and stay in memory."""
         self.scars: set[int] = set()
-        """Damaged rows that a keeper without others has to live with; all of them are older than its snapshot."""
+        """Damaged rows that no other keeper can repair; all of them are older than the snapshot."""
         self.on_durable: Callable[[], None] = lambda: None
         self.on_trouble: Callable[[], None] = lambda: None
         self.promised = -1
-        """The epoch that is promised on disk; -1 if what is there of this keeper is not what it is by now."""
+        """The epoch that is promised on disk; -1 while a newer promise is being written."""
         self.meta = self._load_meta(random)
-        self._load_log()
+        sure = self._load_log()
         self._write_meta(run=self.meta.run + 1)
+        if not sure and not self.fresh:
+            self._skip_epochs()
 
     # Who and what.
 
@@ -120,21 +126,21 @@ class Ledger:
 
     @property
     def fresh(self) -> bool:
-        """It belongs to nobody yet."""
+        """True if this keeper belongs to no log yet."""
         return self.meta.cluster == 0
 
     @property
     def voters(self) -> Voters:
-        """As of the last row that changed them, committed or not."""
+        """The voters as of the last row that changed them, committed or not."""
         return self._voters[-1][1]
 
     @property
     def voters_row(self) -> int:
-        """The row behind the one that changed them."""
+        """The position behind the row that last changed the voters."""
         return self._voters[-1][0]
 
     def voters_at(self, row: int) -> Voters:
-        """As of the rows below this one."""
+        """The voters as of the rows below this one."""
         return next(voters for since, voters in reversed(self._voters) if since <= row)
 
     @property
@@ -143,16 +149,16 @@ class Ledger:
 
     @property
     def may_vote(self) -> bool:
-        """A log that is not whole says nothing about what was committed. A keeper that is the only voter, and misses
-        nothing that it could name, has nobody to ask and is believed."""
+        """False if the log is not whole: then it does not show what was committed. A keeper that is the only voter, and
+        lacks no row that it could name, has nobody to ask, and may vote."""
         if self.meta.health == WHOLE:
             return True
         return self.alone and self.meta.health == DAMAGED and not self.damaged
 
     @property
     def may_stand(self) -> bool:
-        """A voter, or one until lately: who was removed by a row that is not committed may be the only one that has
-        that row, and then nobody else can be elected."""
+        """Whether this keeper may stand for election: a voter, or one that was removed by a row that is not committed.
+        It may be the only keeper with that row, and then no other can be elected."""
         return self.may_vote and not self.failing and any(self.meta.keeper in voters for _, voters in self._voters)
 
     @property
@@ -162,19 +168,20 @@ class Ledger:
     # Promises.
 
     def promise(self, epoch: int, voted: int, then: Callable[[], None] | None = None) -> None:
-        """Never act in an older epoch again, and vote for nobody else in this one; ``then`` when that is on disk."""
+        """Promise on disk never to act in an older epoch, and to vote for nobody else in this one; then call
+        ``then``."""
         assert epoch > self.epoch or (epoch == self.epoch and self.meta.voted in (0, voted))
         self._write_meta(then, epoch=epoch, voted=voted)
 
     def try_again(self) -> None:
-        """To read a log that could not be read after it failed, and to write a promise that the disk refused."""
+        """Try again to read a log that could not be read, and to write a promise that the disk refused."""
         self._recover()
         if self.promised < self.epoch and not self._writing and not self.broken:
             self._write_meta()
 
     def set_aside(self) -> None:
-        """A leader is there, so whatever was committed is elsewhere: give up a store that is broken, and begin again
-        with who we are and what we promised. What was said of the old log counts no more, so it is another run."""
+        """A leader is there, so everything that was committed is elsewhere: give up a broken store, and begin another
+        with our identity and promises. What we said of the old log counts no more, so this is a new run."""
         if not self.broken or self._writing or self.fresh:
             return
         meta = msgspec.structs.replace(self.meta, health=LOST, run=self.meta.run + 1, logged=True)
@@ -193,7 +200,7 @@ class Ledger:
 
     @property
     def complaint(self) -> str:
-        """Why this keeper cannot vote or lead, in words for those who wait for it; empty if it can."""
+        """Why this keeper cannot vote or lead, in words for waiting callers; empty if it can."""
         nobody = ", and it is the only voter: see `pluribus keepers restore`" if self.alone else ""
         if self.broken:
             return f"{self.broken}{nobody}"
@@ -209,7 +216,7 @@ class Ledger:
         self._write_meta(cluster=cluster)
 
     def found(self, cluster: int, voters: Voters) -> None:
-        """The first row of a new log; what its voters agree on from then on is the truth."""
+        """Write the first row of a new log, with its first voters."""
         assert self.fresh and not self.end
         self._write_meta(None, self._added([encode_voters(0, 0, voters)]), cluster=cluster, logged=True)
 
@@ -221,15 +228,15 @@ class Ledger:
         self._write_meta(None, self._added([row]), cluster=cluster, epoch=epoch, voted=self.meta.keeper, logged=True)
 
     def adopt(self, cluster: int, epoch: int) -> None:
-        """Belong to the log that was forced. It does not vote before a leader of that has put it in order, and what was
-        said of it before counts no more."""
+        """Belong to the log that was forced. This keeper does not vote before a leader of that log has repaired it, and
+        what it said before counts no more."""
         health, run = max(self.meta.health, DAMAGED), self.meta.run + 1
         self._write_meta(cluster=cluster, epoch=max(epoch, self.epoch), voted=0, health=health, run=run)
 
     # Rows.
 
     def append(self, rows: Sequence[bytes]) -> None:
-        """At the end, in memory now and on disk when ``durable`` says so."""
+        """Append rows: in memory now, and on disk when ``durable`` has reached them."""
         assert not self.failing
         change = self._added(rows)
         if self.meta.logged:
@@ -238,7 +245,7 @@ class Ledger:
             self._write_meta(None, change, logged=True)
 
     def cut(self, end: int) -> None:
-        """The rows from here on never happened."""
+        """Remove the rows from here on, which were never committed."""
         assert self.start <= end <= self.end and not self.failing
         for row in range(end, self.end):
             self._drop(row)
@@ -251,8 +258,8 @@ class Ledger:
         self._write([Cut(self._log, end)])
 
     def repair(self, at: int, row: bytes) -> None:
-        """Put back what a leader has at the place of a damaged row. If that is not what was there, the rows behind it
-        never happened either; one that does not follow tells."""
+        """Put back the leader's row in the place of a damaged one. If another row had been there, the rows behind it
+        were never committed either; that shows when the next row does not follow."""
         self.damaged.discard(at)
         self._write([Repair(self._log, at, row)])
         head = head_of(row)
@@ -261,7 +268,7 @@ class Ledger:
             self.cut(at + 1)
 
     def heal(self) -> None:
-        """A leader vouched for everything: look at it again, and vote."""
+        """A leader has vouched for all rows: check the log again; from now on this keeper may vote."""
         durable, cache = self.durable, self._cache
         self._load_log()
         self.durable = min(durable, self.end)
@@ -283,7 +290,7 @@ class Ledger:
             return None
 
     def epoch_at(self, at: int) -> int:
-        """The epoch of a row, or of what stands before the log; -1 if it is not known."""
+        """The epoch of a row, or of the row before the log's start; -1 if it is not known."""
         if at < self.start:
             return self.base.epoch if at == self.start - 1 else -1
         runs = self._runs
@@ -307,7 +314,7 @@ class Ledger:
         return head.next
 
     def read(self, start: int, stop: int, bytes_max: int) -> list[bytes]:
-        """Whole rows from ``start``, at least one if it is there; it ends before a damaged one, which is reported."""
+        """Whole rows from ``start``, at least one if it is there, up to a damaged row, which is reported."""
         rows: list[bytes] = []
         size = 0
         at, stop = max(start, self.start), min(stop, self.end)
@@ -341,8 +348,8 @@ class Ledger:
         work: Callable[[Sequence[bytes | None]], Any],
         done: Callable[[Any, Exception | None], None],
     ) -> None:
-        """Rows of the store, read where the loop does not wait. What is missing is not reported: who needs it, reads
-        it."""
+        """Read rows of the store without holding up the loop. Missing rows are not reported as damage; ``read`` does
+        that."""
         self._store.fetch(self._log, rows, work, done)
 
     def _found(self, start: int, stop: int) -> Sequence[bytes | None]:
@@ -363,16 +370,15 @@ class Ledger:
             self.scars.add(at)
             return
         self.damaged.add(at)
-        if self.meta.health == WHOLE:
-            self._write_meta(health=DAMAGED)
+        self._worsen(DAMAGED)
         self.on_trouble()
 
     # Snapshots.
 
     def put_parts(self, parts: Sequence[tuple[Part, bytes]]) -> None:
-        """Store parts of a snapshot that is being taken or received. They belong to it when it is kept (``save``,
-        ``install``). Until then a list of them is stored, too: if it comes to nothing, because of a crash or because
-        another snapshot was quicker, they are removed with the next one."""
+        """Store parts of a snapshot that is being taken or received. They belong to the snapshot when it is kept
+        (``save``, ``install``). Until then a list of them is stored, too. If the snapshot is not kept, because of a
+        crash or because another one was quicker, they are removed with the next snapshot."""
         self._expected |= {part.digest for part, _ in parts}
         puts = [Put(self._part_key(part), data) for part, data in parts]
         self._write([Put(f"{self.name}/expected", _encode(sorted(self._expected))), *puts])
@@ -386,8 +392,8 @@ class Ledger:
         return found if found is not None and digest_of(found) == part.digest else None
 
     def save(self, snapshot: Snapshot, then: Callable[[], None]) -> None:
-        """Keep a state in place of the one before, of which all parts are stored; ``then``, when it is on disk, rows
-        are forgotten by ``trim``."""
+        """Keep a snapshot whose parts are all stored, in the place of the one before; call ``then`` when it is on disk.
+        ``trim`` forgets the rows that it covers."""
         assert self.snapshot.row <= snapshot.row <= self.end and not self.failing
 
         def kept() -> None:
@@ -399,7 +405,7 @@ class Ledger:
             del self._voters[0]
 
     def _replaced(self, snapshot: Snapshot) -> list[Change]:
-        """What goes when this snapshot comes: parts that only the last one had, and those that came to nothing."""
+        """The parts to remove when this snapshot is kept: those of the last one alone, and those of abandoned ones."""
         stay = {part.digest for part in snapshot.parts}
         gone = ({part.digest for part in self.snapshot.parts} | self._expected) - stay
         self.snapshot, self._expected = snapshot, set()
@@ -410,13 +416,14 @@ class Ledger:
         return f"{self.name}/part/{part.digest.hex()}"
 
     def hollow(self, rows: Sequence[int]) -> list[int]:
-        """Free the commands of some of these rows, whose machines read them no more; which ones were done. Rows that
-        the snapshot on disk does not stand for are left alone: they are applied again after a restart."""
+        """Free the commands of some of these rows, whose machines read them no more; which ones were done: none while
+        others are ``hollowing``. Rows that the snapshot on disk does not stand for are left alone: they are applied
+        again after a restart."""
         done: list[int] = []
         changes: list[Change] = []
         size = 0
         for at in rows:
-            if self.failing or size >= HOLLOW_BYTES or len(changes) >= HOLLOW_ROWS_MAX:
+            if self.hollowing or self.failing or size >= HOLLOW_BYTES or len(changes) >= HOLLOW_ROWS_MAX:
                 break
             if not self.start <= at < min(self._trimmable, self.durable) or at in self.damaged:
                 continue
@@ -431,11 +438,15 @@ class Ledger:
                 changes.append(Replace(self._log, at, hollow_of(found[0])))
                 self._drop(at)
         if changes:
-            self._write(changes)
+            self.hollowing = True
+            self._write(changes, self._hollowed)
         return done
 
+    def _hollowed(self) -> None:
+        self.hollowing = False
+
     def trim(self, start: int) -> bool:
-        """Forget some rows before ``start``, which the snapshot holds; whether there are more."""
+        """Forget some rows before ``start``, which the snapshot covers; true if there are more."""
         start, wanted = min(start, self.start + TRIM_ROWS_MAX, self._trimmable, self.durable), start
         if start <= self.start or self.failing:
             return False
@@ -450,13 +461,12 @@ class Ledger:
 
     def lost(self, why: str) -> None:
         self._report(f"lost its state: {why}")
-        if self.meta.health != LOST:
-            self._write_meta(health=LOST)
+        self._worsen(LOST)
         self.on_trouble()
 
     def install(self, base: Base, snapshot: Snapshot) -> None:
-        """Take over a leader's snapshot, of which all parts are stored. Rows that agree with it stay, from the leader's
-        base on; else the log starts anew at that base."""
+        """Take over a leader's snapshot whose parts are all stored. If our rows agree with it they stay, from the
+        leader's base on; else the log starts anew at that base."""
         assert not self.failing
         changes: list[Change] = [Put(f"{self.name}/snapshot", stored(snapshot)), *self._replaced(snapshot)]
         fits = self.start <= snapshot.row <= self.end and self.epoch_at(snapshot.row - 1) == snapshot.epoch
@@ -555,7 +565,7 @@ class Ledger:
         self._recover()
 
     def _recover(self) -> None:
-        """Of a log that failed, when nothing is under way any more."""
+        """Read a failed log again, when no write is under way any more."""
         if not self.failing or self._writing or self.broken:
             return
         try:
@@ -584,14 +594,27 @@ class Ledger:
             raise Damaged(f"who the keeper of {self.name!r} is cannot be read ({damaged}): give it a new store")
         return Meta(random.getrandbits(63) or 1)
 
-    def _load_log(self) -> None:
-        """What the store has, checked from the snapshot on; older rows are checked when they are read."""
+    def _worsen(self, health: int) -> None:
+        """Write down that the log is worse than it was. What was said of it while it was whole counts no more, nor does
+        what a leader said that this keeper owes since an earlier damage: it is another run."""
+        if health > self.meta.health:
+            self._write_meta(health=health, run=self.meta.run + (self.meta.health == WHOLE))
+
+    def _skip_epochs(self) -> None:
+        """The store lost commits, perhaps with a promise in them. Take part in no epoch that it may have been about:
+        whoever leads then is elected without this keeper, which is damaged, by voters that know of later ones."""
+        self._write_meta(epoch=self.epoch + EPOCHS_SKIPPED, voted=0)
+
+    def _load_log(self) -> bool:
+        """What the store has, checked from the snapshot on; older rows are checked when they are read. Whether nothing
+        is missing that it would not know of."""
         try:
             bounds = self._store.bounds(self._log)
         except Damaged as error:
             bounds, self.broken, self.failing = Bounds(sure=False), str(error), True
         self.start, self.end, self.durable = bounds.start, bounds.end, bounds.end
         self._cache, self._cache_bytes = {}, 0
+        self.hollowing = False
         self._runs = []
         self.damaged = set()
         health = WHOLE if bounds.sure else DAMAGED
@@ -615,7 +638,8 @@ class Ledger:
         if health > self.meta.health:
             words = {DAMAGED: f"rows {sorted(self.damaged)[:5]}", LOST: "its state"}[health]
             self._report(f"is damaged: {words}")
-            self._write_meta(health=health)
+            self._worsen(health)
+        return bounds.sure
 
     def _load_base(self) -> Base:
         try:
@@ -632,7 +656,7 @@ class Ledger:
         return set() if value is None else set(msgspec.msgpack.decode(value, type=list[bytes]))
 
     def _scan(self) -> bool:
-        """Look at the rows behind the snapshot; whether one of them is hollow, so that it cannot be applied again."""
+        """Check the rows behind the snapshot; true if one of them is hollow, so that it cannot be applied again."""
         hollow = False
         at = min(max(self.start, self.snapshot.row), max(self.end - 1, self.start))
         while at < self.end:

@@ -1,4 +1,4 @@
-"""What is asked of keepers by those who look after them: how they stand, who votes, how to go on when most are gone."""
+"""Questions to keepers from people who look after them: their state, who votes, how to go on when most are gone."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
 
 
 class Stand(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """Of a member to a keeper: how do you stand? The answer is a ``Standing``."""
+    """From a member to a keeper: what is your state? The answer is a ``Standing``."""
 
 
 class Roll(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """How all keepers stand, as one member finds out; the answer is a list of ``Standing``."""
+    """The state of all keepers, as one member finds it; the answer is a list of ``Standing``."""
 
 
 class Voting(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """Have a keeper counted from now on, or not any more; the answer, nothing, comes when that is committed."""
+    """Let a keeper vote from now on, or not any more; the answer is empty and comes when that is committed."""
 
     keeper: Number
     votes: bool
 
 
 class Force(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Most voters are gone for good: go on with this keeper, or (0) with the most recent log; the answer is a
+    """Most voters are gone for good: go on with this keeper, or with the most recent log if it is 0. The answer is a
     ``Forced``."""
 
     keeper: Number = 0
 
 
 class Lead(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """Of a member to the keeper that is forced to go on as the only voter."""
+    """From a member to the keeper that is to go on as the only voter."""
 
     cluster: Number
     epoch: Whole
 
 
 class Adopt(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """Of a member to another keeper: follow the log that was forced, which has the rows below ``end`` of the old
-    one."""
+    """From a member to another keeper: follow the log that was forced, which has the rows of the old log below
+    ``end``."""
 
     old: Number
     cluster: Number
@@ -53,18 +53,18 @@ class Adopt(msgspec.Struct, array_like=True, frozen=True, tag=6):
 
 
 class Forced(msgspec.Struct, array_like=True, frozen=True):
-    """The keeper that goes on, from which row, and who follows it; the others must get new stores."""
+    """The keeper that goes on, from which row, and the keepers that follow it; the others need new stores."""
 
     keeper: str
     row: int
     follow: list[str]
     refused: list[str]
-    """Those that were there and do not follow, and why."""
+    """Keepers that were there and do not follow, and why."""
 
 
 Operation = Stand | Roll | Voting | Force | Lead | Adopt
 AMONG_MEMBERS = (Lead, Adopt)
-"""What only members say to keepers."""
+"""Questions that only members of the bus may ask keepers."""
 
 WORDS = Words(
     "keepers",

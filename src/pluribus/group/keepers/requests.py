@@ -1,9 +1,9 @@
-"""What one keeper's application wants from whoever leads, now or soon: commands placed, fresh reads, voters changed.
+"""Requests of one keeper's application to the leader, now or the next one: place commands, read freshly, change voters.
 
-With the leader in this process a request is a call; else it travels, under a ticket. A request that the leader
-certainly did not write down waits for the next leader, in its order. One that it may have written down when it was lost
-is uncertain, and says so at once: whoever must not do things twice asks again with the same identity (see
-``once``). Nothing waits for ever.
+If the leader is in this process a request is a call; else it travels, under a ticket. A request that the leader
+certainly did not write waits for the next leader, in its order. A request that the leader may have written when it was
+lost is uncertain, and fails at once: a caller that must not act twice asks again with the same identity (see ``once``).
+No request waits for ever.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ REQUESTS_BYTES_MAX = 64 << 20
 SUBMISSION_BYTES_MAX = FRAME_BYTES_MAX
 OVERHEAD_BYTES = 64
 TICKET_BITS = 40
-"""Tickets of one life."""
+"""Bits of a ticket that count within one run of the process."""
 
 
 class Request:
-    """``commands`` to be placed; or a read, or a change of voters."""
+    """``commands`` to be placed; or a fresh read; or a change of voters."""
 
     __slots__ = ("commands", "done", "machine", "number", "size", "until", "vote")
 
@@ -52,27 +52,27 @@ class Request:
 
 
 class Requests:
-    """The owner says who leads (``leads``), and hands over what leaders answer."""
+    """The owner calls ``leads`` when the leader changes, and hands over the leader's answers."""
 
     def __init__(self, seat: Seat, leading: Callable[[], Leader | None]) -> None:
         self._seat = seat
         self._leading = leading
         self._tickets = count(seat.ledger.meta.run << TICKET_BITS)
-        """Never used again, not by a later life and not for a second attempt: an answer that comes late, or twice, is
-        an answer to nothing else."""
+        """A ticket is never used again, neither by a later run nor for a second attempt, so that an answer that comes
+        late or twice is not taken for another one."""
         self._waiting: deque[Request] = deque()
         self._away: dict[int, Request] = {}
         self._placed: list[tuple[int, int, Request]] = []
         self._bytes = 0
         self._count = 0
         self._floor: int | None = None
-        """No command that is under way has a row below this one."""
+        """Commands that are under way have rows from this one on."""
         self._timer: Timer | None = None
 
     def add(
         self, commands: Sequence[bytes] | None, vote: tuple[int, bool] | None, done: Done, machine: int = 0
     ) -> None:
-        """Commands to be placed, or who shall vote or not any more; neither: a fresh read."""
+        """Add a request: ``commands`` to be placed, or a ``vote`` to be changed; with neither, a fresh read."""
         seat = self._seat
         until = seat.clock.now() + seat.settings.submit_s
         request = Request(next(self._tickets), commands, vote, done, until, machine)
@@ -90,17 +90,17 @@ class Requests:
             self._ask(request)
 
     def awaits(self, row: int) -> bool:
-        """Whether somebody here may wait for what the commands of this row answer: not if it was there before any of
-        them was submitted, as everything is that is applied again when a keeper is opened."""
+        """Whether a caller here may wait for the results of this row's commands. Not if the row is older than all
+        submissions under way, as rows are that are applied again when a keeper is opened."""
         return self._count > 0 and self._floor is not None and row >= self._floor
 
     def leads(self) -> None:
-        """There is a leader, perhaps another one: what the last one was asked is uncertain, the rest is asked now."""
+        """There is a leader, perhaps a new one: requests to the last leader are uncertain, the others are sent now."""
         self._give_up_away("the keepers changed their leader, and it may have been written or not: ask again")
         self.ask()
 
     def ask(self) -> None:
-        """Whatever waits, of the leader there is."""
+        """Send the waiting requests to the present leader."""
         waiting = self._waiting
         while waiting and self._may_ask():
             self._ask(waiting.popleft())
@@ -127,7 +127,7 @@ class Requests:
             self._put_back(request)
 
     def applied(self) -> None:
-        """Rows were applied here: what waited for them is done."""
+        """Rows were applied here: complete the requests that waited for them."""
         if self._placed:
             row = self._seat.applied_row
             ready = [one for one in self._placed if one[0] <= row]
@@ -141,7 +141,7 @@ class Requests:
                     self._end(request, -1, Uncertain("it was done, but what it did came with a snapshot: ask again"))
 
     def stop(self, error: PluribusError) -> None:
-        """Everybody hears that there will be no answer."""
+        """Fail all requests."""
         if self._timer is not None:
             self._timer.cancel()
         self._give_up_away(f"{error}; it may have been written or not")
@@ -191,7 +191,7 @@ class Requests:
             leader.read(placed)
 
     def _put_back(self, request: Request) -> None:
-        """In the order of their numbers, so that an application's commands do not overtake each other."""
+        """Let a request wait again, in the order of numbers, so that commands do not overtake each other."""
         at = len(self._waiting)
         while at and self._waiting[at - 1].number > request.number:
             at -= 1
@@ -217,7 +217,7 @@ class Requests:
                 self._end(request, -1, Uncertain(reason))
 
     def _why(self, late_s: str) -> str:
-        """Nothing was done, and what this keeper knows of the reason."""
+        """The error for a request that was not done in time, with what this keeper knows of the reason."""
         ledger = self._seat.ledger
         complaint = ledger.complaint
         if complaint and ledger.alone:
@@ -226,7 +226,7 @@ class Requests:
         return f"most keepers of {ledger.name!r} did not answer {late_s}{own}"
 
     def _look(self) -> None:
-        """Whoever waits too long hears why."""
+        """Fail requests that have waited too long."""
         self._timer = None
         seat = self._seat
         now = seat.clock.now()

@@ -1,14 +1,13 @@
-"""What a row of the keepers' log holds: commands for one machine, voters, the beginning of an epoch, or a mark.
+"""A row of the keepers' log: commands for one machine, voters, the beginning of an epoch, or a mark.
 
 At a *mark* every keeper takes a snapshot, so that their states can be compared.
 
-A row has a fixed head, then the commands in one piece. The head names the machine that the commands are for and the
-time that the leader gave them. A keeper that only passes a row on or writes it down reads no more than the head. The
-store's checksum vouches for the bytes; the head repeats position-independent facts that let a log be checked on its
-own: epochs never fall and indices have no gap.
+A row has a fixed head, then the commands in one piece. The head has the machine's number and the time that the leader
+gave the row. A keeper that only writes a row or passes it on reads no more than the head. The store's checksum protects
+the bytes. With the head a log can also be checked on its own: epochs never fall and indices have no gap.
 
-A *hollow* row is a head without its commands: its machine reads them no more, and their space was freed. It stands in
-its place of the log, counts as whole, and can be read but not applied.
+A *hollow* row is a head without its commands: its machine reads them no more, and their space was freed. It stays in
+its place in the log, counts as whole, and can be read but not applied.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _commands = msgspec.msgpack.Decoder(list[bytes])
 
 
 class Voters(msgspec.Struct, frozen=True, array_like=True):
-    """Who votes. Every change is one more and one voter; version 1 is the founders'."""
+    """Who votes. Every change raises the version by 1 and adds or removes one voter; the founders have version 1."""
 
     version: int = 0
     keepers: tuple[int, ...] = ()
@@ -58,7 +57,7 @@ class RowHead(msgspec.Struct, frozen=True, gc=False):
     machine: int = 0
     """The number of the machine that the commands are for."""
     time_us: int = 0
-    """The leader's time when it made the row, in microseconds since 1970; 0: it said none."""
+    """The leader's time when it made the row, in microseconds since 1970; 0: none."""
     hollow: bool = False
     """The commands are gone: only the head is left."""
 

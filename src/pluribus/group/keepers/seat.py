@@ -1,7 +1,7 @@
-"""What all roles of one keeper share: its ledger and ports, what is committed, and the state machine that applies it.
+"""What all roles of one keeper share: its ledger and ports, the end of the committed rows, and the state machine.
 
-Rows are applied once they are committed, in order, each once. Now and then the state machine's snapshot is kept, and
-the rows that it stands for are forgotten, as far as the owner does not want to read them again.
+Committed rows are applied in order, each once. Now and then a snapshot of the state is kept, and the rows that it
+covers are forgotten, unless the owner wants to read them again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .rows import COMMANDS, MARK, commands_of, head_of
 from .words import Courier, Hello, Part, Snapshot, Word, digest_of, encode
 
 APPLY_BYTES = 1 << 20
-"""Applied in one go, if it does not take longer than a turn of the loop; then others have theirs."""
+"""Rows applied at a time, if that takes no longer than a turn of the loop; then other tasks have their turn."""
 
 REPLAY_BYTES_MAX = 48 << 20
 REPLAY_COMMANDS_MAX = 200_000
-"""What a keeper that is opened may have to apply again: a snapshot is taken before it is more."""
+"""The most commands that a keeper applies again when it is opened; a snapshot is taken before there are more."""
 
 log_ = logging.getLogger("pluribus")
 
@@ -35,15 +35,17 @@ class Settings(msgspec.Struct, frozen=True):
 
     heartbeat_s: float = 0.1
     election_s: float = 1.0
-    """A leader that was not heard for so long, up to twice as long, is replaced."""
+    """A leader that is not heard for one to two times this long is replaced."""
     submit_s: float = 10.0
-    """A command that was not placed by then is given up, or is uncertain."""
+    """A command that is not placed within this time fails, or is uncertain."""
     snapshot_bytes: int = 16 << 20
-    """Rows that are applied between two snapshots."""
+    """Bytes of rows that are applied between two snapshots."""
     words_bytes: int = 256 << 10
-    """What one message to another keeper carries, about."""
+    """About how much one message to another keeper carries."""
     slack_rows: int = 1_024
     """Rows that are kept behind the snapshot, for keepers that are a little late."""
+    turn_bytes: int = PART_BYTES
+    """Parts of a snapshot that are made in one turn of the loop."""
 
 
 def ignore_commit(first: int, commands: Sequence[bytes]) -> None:
@@ -59,7 +61,7 @@ def ignore_state(index: int, state: bytes) -> None:
 
 
 class Taking:
-    """A snapshot that is being taken, some parts a turn. ``marked``: all keepers take one at this row."""
+    """A snapshot that is being taken, a few parts a turn. ``marked``: all keepers take one at this row."""
 
     __slots__ = ("due", "marked", "names", "parts", "saving", "snapshot", "written_bytes")
 
@@ -93,7 +95,7 @@ class Seat:
         self.applied_row = 0
         self.applied = 0
         self.restored_row = 0
-        """What is below this was not applied here but came with a snapshot."""
+        """Rows below this were not applied here; their state came with a snapshot."""
         self.keep_from: int | None = None
         """The owner still reads commands from this index on."""
         self.keep_row: int | None = None
@@ -110,17 +112,18 @@ class Seat:
         self.on_saved: Callable[[Snapshot], None] = lambda snapshot: None
         """A snapshot that all keepers take at this row is on disk."""
         self.machine = 0
-        """For which machine the row is that ``on_commit`` is being told."""
+        """The machine of the row that ``on_commit`` is being given."""
         self.time_us = 0
         """The replicated time: the latest of all rows that were applied."""
         self.halted = ""
-        """Why nothing more is applied: the code of a machine is missing here. It then neither leads nor serves."""
+        """Why nothing more is applied: the code of a machine is missing here. Such a keeper neither leads nor
+        serves."""
         self.installs = 0
         """Snapshots of leaders that were taken over in this run."""
         self.astray = False
-        """The own state is not that of most keepers: it is replaced, however far it is."""
+        """This keeper's state differs from that of most keepers: it is replaced, however far it is."""
         self.encoded: dict[int, tuple[bytes, Sequence[bytes]]] = {}
-        """Rows that a leader made, and what it put into them: that need not be taken out again."""
+        """Rows that this leader made, with their commands, so that these need not be decoded again."""
         self.marked_row = 0
         """Behind the last mark."""
         self._since_bytes = self._since_commands = 0
@@ -139,7 +142,7 @@ class Seat:
 
     @property
     def may_speak(self) -> bool:
-        """Nobody hears of us before our name and our promise are on disk."""
+        """True when our identity and our promise are on disk; before that we send nothing."""
         return self.ledger.promised == self.ledger.epoch and not self.stopped
 
     def send(self, to: int, word: Word) -> None:
@@ -147,7 +150,7 @@ class Seat:
             self.carrier.send(to, encode(self.ledger.meta.cluster, self.me, word))
 
     def hail(self, to: int) -> None:
-        """Ask whoever leads to take us along. It promises nothing: also a keeper whose store is broken may say it."""
+        """Ask the leader to send us rows. It promises nothing, so a keeper whose store is broken may say it, too."""
         if self.may_speak or (self.ledger.broken and not self.stopped):
             self.carrier.send(to, encode(self.ledger.meta.cluster, self.me, Hello(self.ledger.epoch)))
 
@@ -190,7 +193,7 @@ class Seat:
             self.apply()
 
     def doubt(self) -> None:
-        """The log is again what the disk has, and its end may be an older one: a leader must vouch for it again."""
+        """The log was read again from disk, and may end earlier than before: a leader must vouch for it again."""
         self.commit = self.applied_row
         self._ahead.clear()
         self._abandon()
@@ -220,7 +223,7 @@ class Seat:
                 self.clock.call_soon(self.apply)
 
     def _next_row(self) -> bytes | None:
-        """The one that is to be applied; None if it cannot be read here now."""
+        """The next row to be applied; None if it cannot be read here now."""
         at = self.applied_row
         if at != self._ahead_at or not self._ahead:
             self._ahead = deque(self.ledger.read(at, self.commit, APPLY_BYTES))
@@ -257,21 +260,17 @@ class Seat:
 
     @property
     def wants_mark(self) -> bool:
-        """Enough was applied since the last: more than a few times what the last snapshot had to write."""
+        """True if enough was applied since the last mark: several times what the last snapshot had to write."""
         bytes_max = min(max(self.settings.snapshot_bytes, 4 * self._written_bytes), REPLAY_BYTES_MAX)
         return self._since_bytes >= bytes_max or self._since_commands >= REPLAY_COMMANDS_MAX
 
     def take_snapshot(self, marked: bool = False) -> None:
-        """Begin to. One that is under way goes on instead."""
+        """Begin a snapshot, unless one is under way, which then goes on."""
         ledger = self.ledger
         if ledger.failing or self.halted or self._taking is not None or self.applied_row <= ledger.snapshot.row:
             return
-        names, changed = self.state.freeze()
-        known = {part.name for part in ledger.snapshot.parts}
-        due = names
-        if not self._distrusts:
-            dirty = set(changed)
-            due = [name for name in names if name in dirty or name not in known]
+        known = set() if self._distrusts else {part.name for part in ledger.snapshot.parts}
+        names, due = self.state.freeze(known)
         voters = ledger.voters_at(self.applied_row)
         epoch = ledger.epoch_at(self.applied_row - 1)
         snapshot = Snapshot(self.applied_row, epoch, self.applied, voters, self.time_us)
@@ -279,7 +278,7 @@ class Seat:
         self.go_on()
 
     def go_on(self) -> None:
-        """With the snapshot that is being taken: make some parts, or keep it when all are there."""
+        """Go on with a snapshot: encode some parts, or keep it when all are there."""
         taking, ledger = self._taking, self.ledger
         if taking is None or self.stopped:
             return
@@ -288,7 +287,7 @@ class Seat:
             return
         made: list[tuple[Part, bytes]] = []
         size = 0
-        while taking.due and size < PART_BYTES:
+        while taking.due and size < self.settings.turn_bytes:
             name = taking.due.popleft()
             data = self.state.part(name)
             part = Part(name, digest_of(data), len(data))
@@ -328,7 +327,7 @@ class Seat:
         ledger.save(snapshot, kept)
 
     def installed(self, snapshot: Snapshot) -> None:
-        """A leader's snapshot is in the place of the own one: take its state, unless this keeper is further already."""
+        """A leader's snapshot has replaced our own: take its state, unless this keeper has applied more already."""
         self.installs += 1
         if snapshot.row > self.applied_row or self.astray:
             self.restore(snapshot)
@@ -342,7 +341,7 @@ class Seat:
             self.state.thaw(False)
 
     def trim(self) -> None:
-        """Forget what the snapshot holds and nobody wants, some rows at a time."""
+        """Forget rows that the snapshot covers and nobody wants to read, some at a time."""
         ledger = self.ledger
         if self.stopped:
             return

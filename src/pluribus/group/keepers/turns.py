@@ -1,8 +1,8 @@
-"""Whose commands come next: machines take turns by bytes, so that one with much to write does not hold up the others.
+"""Machines take turns by bytes, so that one with much to write does not hold up the others.
 
-In one turn each machine that has commands waiting gets one row of about ``ROW_BYTES``. A machine whose single
-submission was larger pays for it by sitting out turns (deficit round robin, Shreedhar and Varghese 1995). All rows of
-one turn are one write and share one synchronisation.
+In one turn each machine with waiting commands gets one row of about ``ROW_BYTES``. A machine with a larger single
+submission sits out turns for it (deficit round robin, Shreedhar and Varghese 1995). All rows of one turn are one write
+and share one fsync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Taken = list[tuple[Sequence[bytes], Placed]]
 
 
 class _Waiting:
-    """What one machine wants written. ``debt`` is what it had above its share, in bytes."""
+    """The waiting commands of one machine. ``debt`` is how many bytes it had above its share."""
 
     __slots__ = ("debt", "queue")
 
@@ -34,7 +34,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._machines: dict[int, _Waiting] = {}
-        """Those that have something waiting, or a debt; in the order of their turns."""
+        """Machines with waiting commands or a debt, in the order of their turns."""
         self._count = 0
         self.turns: dict[int, int] = {}
         """Bytes that each machine had written, for people."""
@@ -50,7 +50,7 @@ class Turns:
         self._count += 1
 
     def next(self) -> list[tuple[int, Taken]]:
-        """What goes into the rows of the next write, a row for each machine. It is never empty while anything waits."""
+        """The commands of the next write, a row for each machine; never empty while commands wait."""
         rows: list[tuple[int, Taken]] = []
         while not rows and self._count:
             for machine in list(self._machines):
@@ -81,7 +81,7 @@ class Turns:
         return taken
 
     def clear(self) -> list[Placed]:
-        """Forget everything; who waited for it."""
+        """Forget all commands; returns the callers that waited for them."""
         waiting = [placed for one in self._machines.values() for _, _, placed in one.queue]
         self._machines.clear()
         self._count = 0

@@ -1,20 +1,20 @@
-"""Who votes, as people who look after keepers change it: how each keeper stands, what is safe, and the last resort.
+"""How people change who votes: the state of each keeper, which changes are safe, and the last resort.
 
 **Adding and removing** is one row of the log each, placed by a leader (``Leader.change``), so any two majorities share
 a voter and nothing acknowledged is lost. A leader refuses a change after which fewer than most voters would answer:
 that row could not be committed any more, nor anything else. A lost keeper is *replaced* by two such rows: the new one
 in, when it has caught up, then the old one out.
 
-**Force** is for when most voters are gone for good, so that nobody can lead. One keeper that is whole is made the only
-voter of what is from then on another log: it has the same rows, and a number (``cluster``) of its own. Keepers that are
-there then *adopt* that number and follow. Whoever comes back later with the old number is a stranger: it neither votes
-in the new log nor can it bring back what was given up, and two halves of a bus never mix their rows.
+**Force** is for when most voters are gone for good, so that nobody can lead. One whole keeper becomes the only voter of
+a new log, which has the same rows and a number (``cluster``) of its own. The other keepers that are there then *adopt*
+that number and follow. A keeper that comes back later with the old number is a stranger: it cannot vote in the new log,
+nor bring back rows that were given up. So two halves of a bus never mix their rows.
 
-What force can lose: rows that were acknowledged by voters that are gone, and that none of those who are there has. It
-is the least if the most recent log goes on. Of those who are there, that one has whatever any of them knows to be
-committed: a row that is committed is in the log of every later leader (Ongaro and Ousterhout, 2014, section 5.4.3), so
-a log that ends in a later epoch, or in the same one and later, has it. A keeper that adopts does not vote before the
-forced one has put it in order: until then it still goes by the old list of voters, and those might elect another.
+What force can lose: rows that were acknowledged by voters that are gone, and that no remaining keeper has. The loss is
+least if the most recent log goes on. It has every row that any remaining keeper knows to be committed: a committed row
+is in the log of every later leader (Ongaro and Ousterhout, 2014, section 5.4.3), so every log that ends in a later
+epoch, or later in the same one, has it. A keeper that adopts does not vote before the forced keeper has repaired it:
+until then it has the old list of voters, and these might elect another leader.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 HEALTHS = {WHOLE: "whole", DAMAGED: "damaged", LOST: "lost"}
 PREFIX_CHARS_MIN = 4
-"""So much of a keeper's number may stand for it."""
+"""The fewest digits of a keeper's number that may stand for it."""
 
 
 class MachineStanding(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +49,7 @@ class MachineStanding(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """How one keeper stands, as it says itself; of a voter that does not answer, only that it is one."""
+    """The state of one keeper, as it reports itself. Of a voter that does not answer only that is known."""
 
     keeper: str
     """Its number, in hexadecimal."""
@@ -65,13 +65,13 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     why: str = ""
     """Why it can neither vote nor lead, if that is so."""
     leader: str = ""
-    """Whom it follows now; empty if it hears nobody."""
+    """The leader that it follows now; empty if it hears none."""
     epoch: int = 0
     last_epoch: int = 0
     """Of the last row of its log."""
     start: int = 0
     end: int = 0
-    """Rows of its log: from start up to end."""
+    """The end of its log; rows from ``start`` up to here are kept."""
     committed: int = 0
     applied: int = 0
     """Commands that it has done."""
@@ -83,9 +83,9 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     """Of the list of voters."""
     machines: list[MachineStanding] = []
     live_bytes: int = 0
-    """Of the log: what its machines still need."""
+    """Bytes of the log that its machines still need."""
     dead_bytes: int = 0
-    """What they do not need, and is not freed yet."""
+    """Bytes of the log that they do not need, and that are not freed yet."""
     snapshot_s: float = -1.0
     """How long ago its last snapshot was kept, in this run; -1 if none was."""
 
@@ -139,7 +139,7 @@ def chosen(keeper: str, roll: Sequence[Standing]) -> str:
 
 
 def refusal(voters: Voters, keeper: int, near: Callable[[int], bool]) -> str:
-    """Why a change of this keeper's vote would stop the others; empty if it would not. ``near`` tells who answers."""
+    """Why a change of this keeper's vote would stop the others; empty if it would not. ``near`` says which answer."""
     after = [one for one in voters.keepers if one != keeper]
     if keeper not in voters:
         after.append(keeper)

@@ -1,7 +1,7 @@
-"""What keepers say to each other, and what they write down about themselves: the vocabulary of the protocol.
+"""The vocabulary of the protocol: what keepers send to each other, and what they store about themselves.
 
-Words may be lost, doubled, late and out of order; each says enough to be understood alone. Unknown fields at the end
-are skipped, so that a later minor may add some.
+Words may be lost, doubled, late and out of order; each can be understood alone. Unknown fields at the end are skipped,
+so that a later minor release may add some.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .rows import Voters
 
 WORDS_MAJOR = 2
 WHOLE, DAMAGED, LOST = 0, 1, 2
-"""What a keeper says of its log: all there; rows to be put back; or its state is gone, and only a snapshot helps."""
+"""The health of a keeper's log: whole; with rows to be repaired; or its state is gone, and only a snapshot helps."""
 
 
 class Courier(Protocol):
-    """How words reach other keepers; nothing is promised but that what arrives was sent."""
+    """How words reach other keepers. Words may be lost; no word arrives that was not sent."""
 
     def send(self, to: int, words: bytes) -> None: ...
 
@@ -30,13 +30,13 @@ class Courier(Protocol):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A keeper that hears no leader: whoever leads, take me along."""
+    """From a keeper that hears no leader, to all: the leader is to send me rows."""
 
     epoch: int
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """For a vote. ``trial``: would you, if I asked? It binds nobody."""
+    """A candidate asks for a vote. ``trial``: would you vote for me? The answer binds nobody."""
 
     epoch: int
     last_epoch: int
@@ -61,11 +61,13 @@ class Rows(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Rows below it are committed."""
     serial: int
     debt: int
-    """A damaged keeper is whole again when it has everything below this."""
+    """A damaged keeper is whole again when it has all rows below this."""
+    run: int
+    """The run of the addressee in which it has the debt: a word that comes late does not count for a later run."""
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Everything below ``upto`` is as the leader has it, and on disk. ``want`` asks for rows from there on."""
+    """My rows below ``upto`` are the leader's, and on disk. ``want`` asks for rows from there on."""
 
     epoch: int
     upto: int
@@ -76,11 +78,11 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag=5):
     lacks: bool = False
     """Rows that it has not applied are hollow at the leader: it needs the snapshot."""
     installs: int = 0
-    """How many snapshots it took over in this run: its log may begin and end elsewhere since the last one."""
+    """How many snapshots it took over in this run: each may change where its log begins and ends."""
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Of the leader's snapshot: which parts it has. It stands for the rows below ``row``; the log is to start at
+    """The leader offers its snapshot: the list of its parts. It covers the rows below ``row``; the log is to start at
     ``base``."""
 
     epoch: int
@@ -103,7 +105,8 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 
 class Got(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Of the snapshot for ``row`` I want this part next, from ``offset`` on; behind the last part: I have them all."""
+    """Of the snapshot for ``row``, send this part from ``offset`` on; a number behind the last part: I have them
+    all."""
 
     epoch: int
     row: int
@@ -131,7 +134,7 @@ class Placed(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """``certain``: it was not and will not be ordered, so it may be tried again."""
+    """The request failed. ``certain``: it was not and will not be ordered, so it may be tried again."""
 
     ticket: int
     certain: bool
@@ -143,7 +146,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class ReadAt(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Whoever has applied the rows below this one reads nothing stale."""
+    """The answer to a fresh read: a keeper that has applied the rows below this one reads nothing stale."""
 
     ticket: int
     row: int
@@ -158,7 +161,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """What the state of a keeper is after the rows below ``row``, where the leader wanted a snapshot."""
+    """The digest of a keeper's state after the rows below ``row``, at a mark."""
 
     epoch: int
     row: int
@@ -173,7 +176,7 @@ class Differs(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
 
 class Alive(msgspec.Struct, frozen=True, array_like=True, tag=17):
-    """To the leader: these owners of leases were heard of by the keeper that says it, this many seconds ago at most."""
+    """To the leader: the sender heard of these owners of leases at most so many seconds ago."""
 
     owners: list[tuple[int, int]]
     """Number of the machine, and the owner's own number."""
@@ -239,14 +242,14 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
     voted: int = 0
     """For whom, in that epoch."""
     logged: bool = False
-    """Whether it ever had a row: a log without any is then missing, not new."""
+    """Whether the log ever had a row: if so, a log without rows is lost, not new."""
     health: int = WHOLE
     run: int = 0
-    """How often it was started: what it said before it was started last counts no more."""
+    """It grows with each start, and when a log goes bad while it runs: earlier words about the log count no more."""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True):
-    """What is before the first row that is kept: its position, the epoch of the row before it, the next index."""
+    """Where the kept log begins: the position of its first row, the epoch of the row before, the first index."""
 
     row: int = 0
     epoch: int = 0
@@ -273,7 +276,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def digest(self) -> bytes:
-        """Two keepers with the same state have the same."""
+        """The digest of the state: equal states have equal digests."""
         joined = b"".join(part.digest + part.name.encode() + b"\0" for part in self.parts)
         return digest_of(joined)
 

@@ -1,4 +1,4 @@
-"""The desk: where words about relaying come in, and the senders from outside that this process is."""
+"""The desk of a process: handles words about relaying, and holds its own senders to groups that it is not in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .words import CLOSED, Forward, Settled
 
 
 class RelayDesk:
-    """Of one process. ``relay_of`` finds the relay of an open group that it is a member of; ``is_closed`` says that it
-    is a member of one that is not open."""
+    """One process's desk. ``relay_of`` finds the relay of an open group of which the process is a member; ``is_closed``
+    is true for a group of which it is a member and that is not open."""
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class RelayDesk:
         self.outsides: dict[int, Outside] = {}
 
     def outside(self, name: str, known: Members | None) -> Outside:
-        """This process outside a group, which may be known already."""
+        """This process as a sender to a group that it is not in; ``known`` are the group's members, if they are
+        known."""
         number = number_of(checked_name(name, "the group"))
         found = self.outsides.get(number)
         if found is None:

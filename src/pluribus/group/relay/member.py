@@ -2,23 +2,25 @@
 
 Theory of operation
 -------------------
-A relay sends a sender's messages on its own stream, with the sender's identity and numbers. They are ordered and
-delivered as the group promises, as messages of the relay; only who reads them sees whose they are. The same messages
-may come by two relays, because a sender that hears nothing tries another. So every member counts, by sender, which
-message is next; it drops what it has, and holds back what came ahead until what is before has come by the other relay.
+A *relay* is the member that forwards for a sender. It sends the messages on its own stream, with the sender's identity
+and numbers. They are ordered and delivered as the group promises, as messages of the relay; only when they are read it
+shows whose they are. The same messages may come by two relays, because a sender that hears nothing tries another. So
+every member counts, by sender, which message is next. It drops messages that it has read, and holds back messages that
+came ahead until the earlier ones have come by the other relay.
 
-*Views.* What may differ between members is where counting starts: one that joins knows nothing of earlier views, two
-that were apart know different things. So when a view of the group begins, every member says how far it is
-(``Standing``), and relayed messages are read when all have said so, from the greatest of these places on. All members
-of a view count from the same place, and they receive the same messages in it; so those who leave it together have read
-the same relayed messages, and in total order in the same order. A sender names in every message where its own begin in
-this view: what is before is settled, or was given up, and nobody waits for it.
+*Views.* Members might start to count at different numbers: a new member knows nothing of earlier views, and members
+that were apart know different things. So when a view of the group begins, every member says which number it expects of
+each sender (``Standing``). Relayed messages are read when all have said so, from the greatest of these numbers on. All
+members of a view count from the same number and receive the same messages in it. So members that leave it together have
+read the same relayed messages, and in total order in the same order. A sender names in every word its first message of
+this view: earlier ones are settled or given up, and nobody waits for them.
 
-*Settled.* What a relay forwarded, has read itself and knows to be everywhere is settled, and so is everything before
-the common place at the beginning of a view: whoever was in the view before has it. Only that the sender forgets.
+*Settled* is a message that its relay forwarded, has read itself and knows to be everywhere; and every message before
+the common number at the beginning of a view, because the members of the view before have it. A sender forgets only
+settled messages.
 
-A member that was excluded from the primary has perhaps read what the primary has not. In totally ordered groups it
-forgets its places, as a joiner has none; what it reads again is in the order of the primary.
+A member that was excluded from the primary may have read messages that the primary has not. In totally ordered groups
+it forgets its numbers, like a new member; what it reads again is in the order of the primary.
 
 Live: a sender repeats what is not settled, to another member if one is silent; a view in which somebody does not say
 how far it is ends, because that member is gone. Bounded: places by ``OUTSIDERS_REMEMBERED_MAX``, the queue by
@@ -55,7 +57,7 @@ class RelayedSender:
 
 
 class Relay:
-    """Of one open group in one member. Everything it needs of the stack it is handed."""
+    """The relay of one member in one open group. It is handed everything that it needs of the stack."""
 
     def __init__(
         self,
@@ -78,14 +80,14 @@ class Relay:
         self._release = release
         self._consumed = consumed
         self._next: dict[int, int] = {}
-        """By sender, the message that is read next; those heard of last come last."""
+        """By sender, the number of the message to be read next; the sender heard of last is last."""
         self._excluded = (0, 0)
         self._stamp = 0
         self._members: frozenset[int] = frozenset()
         self._here: frozenset[int] = frozenset()
         self._announce = False
         self._standing = False
-        """Everybody has said how far it is in this view."""
+        """Whether every member has sent its ``Standing`` in this view."""
         self._heard: dict[int, list[tuple[int, int]]] = {}
         self._base: dict[int, int] = {}
         self._early: list[tuple[Frame, Relayed]] = []
@@ -106,8 +108,8 @@ class Relay:
         *,
         excluded: tuple[int, int] | None = None,
     ) -> None:
-        """A view of the group begins. What could not be read in the old one never will be: its sender says it again.
-        ``excluded`` is the view of the bus to which this member came back as one that knows nothing of the group."""
+        """A view of the group begins. Messages that could not be read in the old view are dropped; their senders send
+        them again. ``excluded`` is the view of the bus to which this member came back as a new member of the group."""
         self._drop_held()
         self._stamp = stamp
         self._members, self._here = frozenset(members), frozenset(everybody)
@@ -139,7 +141,7 @@ class Relay:
     # Reading
 
     def arrived(self, frame: Frame) -> bool:
-        """From the stack, in the group's order; false if it is no business of a relay."""
+        """A frame from the stack, in the group's order; false if it was not relayed."""
         for header in frame.headers:
             if type(header) is Relayed:
                 if self._standing:
@@ -215,7 +217,7 @@ class Relay:
     # Forwarding
 
     def asked(self, sender: int, word: Forward) -> None:
-        """A sender from outside says messages, perhaps again. It is answered if it sees the view that is here."""
+        """A sender from outside sends messages, perhaps again. It is answered if it knows the present view."""
         if word.stamp != self._stamp or self._me not in self._members or sender not in self._here:
             return
         source = self._sources.get(sender)
@@ -231,7 +233,7 @@ class Relay:
         self._answer(sender, source)
 
     def pump(self) -> None:
-        """Send what may be sent now. Called whenever that may have changed."""
+        """Send the messages that may be sent now; called whenever that may have changed."""
         if self._announce and self._ready():
             self._announce = False
             places = [(sender, place) for sender, place in self._next.items() if sender in self._here]
@@ -253,7 +255,7 @@ class Relay:
                 self._answer(sender, source)
 
     def _settled(self, sender: int, source: RelayedSender) -> int:
-        """Everybody who should has what is before."""
+        """The number before which every member has the sender's messages."""
         here = min(source.confirmed, self._next.get(sender, 0))
         base = self._base.get(sender, 0) if self._standing else 0
         return max(base, source.begins, here)
@@ -275,7 +277,7 @@ def _size(word: Forward) -> int:
 
 
 def _is_sound(word: Forward) -> bool:
-    """Whether these are bodies of one kind that a frame may hold: one that is not would stop the relay's own stream."""
+    """Whether these are bodies of one kind that fit a frame; others would stop the relay's own stream."""
     if not word.bodies or word.kind in MARKED:
         return False
     if word.kind == BYTES:

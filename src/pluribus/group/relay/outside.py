@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-Messages are numbered and gathered in batches; a batch that was said once never changes. They are said to one member of
-the group, the *relay*, and again until that member answers that they are settled (``member`` has what that means). If
-the relay is silent for ``SILENT_S``, or gone, another one is told everything that is not settled. Members drop what
-they have, so each message is delivered once, and those of this sender in the order in which it sent them.
+Messages are numbered and gathered in batches; a batch that was sent once never changes. They are sent to one member of
+the group, the *relay*, repeatedly until it answers that they are settled (``member`` says what that means). If the
+relay is silent for ``SILENT_S``, or gone, another member is sent everything that is not settled. Members drop messages
+that they have, so each message is delivered once, and all in the order in which this process sent them.
 
-A process that was cut off does not know who of the members was with it and who was elsewhere. What it had said before
-is said on, and ends as ``Uncertain``.
+A process that was cut off does not know which members were with it and which were elsewhere. Messages that it had sent
+before are still repeated, but end as ``Uncertain``.
 
 When a view of the group begins, counting begins with the first message that is not settled (``begins``), and all of
-them are said again. A view without members ends everything that is under way: nobody would ever answer. Whether it was
-delivered is not known then, if a relay was told of it.
+them are sent again. A view without members ends everything that is under way, because nobody would ever answer. It is
+unknown then whether messages that a relay was sent have been delivered.
 
-Bounded: ``OUTSIDE_BYTES_MAX`` and ``OUTSIDE_MESSAGES_MAX`` that are not settled.
+Bounded: messages that are not settled by ``OUTSIDE_BYTES_MAX`` and ``OUTSIDE_MESSAGES_MAX``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ REPEAT_S = 0.1
 REPEAT_S_MAX = 0.8
 SILENT_S = 1.5
 FLIGHT_BYTES_MAX = 64 << 10
-"""Said and not known to be taken."""
+"""Bytes that may be sent to the relay and not be acknowledged yet."""
 BATCH_BYTES_MAX = 8 << 10
 
 
 class OutsideBatch:
-    """Messages of one kind that are said together. ``said``: to anybody, ever. ``parted``: members that it was for may
-    have been elsewhere meanwhile, without it."""
+    """Messages of one kind that are sent together. ``said``: it was sent to some member before. ``parted``: members of
+    the group may have been elsewhere meanwhile, and lack it."""
 
     __slots__ = ("bodies", "first", "kind", "parted", "said", "size")
 
@@ -74,7 +74,7 @@ class Outside:
         self.settled = 0
         self.on_settled: Callable[[], None] = lambda: None
         self.on_lost: Callable[[int, int, PluribusError], None] = lambda first, end, error: None
-        """Told what will not be said any more: from, up to, and why."""
+        """Called with the range of messages that will not be sent any more, and the reason."""
         self.on_closed: Callable[[], None] = lambda: None
         self.relays = 0
         """How often another member was chosen."""
@@ -89,7 +89,7 @@ class Outside:
         self._begins = 0
         self._relay = 0
         self._said = 0
-        """To the relay, up to here."""
+        """Messages before this number were sent to the present relay."""
         self._taken = 0
         self._heard_at = 0.0
         self._timer: Timer | None = None
@@ -128,7 +128,7 @@ class Outside:
         return self._bytes + size <= OUTSIDE_BYTES_MAX and self.next - self.settled < OUTSIDE_MESSAGES_MAX
 
     def add(self, kind: Kind, encoded: bytes) -> int:
-        """A message that fits; its number. ``pump`` says it."""
+        """Add a message that fits; returns its number. ``pump`` sends it."""
         batch = self._batches[-1] if self._batches else None
         full = batch is None or batch.said or batch.kind != kind or len(batch.bodies) >= BATCH_MESSAGES_MAX
         if batch is None or full or batch.size + len(encoded) > BATCH_BYTES_MAX:
@@ -141,7 +141,7 @@ class Outside:
         return self.next - 1
 
     def id_of(self, number: int) -> MessageId:
-        """As receivers see it."""
+        """The identity of a message, as receivers see it."""
         return (self.me, RELAYED_FIRST + number)
 
     @property
@@ -177,20 +177,21 @@ class Outside:
         self.pump()
 
     def apart(self) -> None:
-        """This process and members that it saw were perhaps not together until now. What was said already may have been
-        delivered while some were elsewhere, and is nothing new to the others: they will never have it."""
+        """This process and some members may have been apart until now. Messages that were sent already may have been
+        delivered while some members were elsewhere. For the others they are duplicates, so those members will never
+        get them."""
         for batch in self._batches:
             batch.parted = batch.parted or batch.said
 
     def _choose(self, at: int) -> None:
-        """Another relay knows nothing yet."""
+        """Choose a relay, which must be sent everything again."""
         self._relay = self.members[at % len(self.members)]
         self.relays += 1
         self._said = self._taken = self.settled
         self._heard_at = self._now()
 
     def _give_up(self, error: PluribusError, *, refused: bool = False) -> None:
-        """Nobody will answer for what is under way. It was delivered perhaps, unless it was ``refused``."""
+        """Fail all messages under way, as perhaps delivered unless ``refused``: nobody will answer for them."""
         batches, self._batches = self._batches, deque()
         self._bytes = 0
         for batch in batches:
@@ -206,7 +207,7 @@ class Outside:
     # Saying
 
     def pump(self) -> None:
-        """Say what the relay has not been told."""
+        """Send the relay the messages that it has not been sent."""
         if not self._relay:
             return
         for batch in self._batches:
@@ -226,7 +227,7 @@ class Outside:
         self._say(self._relay, Forward(self._stamp, self._begins, batch.first, batch.kind, batch.bodies, self.settled))
 
     def _again(self) -> None:
-        """Not everything is settled: what was not taken is said again; if all was, the relay is asked by the first."""
+        """Some messages are not settled: repeat those that the relay has not acknowledged; if it has all, the first."""
         self._timer = None
         if not self._batches or not self._relay:
             return

@@ -1,4 +1,4 @@
-"""What senders from outside and members of an open group say to each other. It may be lost: senders repeat it."""
+"""The words between senders from outside and members of an open group. They may be lost; senders repeat theirs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Forward(Header, tag=92):
     """To a member of an open group: send these messages of mine to all."""
 
     stamp: Number
-    """Of the view of the group that the sender sees. A member that is in another one does not answer."""
+    """The stamp of the view of the group that the sender knows. A member in another view does not answer."""
     begins: Position
     """The sender's first message that was not settled when that view began."""
     first: Position
     kind: Number | Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
     bodies: Annotated[list[bytes], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)]
     settled: Position = 0
-    """What is before the sender has forgotten, because another member answered that it is settled."""
+    """The sender has forgotten earlier messages, because another member answered that they are settled."""
 
 
 class Settled(Header, tag=93):
-    """The answer: what is before ``settled`` every member has, and what is before ``taken`` need not be said again."""
+    """The answer: every member has the messages before ``settled``; those before ``taken`` need not be repeated."""
 
     stamp: Number
     settled: Position
@@ -45,7 +45,7 @@ WORDS: tuple[type[Header], ...] = (Forward, Settled)
 
 
 class Through(Frame, kw_only=True):
-    """Messages of a sender from outside, as they are read. The window that they are charged to is the relay's."""
+    """Messages of a sender from outside, as they are read. They are charged to the relay's window."""
 
     relay: int
 

@@ -1,4 +1,5 @@
-"""State transfer: who joins a group gets its state, exactly at a point of what it delivers, while the group goes on."""
+"""State transfer: a new member of a group gets its state, exactly at one point between messages, while the group goes
+on."""
 
 from .serving import State
 from .transfer import Transfer

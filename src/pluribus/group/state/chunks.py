@@ -1,10 +1,9 @@
-"""A snapshot on its way: kept in chunks by who took it, pulled chunk by chunk by who needs it.
+"""A snapshot on its way: the member that took it keeps it in chunks; the member that needs it pulls them.
 
-The puller decides what is under way: it asks for a window of chunks, for more as they come, and again for what did not
-come. The window grows while chunks come as quickly as the quickest did, and halves when they are late, because then
-they wait in a queue somewhere, and with them everything else, or when some are lost. So a large state passes beside
-the group's messages and not in front of them, over a slow road too. What is asked for again and again without an answer
-is asked for less and less often.
+The puller decides how much is under way: it asks for a window of chunks, for more as they come, and again for lost
+ones. The window grows while chunks come as quickly as the quickest did. It halves when chunks are lost, or late: late
+chunks wait in a queue somewhere, and the group's messages with them. So a large state does not delay the group's
+messages, even over a slow line. Requests without an answer are repeated less and less often.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ WINDOW_BYTES_MIN = 16 << 10
 WINDOW_BYTES_MAX = 2 << 20
 CHUNKS_PER_WANT_MAX = 256
 LATE_S = 0.1
-"""A chunk that takes so much longer than the quickest did waits in a queue."""
+"""A chunk that takes so much longer than the quickest one is late."""
 AGAIN_S_MIN = 0.1
 AGAIN_S_MAX = 3.0
 
 
 class Snapshot:
-    """What ``snapshot()`` gave: bytes, or an iterator of parts that are fetched when somebody asks for them."""
+    """The result of ``snapshot()``: bytes, or an iterator of parts that are fetched when they are asked for."""
 
     def __init__(
         self, point: int, seen: list[Seen], state: bytes | Iterable[bytes], chunk_bytes: int, number: int = 0
@@ -75,7 +74,7 @@ class Snapshot:
 
 
 class Pull:
-    """The puller's side of one transfer: what came, and what to ask for next."""
+    """The puller's side of one transfer: the chunks that came, and those to ask for next."""
 
     def __init__(self, provider: int, number: int, chunk_bytes: int, buffer_bytes: int, now: float) -> None:
         self.provider = provider
@@ -90,7 +89,7 @@ class Pull:
         self._last = -1
         self._low = 0
         self._asked: dict[int, float] = {}
-        """What is on its way, and since when."""
+        """Chunks that were asked for, and when."""
         self._next = 0
         self._window_min = max(WINDOW_BYTES_MIN // chunk_bytes, 2)
         self._window_max = max(min(WINDOW_BYTES_MAX, buffer_bytes // 4) // chunk_bytes, self._window_min)
@@ -131,7 +130,7 @@ class Pull:
         return [(at, min(at + CHUNKS_PER_WANT_MAX, top)) for at in range(first, top, CHUNKS_PER_WANT_MAX)]
 
     def take(self, index: int, data: bytes, now: float, *, last: bool) -> bool:
-        """Whether this chunk is news. ``TooLarge`` if it is one too many."""
+        """Take a chunk; true if it is new. ``TooLarge`` if the state exceeds its limit."""
         asked_at = self._asked.pop(index, None)
         self._heard_at = now
         if index in self._parts or index < self._low:
@@ -159,13 +158,13 @@ class Pull:
             self._window = min(self._window + 1, self._window_max)
 
     def _halve(self, now: float) -> None:
-        """Once for everything that was asked for before it could show."""
+        """Halve the window; at most once for chunks that were asked for before the last halving."""
         if now - self._halved_at >= self._usual_s:
             self._halved_at = now
             self._window = max(self._window // 2, self._window_min)
 
     def overdue(self, now: float) -> list[tuple[int, int]]:
-        """What is missing of what was asked for, to be asked for again, if nothing has come for long enough."""
+        """Chunks to be asked for again, if nothing has come for long enough."""
         if self.done or now - self._heard_at < self._again_s:
             return []
         self._heard_at = now

@@ -1,4 +1,4 @@
-"""What stands in an inbox besides frames, and which messages a reader has passed since the last view."""
+"""Marks that stand in an inbox between frames, and which messages a reader has passed since the last view."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 class ViewChange:
-    """A view of the group, as far as it concerns its state."""
+    """A view of the group, with what state transfer needs to know of it."""
 
     __slots__ = ("after", "continues", "epoch", "lineage", "members", "point", "primary", "sent", "view")
 
@@ -37,13 +37,14 @@ class ViewChange:
         self.members = members
         self.primary = primary
         self.continues = continues
-        """This member comes straight from the view before, which all who continue left with the same messages."""
+        """This member comes directly from the view before; all members that do have delivered the same messages in
+        it."""
         self.lineage = lineage
         self.epoch = epoch
         self.sent = sent
-        """The number of this member's next message: what is below was sent in earlier views."""
+        """The number of this member's next message; lower numbers were sent in earlier views."""
         self.view = view
-        """Of the bus."""
+        """The view of the bus."""
         self.after = after
         """Of a primary: the primary before it, if this member was in that."""
 
@@ -52,7 +53,7 @@ NO_CHANGE = ViewChange(-1, (), primary=False, continues=False)
 
 
 class Mark(Frame, kw_only=True):
-    """Not a frame: something to be done when the reader comes here, between two messages."""
+    """An action in the inbox: it is done when the reader comes here, between two messages."""
 
     act: Callable[[], None]
     change: Any = NO_CHANGE
@@ -64,14 +65,14 @@ class Mark(Frame, kw_only=True):
 
 
 class HeldFrame(Frame, kw_only=True):
-    """A frame that was held back. ``paid``: the window has it back already."""
+    """A frame that was held back. ``paid``: it was given back to its sender's window already."""
 
     paid: bool = False
     owner: int = 0
 
     @property
     def stream(self) -> tuple[int, int, int]:
-        """The one whose window it is charged to."""
+        """The stream to whose window the frame is charged."""
         return (self.owner, self.group, self.to)
 
     @classmethod
@@ -92,8 +93,8 @@ class HeldFrame(Frame, kw_only=True):
 
 
 class Seens:
-    """By sender, the numbers of messages that were passed, as ranges. One range each where the order keeps a sender's
-    own; a few in semantic order."""
+    """By sender, the numbers of messages that were passed, as ranges: one range where the order keeps a sender's own
+    order, a few in semantic order."""
 
     __slots__ = ("_ranges",)
 
@@ -115,7 +116,7 @@ class Seens:
                 _joined(ranges)
 
     def unseen(self, frame: HeldFrame) -> list[HeldFrame]:
-        """What of a frame was not passed: all of it, nothing, or some runs of its messages, each as a frame."""
+        """The messages of a frame that were not passed, as frames: the frame itself, none, or some runs."""
         seen = [
             (max(first, frame.first), min(stop, frame.first + frame.count))
             for first, stop in self._ranges.get(frame.sender, ())
@@ -144,7 +145,7 @@ class Seens:
 
 
 def _run(frame: HeldFrame, start: int, stop: int) -> HeldFrame:
-    """Some messages of a frame, which the window has back already."""
+    """A frame of some messages of another, for which the window is not charged any more."""
     bodies = frame.bodies if isinstance(frame.bodies, list) else _decode_raw(frame.bodies)
     kept = bodies[start:stop]
     headers = [

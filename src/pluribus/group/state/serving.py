@@ -1,7 +1,7 @@
-"""Providing: a member with the state takes snapshots for those who ask, and serves them chunk by chunk.
+"""Providing: a member with the state takes snapshots for members that ask, and serves them chunk by chunk.
 
-A snapshot is taken by the reader, between two messages, as soon as it has passed the point that was asked for: at once
-if it has already. Several joiners of one view share one snapshot.
+The reader takes a snapshot between two messages, as soon as it has passed the point that was asked for. Several joiners
+of one view share one snapshot.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ log = logging.getLogger(__name__)
 
 SNAPSHOTS_MAX = 2
 SNAPSHOT_S_MAX = 30.0
-"""A snapshot that nobody asked for any more is forgotten."""
+"""A snapshot for which nobody has asked for so long is forgotten."""
 
 Asker = tuple[int, int]
 """A member, and its number for the transfer."""
 
 
 class State(Protocol):
-    """What an application hands in as ``state=``. Both run between two messages, on the loop."""
+    """The object that an application gives as ``state=``. Both methods run between two messages, on the loop."""
 
     def snapshot(self) -> bytes | Iterable[bytes]:
-        """The state after everything that was read so far. Parts of an iterator are fetched later, when the state may
-        have changed: it must not follow."""
+        """The state after everything that was read so far. Parts of an iterator are fetched later; they must show the
+        state of now, even if it has changed."""
 
     def restore(self, state: bytes, /) -> None:
         """Become what another member's ``snapshot`` gave."""
 
 
 class Serving:
-    """Where the reader is, who wants a snapshot, and the snapshots that there are."""
+    """Where the reader is, which members want a snapshot, and the snapshots that are kept."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Serving:
         self._now = now
         self._read_point = -1
         self.seens = Seens()
-        """What the reader has passed since its point."""
+        """Messages that the reader has passed since its point."""
         self._asked: dict[Asker, Want] = {}
         self._taking = False
         self._snapshots: list[Snapshot] = []
@@ -90,7 +90,7 @@ class Serving:
             self._serve(key, snapshot, want)
 
     def _look_for_askers(self) -> None:
-        """If the reader is where somebody wants a snapshot, have one taken before it goes on."""
+        """If the reader is where a snapshot is wanted, have one taken before it goes on."""
         if not self._taking and any(want.point <= self._read_point for want in self._asked.values()):
             self._taking = True
             self._inbox.appendleft(Mark.of(self._take_snapshot))
@@ -128,7 +128,7 @@ class Serving:
                 self._serve(key, snapshot, want)
 
     def _end_transfers(self) -> None:
-        """Of snapshots that are not kept any more: whoever was at it will ask again, and get a later one."""
+        """End transfers of snapshots that are not kept any more; the members will ask again, and get a later one."""
         for key in [key for key, served in self._serving.items() if served not in self._snapshots]:
             del self._serving[key]
             self._say(key[0], Over(key[1]))
@@ -159,7 +159,7 @@ class Serving:
         self._forget(members)
 
     def _forget(self, members: tuple[int, ...]) -> None:
-        """Of those who are gone or have enough, and what nobody asks for any more."""
+        """Forget transfers of members that are gone or done, and snapshots for which nobody asks."""
         now = self._now()
         for key in [key for key in self._asked if key[0] not in members]:
             del self._asked[key]

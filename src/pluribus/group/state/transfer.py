@@ -2,34 +2,35 @@
 
 Theory of operation
 -------------------
-The state of a group is whatever its members make of the messages that they delivered. What the stack has delivered
-waits in an inbox until the application reads it; so the application's state lags, and only its reader knows how far it
-is. Therefore everything that concerns the state stands *in line*: view changes, snapshots and restored states are
-marks in the inbox, between the frames, and are acted upon when the reader comes to them (``Mark``).
+The state of a group is what its members make of the messages that they have read. Delivered messages wait in an inbox
+until the application reads them, so the application's state lags behind, and only its reader knows how far it is.
+Therefore everything that concerns the state stands *in line*: view changes, snapshots and restored states are marks in
+the inbox, between the frames, and take effect when the reader comes to them (``Mark``).
 
 A *point* is the beginning of a view of the group, named by the view's stamp. Members that pass into a view together
 have delivered the same, so at that point they have the same state. A snapshot may be taken later in the view: then it
 says which messages of the view it holds already (``seen``).
 
-*Joining.* A member without the state holds back what it is delivered from its first view on. It asks all members how
-good their state is (``Need``, ``Have``), chooses the best, and pulls a snapshot from it (``Want``, ``Chunk``). The
-provider takes it when its reader has passed the point that the joiner asked for. The joiner finds the snapshot's
-point among the marks that it holds, drops what is before it and what is listed as seen, and goes on from there: no
-message is missed, none is applied twice. If the provider dies or leaves, the view changes, and the joiner asks again;
-what it held is still good, because the next snapshot has a later point.
+*Joining.* A member without the state holds back all messages from its first view on. It asks all members how good their
+state is (``Need``, ``Have``), chooses the best, and pulls a snapshot from that member (``Want``, ``Chunk``). The
+provider takes the snapshot when its reader has passed the point that the joiner asked for. The joiner finds the
+snapshot's point among the marks that it holds, drops the messages before it and those listed as seen, and goes on from
+there: no message is missed, none is applied twice. If the provider dies or leaves, the view changes, and the joiner
+asks again; the held messages are still good, because the next snapshot has a later point.
 
 *Ranks* say whose state is best, the same everywhere in a view:
 
-- SURE: it came straight from the view before, with the state. Nobody can know more.
-- UNSURE: it has a state, but was cut off (ordered groups), or began by itself and nothing has happened since (others).
-  It compares what it has: the same chain of primaries, how far it came, how long it has waited. Who came farther is
-  followed also by those who have waited through primaries that it missed: what they hold would leave a hole.
-- NONE: it has no state. If nobody has one, the eldest is the first member, whose state is right by definition, from
-  the present view on.
+- SURE: the member came directly from the view before, with the state. No member can know more.
+- UNSURE: the member has a state, but was cut off (ordered groups), or began by itself and nothing has happened since
+  (other groups). Such members compare: the same chain of primaries, how far they came, how long they have waited. The
+  one that came farthest is followed, also by members that have waited through primaries that it missed: the messages
+  that those hold would leave a gap.
+- NONE: the member has no state. If no member has one, the eldest counts as the first member; its state is the group's
+  from the present view on.
 
-In *ordered* groups (total, safe) a member that comes back from outside the primary is UNSURE, and a joiner if another
-has more; nothing happens outside a primary. In the others both sides of a partition live on, and a merge changes
-neither state (only who is new gets one).
+In *ordered* groups (total, safe) a member that comes back from outside the primary is UNSURE, and takes another's state
+if that has more; nothing happens outside a primary. In other groups both sides of a partition live on, and a merge
+changes neither state (only new members get one).
 
 Promises: a member applies the messages of the group in one piece from the point of the state that it was given, or has
 the first state. Assumes agreed views with a common cut, one reader a group, and that a state follows from the messages.
@@ -99,7 +100,7 @@ class Transfer:
         self._after = after
         self._now = now
         self.has = False
-        """Whether the state will be right when the reader has come to the end of the inbox."""
+        """Whether this member will have the state when its reader has come to the end of the inbox."""
         self.holding = True
         self.away = True
         self.founded = False
@@ -107,8 +108,8 @@ class Transfer:
         self.on_mark: Callable[[ViewChange], None] = lambda change: None
         """The reader has come to a new view."""
         self.on_older: Callable[[ViewChange], None] = lambda change: None
-        """The reader has come to where an ordered group goes on with the state of an older primary than the last, or of
-        another chain: whoever had more is gone, or was left behind by a primary that somebody forced."""
+        """Called when the reader comes to the point where an ordered group goes on with the state of an older primary,
+        or of another chain: members with more are gone, or were left behind by a forced primary."""
         self.on_restored: Callable[[ViewChange, Seens], None] = lambda change, seens: None
         """The reader has restored a state: everything before a view, and these messages of it."""
         self._lived = False
@@ -164,8 +165,8 @@ class Transfer:
             self._go_on_asking()
 
     def _stay_out(self, change: ViewChange) -> None:
-        """This member is not in the group yet, or was until now: a group that is left and joined again at once may
-        still be shown as it was before. What is delivered until it is back is not for us."""
+        """This member is not in the group yet, or any more: a group that is left and joined again at once may still
+        show the former membership. Messages until this member is back are not for it."""
         self.away = True
         self._pull = None
         self._drop_held()
@@ -176,7 +177,7 @@ class Transfer:
             self.holding = True
 
     def _suspend(self, change: ViewChange) -> None:
-        """Outside a primary nothing is delivered. What was held is of no use: others have gone on, or will."""
+        """Outside a primary nothing is delivered. Held messages are dropped: others have gone on, or will."""
         self.away = True
         self._pull = None
         self._drop_held()
@@ -336,7 +337,8 @@ class Transfer:
             self._decide()
 
     def _decide(self) -> None:
-        """Whose state to take: of somebody who is sure, as soon as one answers; else of the best, when all have."""
+        """Choose whose state to take: of a SURE member as soon as one answers; else of the best, when all have
+        answered."""
         if self._pull is not None or not self.holding or self.away:
             return
         ranks = {self._me: self._rank, **self._answers}
@@ -366,8 +368,8 @@ class Transfer:
         self._have(self._hold)
 
     def _forget_lives_before(self) -> None:
-        """What was held in earlier views was applied by members that had a later state, and are gone with it: whoever
-        begins anew, or with an older state, begins with this view. Else there would be a hole before it."""
+        """Forget messages held in earlier views: they belong to a later state, whose members are gone. A group that
+        begins anew, or with an older state, begins with this view; else there would be a gap before it."""
         last = max(at for at, frame in enumerate(self._hold) if type(frame) is Mark)
         before, after = list(self._hold)[:last], list(self._hold)[last:]
         for frame in before:
@@ -441,7 +443,7 @@ class Transfer:
         self._have(rest)
 
     def _after_point(self, point: int, seens: Seens) -> list[Frame] | None:
-        """What of the held frames comes after a snapshot; None if its point is not among them."""
+        """The held frames that come after a snapshot; None if its point is not among them."""
         marks = [at for at, frame in enumerate(self._hold) if type(frame) is Mark and frame.change.point == point]
         if not marks:
             return None
@@ -470,7 +472,7 @@ class Transfer:
     # The reader's line
 
     def passed(self, frame: Frame) -> bool:
-        """The reader took a frame out of the inbox; whether the window has it back already."""
+        """The reader took a frame out of the inbox; true if it was given back to its sender's window before."""
         if frame.to == ALL:
             self.serving.seens.add(frame)
         return type(frame) is HeldFrame and frame.paid
@@ -480,7 +482,7 @@ class Transfer:
         self.serving.reader_at(change.point, Seens())
 
     def _restore(self, state: bytes, seens: Seens, passed: list[ViewChange]) -> None:
-        """The views that were held back are passed with the state, up to its own."""
+        """Restore the state; with it the reader passes the held views up to the state's own."""
         self._state.restore(state)
         self.restored += 1
         for change in passed:

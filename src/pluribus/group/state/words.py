@@ -1,5 +1,5 @@
-"""The words of state transfer on the wire. They travel beside the streams, to one member each, and may be lost: whoever
-waits for an answer asks again."""
+"""The words of state transfer on the wire. They travel beside the streams, to one member each, and may be lost; a
+member that waits for an answer asks again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Need(Header, tag=70):
 
 
 class Have(Header, tag=71):
-    """The answer. It is about the beginning of the view, so it stays the same while the view lasts."""
+    """The answer. It is about the beginning of the view, so it does not change while the view lasts."""
 
     point: Number
     rank: Rank
@@ -43,13 +43,13 @@ class Want(Header, tag=72):
 
 
 class Chunk(Header, tag=73):
-    """A part of a snapshot. The first has no data but says what the snapshot holds: everything before a view, which is
-    its point, and of that view what is listed."""
+    """A part of a snapshot. The first has no data but says what the snapshot holds: everything before a view (its
+    point), and the listed messages of that view."""
 
     transfer: Number
     snapshot: Number
-    """The provider's number. It may have forgotten the one that this transfer began with, and taken another; if it has
-    left the group since, and is back, the number may be the same, and the point is not."""
+    """The provider's number of the snapshot. It may have forgotten the snapshot with which this transfer began, and
+    taken another. If it has left the group since and is back, the number may be the same, but the point is not."""
     index: Position
     data: Annotated[bytes, msgspec.Meta(max_length=PATH_BYTES_LOOPBACK)] = b""
     last: bool = False
@@ -58,7 +58,7 @@ class Chunk(Header, tag=73):
 
 
 class Over(Header, tag=74):
-    """Of a transfer, from either side: I need no more of it, or you get no more of it from me."""
+    """From either side of a transfer: I need no more of it; or you get no more of it from me."""
 
     transfer: Number
 

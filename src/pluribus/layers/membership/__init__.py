@@ -1,4 +1,5 @@
-"""Agreed views: one heavy view a member and bus, groups on it. ``layer`` is the protocol, the rest its parts."""
+"""Agreed views: a member has one view for each bus, and groups inside it. ``layer`` is the protocol, the other files
+are its parts."""
 
 from .layer import Membership
 

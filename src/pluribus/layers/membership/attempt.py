@@ -1,7 +1,7 @@
-"""A leader's attempt at a view: three steps, each repeated to those who have not answered until it is too late.
+"""A leader's attempt at a view: three steps, each repeated to members that have not answered, until a time-out.
 
-The attempt holds what it heard and decides what to say; ``layer`` sends it. Whoever does not answer in time is left out
-and the attempt is over: a new one, with a greater ballot, starts without it.
+The attempt holds the answers and decides what to send; ``layer`` sends it. If a member does not answer in time the
+attempt is over, and a new one with a greater ballot begins without that member.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Attempt:
         self.limbo: Places | None = None
 
     def missing(self) -> list[int]:
-        """Who has not answered the present step."""
+        """Members that have not answered the present step."""
         if self.step == INVITING:
             return [member for member in self.invited if member not in self.answers]
         heard = self.agreed if self.step == PROPOSING else self.entered
@@ -49,7 +49,7 @@ class Attempt:
 
     @property
     def founders(self) -> int:
-        """How many a first primary needs, as the most cautious of those who answered says."""
+        """How many members a first primary needs: the greatest number that any answer named."""
         return max((answer.founders for answer in self.answers.values()), default=1)
 
     def propose(
@@ -102,7 +102,7 @@ class Attempt:
         return self.proposal
 
     def _sides(self, members: list[int]) -> list[list[int]]:
-        """Members by the view that they come from. A member in its very first view is a newcomer and no side."""
+        """Members by the view that they come from, without newcomers, which are in their very first view."""
         sides: dict[Ballot, list[int]] = {}
         for member in members:
             view = self.answers[member].view
@@ -127,7 +127,8 @@ class Attempt:
         return (members + sorted(rest, key=age))[:VIEW_MEMBERS_MAX]
 
     def _rosters(self, members: list[int]) -> list[Roster]:
-        """Groups as their members want them; the eldest member's promises count, others with different ones are out."""
+        """The members of each group. The promises of the group's eldest member count; members with others are left
+        out."""
         rosters: dict[int, Roster] = {}
         for member in members:
             for wish in self.answers[member].wishes:
@@ -140,8 +141,9 @@ class Attempt:
 
 
 def _all_have(came: list[Joined], new_chain: bool) -> Places:
-    """As far as all hold the last primary's order who come from it. A chain that was forced goes no further than one of
-    them has delivered: the others, for whom it does not wait, may have agreed on something else behind that."""
+    """The position in the last primary's order up to which all members that come from it hold its messages. In a chain
+    that was forced it is at most what one of them has delivered: the absent members, for whom a forced chain does not
+    wait, may have agreed on something else behind that."""
     held, safe = min(answer.held[0] for answer in came), min(answer.held[1] for answer in came)
     if new_chain:
         held, safe = min(held, max(a.reached[0] for a in came)), min(safe, max(a.reached[1] for a in came))

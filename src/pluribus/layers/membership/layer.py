@@ -2,28 +2,29 @@
 
 Theory of operation
 -------------------
-Every member starts alone, in a view of its own. From there on everything is one protocol: a join, a leave, a crash, a
-partition, a merge, fifty starts at once are all *changes* from some old views to one new view.
+Every member starts alone, in a view of its own. A join, a leave, a crash, a partition, a merge and fifty starts at once
+are all the same: a *change* from some old views to one new view.
 
-A change is led by the eldest member of the best view around that it does not suspect. Three steps, each answered by
+The leader of a change is the eldest unsuspected member of the best view around. There are three steps, each answered by
 all (``words`` has the messages):
 
 1. *Invite*: stop sending, freeze the streams, tell how far each stream is here. A ballot (number, leader) orders
-   attempts; a member answers the greatest that it has seen and is *promised* to it.
-2. *Propose*: for every old view the cut that its survivors must reach, which is whatever any of them has; the new
-   view, its groups, where streams start. Who reached the cut *agrees*, and remembers that it did.
-3. *Enter*: everybody agreed, so the view is real. Who agreed to a view may enter it as soon as it hears that anybody
-   did, from the leader or from another member's beat.
+   attempts. A member answers only the greatest ballot that it has seen; it is then *promised* to that ballot.
+2. *Propose*: for every old view the cut that its survivors must reach, which is everything that any of them has; the
+   new view, its groups, where streams start. A member that has reached the cut *agrees*, and remembers that it did.
+3. *Enter*: everybody agreed, so the view is real. A member that agreed may enter the view as soon as it hears, from the
+   leader or by another member's beat, that any member has entered it.
 
-If a leader falls silent, the next one starts over with a greater ballot. Members that agreed to a view that somebody
-has entered are told to enter it first: so no member skips a view in which another has delivered messages.
+If a leader falls silent, the next one begins again with a greater ballot. Members that agreed to a view which somebody
+has entered are told to enter that view first. So no member skips a view in which another has delivered messages.
 
 Promises, to survivors that pass from a view to the next together: they delivered the same messages in it; every view is
 entered once, in the order of ballots; all members of a view know the same members in the same order. ``primary`` says
 that the view is the one primary (see there).
 
-Live: after the last fault all that reach each other end in one view. Suspicions end attempts that wait for the dead,
-time-outs those that wait for the silent, ballots grow, and who lost a race waits a random time before it leads again.
+Live: after the last fault, all members that reach each other end in one view. Suspicions end attempts that wait for
+dead members, time-outs end those that wait for silent ones, ballots grow, and a leader that lost a race waits a random
+time before it leads again.
 """
 
 from __future__ import annotations
@@ -277,7 +278,7 @@ class Membership(Leading):
         return Past(self._last, tuple(self._attempts), tuple(sorted(self._departed)))
 
     def _hear_last_word(self, member: int, encoded: bytes) -> None:
-        """Who left for good from the primary that this member was last in, and from nothing later, counts no more."""
+        """A member that left the bus for good, from the primary that this member was last in, counts no more there."""
         try:
             word = _decode_word(encoded)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -292,7 +293,7 @@ class Membership(Leading):
         self._patience = self.after(PATIENCE_S, self._lose_patience)
 
     def _lose_patience(self) -> None:
-        """The leader is silent: whoever is eldest now leads; if nobody does, this member will."""
+        """The leader is silent: the eldest of the others leads; if none does, this member will."""
         self._patience = None
         if not self._busy:
             return
@@ -336,7 +337,8 @@ class Membership(Leading):
         self._say_or_do(proposal.ballot[1], Agree(proposal.ballot))
 
     def _share(self) -> bool:
-        """Hold the lock of this machine before it is in a primary. False: another process claims it at this moment."""
+        """Share the lock of this machine, before entering a primary. False: another process claims it at this
+        moment."""
         return self.ports.founding is None or self.ports.founding.share()
 
     def _told_to_enter(self, sender: int, ballot: Ballot) -> None:

@@ -1,4 +1,4 @@
-"""Leading: whether a change is needed, whether it is this member's to lead, and the steps of leading it."""
+"""Leading: whether a change of the view is needed, whether this member leads it, and the steps of leading."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 
 class Leading(Regrouping):
-    """The half of ``Membership`` that changes views; the other half lets them be changed."""
+    """The half of ``Membership`` that leads changes of views; ``layer`` follows them."""
 
     # Whether to lead
 
     def _look_soon(self, delay_s: float = GATHER_S) -> None:
-        """Within so long, whatever was to be looked at later."""
+        """Look around within ``delay_s``, even if that was planned for later."""
         at = self.ports.clock.now() + delay_s
         if self._look is not None:
             if self._look_at <= at:
@@ -37,7 +37,7 @@ class Leading(Regrouping):
         self._look_at = at
 
     def _look_around(self) -> None:
-        """Is a change needed, and is it ours to lead?"""
+        """Lead a change, if one is needed and this member is to lead it."""
         self._look = None
         wait_s = self._not_before - self.ports.clock.now()
         if wait_s > 0:
@@ -77,8 +77,8 @@ class Leading(Regrouping):
         return known.word is None or known.word.view == self._view.ballot
 
     def _is_wanted(self, member: int, known: Known) -> bool:
-        """Whether somebody who is not with us should be. Views that are full are left as they are: else those who find
-        no room would keep everybody changing views."""
+        """Whether a member of another view should be in ours. Full views are left as they are: else members that find
+        no room would make everybody change views again and again."""
         if not self._live(member):
             return False
         if member in self._members:
@@ -93,7 +93,7 @@ class Leading(Regrouping):
         return any(self._is_full(member, known) for member, known in self._known.items())
 
     def _is_full(self, member: int, known: Known) -> bool:
-        """Whether somebody is in a view that has no room for us, and not only on its way to ours."""
+        """Whether a member is in a view that has no room for us, and is not on its way to our view."""
         if known.word is None or known.suspected or known.word.size < VIEW_MEMBERS_MAX or self._with_us(known):
             return False
         return member not in self._members or known.word.view > self._view.ballot
@@ -126,8 +126,8 @@ class Leading(Regrouping):
     # Founding
 
     def _founds(self) -> bool:
-        """Whether a first primary is due, and this member is the one to found it. If only time or the lock of the
-        machine is missing, it looks again."""
+        """Whether a first primary is due and this member is to found it. If it only has to listen longer, or lacks the
+        lock of the machine, it will look again."""
         if self._primary or not self._all_unfounded() or self._kept_out():
             return False
         words = [known.word for member, known in self._known.items() if member in self._members]
@@ -137,14 +137,14 @@ class Leading(Regrouping):
         return self._permitted(founders)
 
     def _all_unfounded(self) -> bool:
-        """Nobody here was ever in a primary, nor agreed to one: else a view is a primary from the start, or never.
-        Where the lock does not reach everybody, that holds for those who are silent now as well."""
+        """True if no member here was ever in a primary, nor agreed to one; otherwise a first primary is out of the
+        question. Where the machine's lock does not reach everybody, members that are silent now count too."""
         reach = self._known if self._listen_s else self._members
         words = [known.word for member, known in self._known.items() if member in reach]
         return self._unfounded and all(word is not None and word.unfounded for word in words)
 
     def _claimed_first(self) -> bool:
-        """Who has claimed the lock of its machine is the only one there that can found, whoever is eldest."""
+        """A member that has claimed its machine's lock founds, even if another is older: no other there can."""
         return self._claimed and self._founds()
 
     @property
@@ -152,8 +152,8 @@ class Leading(Regrouping):
         return self.ports.founding.listen_s if self.ports.founding is not None else 0.0
 
     def _permitted(self, founders: int) -> bool:
-        """Whether this member may lead the first primary now; looks again soon if it may not. Several founders need not
-        listen: they are as many as never start out of hearing."""
+        """Whether this member may lead the first primary now; if not, it looks again soon. With ``founders`` above 1
+        nobody has to listen: fewer members than that start out of each other's hearing."""
         now = self.ports.clock.now()
         wait_s = self._started_at + self._listen_s - now
         if founders == 1 and wait_s > 0:
@@ -229,9 +229,9 @@ class Leading(Regrouping):
         self._send_step()
 
     def _give_up(self, *, outbid: bool = False) -> None:
-        """This attempt fails. Wait a little, a random while, so that two leaders do not go on disturbing each other.
-        Whoever promised to follow sends nothing before there is a view: this member owes them one, even if what it
-        wanted to change is no more, unless somebody has outbid it."""
+        """This attempt failed. Wait for a short random time, so that two leaders do not keep disturbing each other.
+        Members that promised to follow send nothing until there is a view. So this member owes them a view even if its
+        reason for the change is gone, unless another leader has outbid it."""
         self._attempt = None
         self._owes = not outbid
         self.attempts_lost += 1
@@ -243,7 +243,7 @@ class Leading(Regrouping):
         self._look_soon()
 
     def _answered(self) -> None:
-        """Somebody answered the present step; if everybody has, go on to the next."""
+        """A member answered the present step; if all have, go on to the next step."""
         attempt = self._attempt
         if attempt is None or attempt.missing():
             return

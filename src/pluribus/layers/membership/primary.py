@@ -2,28 +2,30 @@
 
 Theory
 ------
-Every member remembers the last primary that it was in, and the attempts at later ones that it agreed to without
-learning whether they were formed. An attempt is formed only after *all* its members agreed to it, so whoever wants to
-form the next link meets somebody who remembers it, if they meet a majority of it at all. Hence the rule: a set of
-members may form the next primary if it holds a majority of the last link that any of them knows, and of every later
-attempt that any of them remembers, because that attempt may have been formed by members that cannot be asked now. Two
-disjoint sets cannot both hold a majority of the same link; so there is one chain.
+Every member remembers the last primary that it was in, and the attempts at later primaries to which it agreed without
+learning whether they were formed. An attempt is formed only after *all* its members agreed to it. So a set of members
+that holds a majority of an attempt holds a member that remembers it. Hence the rule: a set of members may form the next
+primary if it holds a majority of the last link that any of them knows, and of every later attempt that any of them
+remembers, because members that cannot be asked now may have formed that attempt. Two disjoint sets cannot both hold a
+majority of the same link; so there is one chain.
 
 Exactly half suffices if it holds the eldest member of the link (dynamic linear voting).
 
-Members that left for good from the last link, and said so with nothing later agreed to, are counted out: they will
-never be in another set, so two disjoint sets would still have to share a member, whichever of them heard of whom.
+Members that left for good from the last link, and that had agreed to nothing later when they said so, do not count.
+They will never be in another set, so two disjoint sets would still have to share a member, whichever set heard of the
+leaving.
 
 If all members of an attempt are here and none of them is in it, it was never formed and is forgotten.
 
-The first link has none before it, so nothing of the above keeps two sets of starters from founding two chains. It needs
-``founders`` members: as many as any of them asks for. And its leader needs a permit (``leading``, *Founding*): it has
-listened for longer than a living member needs to be heard, and it alone holds the lock that members of a primary on
-its machine hold, whether they run or stand still. A member that agreed to an earlier attempt at a first link holds that
-lock since, and its attempt needed a permit; so where one is here no other permit is needed.
+The first link has no link before it, so the rule above does not prevent two sets of starters from founding two chains.
+A first link needs ``founders`` members, the greatest number that any of them asks for. And its leader needs a permit
+(``leading``, *Founding*): it has listened for longer than a living member needs to be heard, and it alone holds the
+lock that all members of a primary on its machine share, whether they run or are stopped. A member that agreed to an
+earlier attempt at a first link has held that lock since, and that attempt had a permit; if such a member is here, no
+other permit is needed.
 
-Different chains can meet when processes were started apart. The longer chain wins, then the one with more members here,
-then the smaller lineage; members of the others are joiners.
+Different chains can meet when processes were started apart. The longer chain wins, then the chain with more members
+here, then the smaller lineage. Members of the other chains count as newcomers.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from .words import NO_BALLOT, Ballot, Link, Past
 
 
 def is_quorum(here: Iterable[int], link: Link, left: Container[int] = ()) -> bool:
-    """A majority of the link's members without those who left for good from it, or half of them with the eldest."""
+    """True for a majority of the link's members, or for half of them with the eldest; ``left`` are not counted."""
     return view.is_quorum(frozenset(here), [member for member in link.members if member not in left])
 
 
@@ -64,8 +66,8 @@ def next_link(
     founders: int,
     permit: Callable[[], bool] = lambda: True,
 ) -> Link | None:
-    """The link that these members may form under this ballot, or None. ``views`` is where each of them is now.
-    ``permit`` is asked for if that would be the first of a new chain."""
+    """The link that these members may form under this ballot, or None. ``views`` has the present view of each of them.
+    ``permit`` is asked if the link would be the first of a new chain."""
     lineage = chain_of(pasts)
     attempts = {attempt for past in pasts.values() for attempt in past.attempts}
     if lineage is None:
@@ -85,8 +87,8 @@ def next_link(
 
 
 def first_link(ballot: Ballot, members: tuple[int, ...], pasts: dict[int, Past]) -> Link:
-    """A new chain; its epochs go on from what its members have seen, so that it is the longer one when chains meet. If
-    it is forced, those who come from the same primary go on from there, alike."""
+    """The first link of a new chain. Its epoch is greater than all that its members have seen, so that this chain wins
+    when chains meet. If the chain is forced, members that come from the same primary continue its order."""
     epoch = max([past.last.epoch for past in pasts.values() if past.last is not None], default=0) + 1
     recent = latest(pasts)
     after = recent.view if recent is not None else NO_BALLOT
@@ -94,7 +96,7 @@ def first_link(ballot: Ballot, members: tuple[int, ...], pasts: dict[int, Past])
 
 
 def _refuted(attempt: Link, pasts: dict[int, Past], views: dict[int, Ballot]) -> bool:
-    """Everybody who could have formed it is here and did not."""
+    """True if all members of the attempt are here and none of them formed it."""
     return all(member in pasts for member in attempt.members) and all(
         views[member] != attempt.view and (pasts[member].last is None or pasts[member].last.view != attempt.view)  # type: ignore[union-attr]
         for member in attempt.members

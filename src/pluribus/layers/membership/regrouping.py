@@ -1,23 +1,23 @@
-"""Groups that change inside a view: a member comes or goes, and nobody but that group waits for it.
+"""Groups that change inside a view of the bus: a member comes or goes, and only that group waits for it.
 
 Theory of operation
 -------------------
-Whoever wants to be in other groups says so to the eldest of the view, again and again until it is so. The eldest orders
-the changes: it tells all, on its control stream, the groups' new rosters. Everybody who was or will be in a group stops
-sending to it, and when all members of the old view have what it sent there, it says, on its own control stream, where
-its stream ended, which is where it begins in the new view. Who has heard that of all of them shows the new view of the
-group and goes on sending. Frames carry the stamp of the group's view, so that one who is faster than another is
-understood: what is of a later view waits.
+A member that wants to be in other groups says so to the eldest of the view, repeatedly, until it is so. The eldest
+orders the changes: on its control stream it tells all members the groups' new rosters. Every old and new member of such
+a group stops sending to it. When all members of the group's old view have what it sent there, it says, on its own
+control stream, where its stream ended; there the stream begins in the new view. A member that has heard this of all of
+them shows the new view of the group and goes on sending. Frames carry the stamp of the group's view; a frame of a later
+view, from a member that was faster, waits.
 
-So a change costs its group one round on the control streams, one more for those who have just sent something, and other
-groups nothing. It is a cut as clean as that of a view of the bus: members that pass from one view of a group to the
-next together delivered the same in it. That holds for whoever passes, wherever the bus breaks apart meanwhile, because
-nobody is shown the new view before everybody has everything of the old one.
+So a change costs its group one round on the control streams, and one more for members that have just sent something. It
+costs other groups nothing. It is as clean a cut as a view of the bus: members that pass from one view of a group to the
+next together delivered the same messages in it. That holds wherever the bus breaks apart meanwhile, because nobody is
+shown the new view before everybody has everything of the old one.
 
-When the view of the bus changes meanwhile: control streams are part of its cut, so if any survivor has shown a new
-view of a group, all survivors have heard everything that it had heard, and show it too before they leave the view. If
-no survivor has shown it, nobody has sent anything in it; the change is forgotten, and the next view of the bus has the
-groups that its members wish.
+If the view of the bus changes meanwhile: control streams are part of its cut. If any survivor has shown a new view of a
+group, all survivors have heard everything that it had heard, and show that view too before they leave the bus's view.
+If no survivor has shown it, nobody has sent anything in it; the change is forgotten, and the next view of the bus has
+the groups that its members wish.
 
 A group has one change under way at a time; those of different groups do not wait for each other.
 """
@@ -49,16 +49,16 @@ from .words import (
 
 CONTROL = 0
 ASK_S_MIN = 0.005
-"""Wishes that come together are told together."""
+"""A member asks at most so often: wishes that come within this time are sent together."""
 ASK_S_MAX = 1.0
 KEYED = "key:"
-"""So begins the word that stands for a group's key in its promises."""
+"""The beginning of the word that stands for a group's key in its promises."""
 
 log = logging.getLogger(__name__)
 
 
 def mismatch(has: str, asked: str) -> str:
-    """What is wrong with what somebody asks for; keys are not named, only that they differ."""
+    """How the promises that a member asks for differ from the group's. Keys are not shown."""
     words = [[word for word in promises.split() if not word.startswith(KEYED)] for promises in (has, asked)]
     if words[0] == words[1]:
         if KEYED not in has or KEYED not in asked:
@@ -77,10 +77,10 @@ class Change:
         self.before = before
         self.roster = roster
         self.told = False
-        """This member sends no more, and has said where its stream ends, or will."""
+        """This member sends no more, and has said, or will say, where its stream ends."""
         self.end = 0
         self.reaching = False
-        """Everybody has."""
+        """Every member has said where its stream ends."""
 
     @property
     def participants(self) -> list[int]:
@@ -101,13 +101,13 @@ class Regrouping(State):
         self._heard: dict[int, tuple[int, dict[int, Wish]]] = {}
         """At the eldest: what each member said last that it wants."""
         self._refusals: set[tuple[int, int, str]] = set()
-        """At the eldest: who was not let in, and has been told of."""
+        """At the eldest: members that were refused, and told so."""
         self._serial = 0
         self._ask: Timer | None = None
         self._ask_s = REPEAT_S
         self._asked_at = -ASK_S_MIN
         self._wanted = False
-        """At the eldest: somebody's wishes may not be fulfilled."""
+        """At the eldest: wishes of some member may not be fulfilled yet."""
         self.regroups = 0
 
     def _begin_view(self, view: Proposal) -> None:
@@ -157,7 +157,7 @@ class Regrouping(State):
             self._say_or_do(self._members[0], GroupWishes(self._view.ballot, self._serial, wanted))
 
     def _just_started(self) -> bool:
-        """Whoever opens a group expects to find the others in it: so no group is opened while they are looked for."""
+        """True while a new member looks for others: an opened group should show them, so opening waits."""
         return self._view.ballot[0] == FIRST_NUMBER and self.ports.clock.now() < self._not_before
 
     def _refused(self, eldest: int, answer: Otherwise) -> None:
@@ -182,7 +182,7 @@ class Regrouping(State):
             self._order_changes()
 
     def _order_changes(self) -> None:
-        """What members want and is not so yet, of groups that are not changing just now."""
+        """Order the changes that members want, of groups that are not changing just now."""
         if self._flushing or self._regroups >= REGROUPS_MAX - 1:
             return
         wanted: dict[int, Roster] = {}
@@ -247,12 +247,12 @@ class Regrouping(State):
             self._progress(change)
 
     def _begin_early(self) -> None:
-        """Changes that the eldest, who was faster, ordered in this view while this member was on its way into it."""
+        """Begin changes that the eldest ordered in this view before this member had entered it."""
         self._begin([under_way[0] for under_way in self._changing.values() if not under_way[0].told])
 
     def _tell_ends(self, begun: list[Change]) -> None:
-        """Stop sending to these groups, and tell where this member's streams end as soon as everybody has them. During
-        a change of the view nothing more is told: that will settle it."""
+        """Stop sending to these groups, and say where this member's streams end as soon as everybody has them. During a
+        change of the bus's view nothing is said: that change settles the groups."""
         mine = [change for change in begun if self.node.me in change.participants and not change.told]
         if not mine or self._flushing:
             return
@@ -294,7 +294,7 @@ class Regrouping(State):
                 self._progress(under_way[0])
 
     def _progress(self, change: Change) -> None:
-        """If everybody told its end: have all of the old view, then show the new one."""
+        """If every member said where its stream ends: get everything of the old view, then show the new one."""
         group = change.roster.group
         announced = self._announced.get((change.number, group), {})
         if change.reaching or any(member not in announced for member in change.participants):
@@ -339,7 +339,7 @@ class Regrouping(State):
             self._wanted = self.unsettled = True
 
     def _fulfilled(self, group: int) -> None:
-        """One wish is, unless it is another one by now."""
+        """A wish is fulfilled, unless this member wishes something else by now."""
         shown = self.node.me in self._rosters[group].members if group in self._rosters else False
         if shown is (group in self._wishes):
             self._asked_for -= {group}

@@ -1,4 +1,4 @@
-"""What a member knows: its view, the others, what it promised and remembers, and how it tells of itself."""
+"""What a member knows: its view, the others, what it promised and remembers, and what it tells others of itself."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from .words import (
 )
 
 DISCOVERY_S = 0.3
-"""A member that starts waits so long for others before it opens groups or changes views. It founds a primary after the
-time of its port ``founding``, if that is longer."""
+"""A new member waits so long for others before it opens groups or changes views. Before it founds a primary it waits
+as long as its port ``founding`` says, if that is longer."""
 CLAIM_S = 0.1
-"""Who may not found a primary, because another process of its machine is in one or was, asks again so often."""
+"""How often a member asks again for the lock of its machine, which another process holds."""
 CLAIM_TOLD_S = 5.0
 GATHER_S = 0.03
-"""Changes that come together are made together."""
+"""Changes that come within this time are made together."""
 REPEAT_S = 0.06
 ANSWER_S = 0.6
 REACH_S = 2.0
 PATIENCE_S = 3.0
-"""A member that was invited and hears no more for so long looks after itself."""
+"""An invited member that hears nothing for so long leads a change itself."""
 RACE_S = 0.3
 ATTEMPTS_REMEMBERED_MAX = 16
 FLUSHES_REMEMBERED_MAX = 1_000
@@ -71,7 +71,7 @@ class State(Layer):
         self._founders = founders
         self._started_at = 0.0
         self._claimed = False
-        """This member holds the lock of its machine alone, or did so when no other could be in a primary."""
+        """This member has claimed the lock of its machine, alone, when no other process there could be in a primary."""
         self._told_claim = False
         self._known: dict[int, Known] = {}
         self._wishes: dict[int, Wish] = {}
@@ -82,7 +82,7 @@ class State(Layer):
         self._agreed = False
         self._busy = False
         self._flushing = False
-        """From the first invitation to the next view, whatever becomes of attempts: nothing may be sent."""
+        """True from the first invitation to the next view, whichever attempts fail: nothing may be sent."""
         self._attempt: Attempt | None = None
         self._last: Link | None = None
         self._attempts: list[Link] = []
@@ -96,9 +96,9 @@ class State(Layer):
         self._repeat: Timer | None = None
         self._not_before = 0.0
         self._impatient_at: float | None = None
-        """Until then others may lead the change that is needed; None: none is."""
+        """Until then others may lead the change that is needed; None: no change is needed."""
         self._owes = False
-        """Others wait for an attempt of this member's that it gave up."""
+        """Others wait for a view because of an attempt that this member gave up."""
         self._asked_for: frozenset[int] = frozenset()
         self._rosters: dict[int, Roster] = {}
         self._blocked_at = 0.0
@@ -107,7 +107,7 @@ class State(Layer):
         self.views = 0
         self.attempts_lost = 0
         self.refused = 0
-        """Proposals that are no views."""
+        """Proposals that could not be a view, and were refused."""
         self.flushes = 0
         self.flush_s: list[float] = []
         """How long senders were blocked by each of the last view changes."""

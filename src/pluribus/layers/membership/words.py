@@ -22,7 +22,7 @@ Ballot = tuple[BallotNumber, Number]
 
 NO_BALLOT: Ballot = (0, 0)
 FIRST_NUMBER = 1
-"""Of the view that a member starts in, alone."""
+"""The number of the view in which a member starts, alone."""
 
 Members = Annotated[list[Number], msgspec.Meta(max_length=VIEW_MEMBERS_MAX)]
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARS_MAX)]
@@ -36,12 +36,12 @@ class Link(msgspec.Struct, array_like=True, frozen=True):
     view: Ballot
     members: tuple[Number, ...]
     after: Ballot = NO_BALLOT
-    """The view of the link before; of a chain that was forced, the last that anybody comes from."""
+    """The view of the link before. In a chain that was forced: the latest primary from which any member comes."""
 
 
 class Past(msgspec.Struct, array_like=True, frozen=True):
-    """What a member remembers of primaries: the last that it was in, and later ones that it agreed to but never saw
-    formed, which others may have seen."""
+    """What a member remembers of primaries: the last that it was in, and later ones to which it agreed without seeing
+    them formed; others may have seen that."""
 
     last: Link | None
     attempts: tuple[Link, ...] = ()
@@ -66,7 +66,7 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Piece(msgspec.Struct, array_like=True, frozen=True):
-    """How far a stream must come before the new view, and who has all of that."""
+    """How far a stream must come before the new view, and a member that has all of that."""
 
     sender: Number
     group: Number
@@ -84,7 +84,8 @@ class Roster(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Proposal(msgspec.Struct, array_like=True, frozen=True):
-    """A view as its leader wants it. ``link`` is there if it is to be a primary. ``starts`` is where streams go on."""
+    """A view as its leader proposes it. It has a ``link`` if it is to be a primary. ``starts`` says where streams go
+    on."""
 
     ballot: Ballot
     members: Members
@@ -93,13 +94,13 @@ class Proposal(msgspec.Struct, array_like=True, frozen=True):
     rosters: Annotated[list[Roster], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
     starts: list[Progress]
     sides: list[Members] = []
-    """Who comes from which view, if there are several that were not new."""
+    """The members that come from each older view, if the proposal joins several."""
     recent: Ballot = NO_BALLOT
-    """The latest primary that any of the members was in: who was not has missed something."""
+    """The latest primary that any of the members was in; members that were not in it have missed messages."""
 
 
 def can_be(view: Proposal) -> bool:
-    """Whether a proposal is a view at all: it comes from afar, and everything above relies on it."""
+    """Whether a proposal can be a view. It comes from another process, and everything above relies on it."""
     members = set(view.members)
     if len(view.names) != len(view.members) or len(members) != len(view.members) or ALL in members:
         return False
@@ -110,8 +111,8 @@ def can_be(view: Proposal) -> bool:
 
 
 def stamp_of(view: Ballot, number: int = 0) -> int:
-    """What frames of a view carry, and of a group after so many changes inside that view. Later ones are greater: the
-    upper bits of the leader decide between views of one number, as the whole of it does between their ballots."""
+    """The stamp that frames carry: of a view of the bus, and of a group after ``number`` changes inside that view. A
+    later stamp is greater. Between views of one number the upper bits of the leader decide, as in their ballots."""
     return (view[0] << 16 | view[1] >> 47 & 0xFFFF) * REGROUPS_MAX + number
 
 
@@ -140,11 +141,11 @@ class Joined(Header, tag=41):
     wishes: Annotated[list[Wish], msgspec.Meta(max_length=GROUPS_PER_MEMBER_MAX)]
     past: Past
     held: Places = (0, 0)
-    """How far it has delivered the total order of the last primary that it was in, or could."""
+    """How far it could deliver the total order of the last primary that it was in, with what it holds."""
     reached: Places = (0, 0)
-    """How far it has."""
+    """How far it has delivered that order."""
     founders: Number = 1
-    """How many members a first primary needs, says this one."""
+    """How many members a first primary needs, according to this member."""
 
 
 class Busy(Header, tag=42):
@@ -161,8 +162,8 @@ class Propose(Header, tag=43):
     delivered: Places
     """How far anybody of the addressee's old view has delivered its total order."""
     limbo: Places | None = None
-    """There if somebody was cut off from the last primary and comes back before there is another one, or is forced to
-    go on without the others: how far all deliver its total order who were in it."""
+    """How far the members of the last primary deliver its total order. It is given if one of them was cut off and comes
+    back before there is another primary, or if a primary is forced."""
 
 
 class Agree(Header, tag=44):
@@ -201,8 +202,8 @@ class NewRosters(Header, tag=48):
 
 
 class Ends(Header, tag=49):
-    """Everybody who was or will be in those groups, to all, in order: by group, where my stream ends in the old view of
-    the group, and begins in the new one. I send nothing to it until that is there."""
+    """Old and new members of those groups, to all, in order: by group, where my stream ends in the old view of the
+    group and begins in the new one. I send nothing to the group until the new view is there."""
 
     number: Annotated[int, msgspec.Meta(ge=1, lt=REGROUPS_MAX)]
     ends: Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=ROSTERS_PER_FRAME_MAX)]

@@ -1,4 +1,4 @@
-"""Reliability, flow control and stability: one window. ``layer`` is the protocol, the rest its parts."""
+"""Reliability, flow control and stability by one window. ``layer`` is the protocol, the other files are its parts."""
 
 from .layer import Reliable
 

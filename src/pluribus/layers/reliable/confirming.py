@@ -1,7 +1,7 @@
-"""Who above waits until every receiver has something that this member sent.
+"""Callers above that wait until every receiver has a message of this member.
 
-Receivers acknowledge when they have room to give, or when they are asked how far they are. Somebody who waits should
-not wait for either, so a stream that is waited for is asked about as soon as it has gone so far; if that is lost, the
+Receivers acknowledge when they grant more room, or when they are asked how far they are. A caller that waits should not
+depend on either. So as soon as the message has been sent its receivers are asked; if that question is lost, the
 periodic status asks again.
 """
 
@@ -16,7 +16,7 @@ Key = tuple[int, int]
 
 
 class Confirming:
-    """``wanted`` is how far each stream must be everywhere. It has at most one entry a stream."""
+    """``wanted`` says, for each stream that is waited for, how far every receiver must have it."""
 
     __slots__ = ("_asked", "_told", "wanted")
 
@@ -31,7 +31,7 @@ class Confirming:
     def look(
         self, streams: Mapping[Key, Outgoing], members: Mapping[int, frozenset[int]]
     ) -> tuple[list[tuple[Key, int]], list[Key]]:
-        """What to tell above, and which streams to ask about."""
+        """Which streams are confirmed, and about which to ask."""
         confirmed: list[tuple[Key, int]] = []
         hasten: list[Key] = []
         for key, upto in list(self.wanted.items()):

@@ -1,14 +1,14 @@
-"""Frames that are passed up before others of their stream, and how a view change makes all members have the same ones.
+"""*Early* frames are passed up before others of their stream. A view change makes all members have the same ones.
 
-A group whose order is made above (``AnyOrder``) need not wait for a frame that was lost: what came behind it is passed
-up at once, and the stream goes on as ever below. While the sender lives, every gap closes, and nobody can tell. When it
-dies, the gap may stay: some survivors have passed up a frame behind it, others never got that frame. All must have
-passed up the same when the view ends. So the digest of a member names its early frames one by one, the cut holds those
-of all survivors, and each asks the named holder for what it lacks.
+In a group whose order is made by a layer above (``AnyOrder``), frames need not wait for one that was lost: they are
+passed up at once, and below the stream goes on as usual. While the sender lives, every gap is closed. When it dies, a
+gap may stay: some survivors have passed up a frame behind the gap, others never got that frame. When the view ends, all
+must have passed up the same frames. So the digest of a member names its early frames one by one, the cut has those of
+all survivors, and each member asks the named holder for frames that it lacks.
 
-The membership takes the digest as it is: numbers by (sender, group), of which it finds the greatest and who has it. An
-early frame is named there as if it were a stream of its own: ``name_of`` makes of the sender's place in the view and
-the frame's first number one that is no member's.
+For the membership a digest is a table of numbers by (sender, group), of which it finds the greatest and its holder. An
+early frame is entered there as if it were a stream of its own: ``name_of`` computes, from the sender's place in the
+view and the frame's first number, a sender that is no member.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from ...core.ports import Timer
 
 EARLY_FRAMES_MAX = 64
-"""Of a stream; more than these wait for the gap to close. A digest names each of them."""
+"""Early frames of one stream, each of which a digest names; further frames wait for the gap to close."""
 NUMBER_BITS = 46
 PLACE_BITS = 16
 MARK = 1 << (NUMBER_BITS + PLACE_BITS)
@@ -35,7 +35,7 @@ def name_of(place: int, first: int) -> int:
 
 
 class EarlyCut:
-    """The early frames that a cut asks for: by stream and first number, where the frame ends and who has it."""
+    """The early frames of a cut: by stream and first number, the frame's end and a member that has it."""
 
     def __init__(self) -> None:
         self._of: dict[InKey, dict[int, tuple[int, int]]] = {}
@@ -50,7 +50,7 @@ class EarlyCut:
         members: Sequence[int],
         to: int,
     ) -> dict[tuple[int, int], int]:
-        """Take the early frames out of a cut; return the streams, which are the rest of it."""
+        """Take the early frames out of a cut; return the rest, which are streams."""
         self._of.clear()
         self.asked = 0
         known = set(members)

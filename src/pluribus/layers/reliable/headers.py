@@ -21,7 +21,7 @@ class Data(Header, tag=20):
 
 
 class Granted(msgspec.Struct, array_like=True):
-    """For one stream of the addressee: received up to this message, granted up to that byte."""
+    """For one stream of the addressee: this message is received, and it may send up to that byte."""
 
     group: Number
     to: Number
@@ -44,17 +44,17 @@ class Sent(msgspec.Struct, array_like=True):
 
 
 class Status(Header, tag=22):
-    """A sender that waits for acknowledgements says what it has sent, so that a lost last message is found."""
+    """From a sender that waits for acknowledgements: how far it has sent, so that a lost last message is noticed."""
 
     streams: Annotated[list[Sent], msgspec.Meta(max_length=STREAMS_PER_FRAME_MAX)]
     stamp: Number
-    """Of the sender's view: what is stable there may be missing elsewhere."""
+    """Of the sender's view: a message that is stable in that view may be missing in another one."""
     quiet: bool = False
     """Needs no answer."""
 
 
 class Want(Header, tag=23):
-    """Messages of somebody's stream that the sender of this misses, from ``first`` up to ``stop``."""
+    """The sender of this word lacks messages of a stream, from ``first`` up to ``stop``."""
 
     sender: Number
     group: Number
@@ -64,14 +64,14 @@ class Want(Header, tag=23):
 
 
 class Repair(Header, tag=24):
-    """A frame of another sender, encoded as it was, from somebody who kept it."""
+    """A frame of another sender, as that sender encoded it, from a member that kept it."""
 
     frame: bytes
 
 
 class Summed(msgspec.Struct, array_like=True):
-    """Of somebody's stream to a large group: everybody below the sender of this has received it up to here and has room
-    up to there."""
+    """About a stream to a large group: every member below the sender of this word, in the tree of acknowledgements, has
+    received the stream up to here, and has room up to there."""
 
     owner: Number
     group: Number

@@ -1,4 +1,4 @@
-"""One stream of another member: what came in order, what came ahead, what is kept for those who miss it."""
+"""One stream of another member: frames that came in order, frames that came ahead, frames kept for repair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .outgoing import between
 
 
 class Incoming:
-    """``next`` is the message that is due; ``known`` is how far the sender is known to have gone."""
+    """``next`` is the message that is due; ``known`` is how far the sender is known to have sent."""
 
     __slots__ = (
         "ahead",
@@ -40,7 +40,7 @@ class Incoming:
         self.told = first
         self.ahead: dict[int, tuple[Frame, int]] = {}
         self.early: set[int] = set()
-        """Which of those ahead were passed up all the same."""
+        """The first numbers of frames ahead that were passed up early."""
         self.kept: deque[Frame] = deque()
         self.kept_bytes = 0
         self.want: Timer | None = None
@@ -55,18 +55,18 @@ class Incoming:
         return self.next < self.known
 
     def missing_upto(self) -> int:
-        """The end of the first hole: where what came ahead begins, or as far as is known."""
+        """The end of the first gap: where the frames ahead begin, or else ``known``."""
         return min(self.ahead, default=self.known)
 
     def forget_upto(self, stable: int) -> None:
-        """Everybody has the stream up to here: nobody will ask for it again."""
+        """Forget frames up to here: every receiver has them, so nobody will ask for them."""
         self.stable = max(self.stable, stable)
         kept = self.kept
         while kept and kept[0].first + kept[0].count <= self.stable:
             self.kept_bytes -= kept.popleft().size
 
     def forget(self) -> deque[Frame]:
-        """A new view: everybody who is in it has everything. What was kept until now."""
+        """A new view begins, all of whose members have everything. Returns the frames that were kept until now."""
         kept, self.kept, self.kept_bytes = self.kept, deque(), 0
         return kept
 

@@ -7,35 +7,36 @@ beginning. A receiver passes a stream up in order, keeps what came ahead, and sa
 and how many bytes it has room for. Both only grow, so acknowledgements may be lost, repeated or reordered without
 harm.
 
-*Repair.* A gap shows itself by a frame that came ahead or by the sender's status. After a short wait, because the
-network may only have swapped two frames, the receiver asks for what it misses: the sender first, and whoever kept it
-when the sender does not answer. Everybody keeps what is not yet known to be everywhere.
+*Repair.* A receiver notices a gap by a frame that came ahead or by the sender's status. After a short wait, because the
+network may only have swapped two frames, it asks for what it lacks: first the sender, then other members that kept the
+frame. All members keep frames that are not known to have reached all receivers.
 
-*The lost last message.* While somebody's acknowledgement is missing, the sender says now and then how far it has gone
-(``Status``); a receiver that knew less asks for the rest, and every status is answered.
+*The lost last message.* While an acknowledgement is missing, the sender says now and then how far it has sent
+(``Status``). A receiver that has less asks for the rest, and every status is answered.
 
-*Stability.* What every receiver has acknowledged is stable: the sender forgets it, says so on its next frame or status,
-and receivers forget it too.
+*Stability.* A message that every receiver has acknowledged is stable: the sender forgets it and says so on its next
+frame or status, and the receivers forget it too.
 
-*Any order.* In a group whose order is made above (``AnyOrder``), what came ahead of a gap is passed up at once;
-``early`` says how all survivors of a view still pass up the same.
+*Any order.* In a group whose order is made by a layer above (``AnyOrder``), frames behind a gap are passed up at once;
+``early`` says how all survivors of a view still pass up the same frames.
 
 *Flow.* The sender goes on up to the lowest limit of its receivers, then the caller waits. Control messages (group 0)
 have room of their own and wait for nobody.
 
-*Views.* The membership above freezes the streams, learns how far everybody is, names the cut that all must reach, and
-installs the next view, from which all state of receivers is derived anew. Promise to it: between ``Freeze`` and
-``Install`` nothing but what ``Reach`` asks for is passed up. Streams to one member are not part of that.
+*Views.* The membership above freezes the streams, learns how far each member is, names the cut that all must reach, and
+installs the next view, from which all state of receivers is derived anew. This layer promises: between ``Freeze`` and
+``Install`` only frames that ``Reach`` asks for are passed up. Streams to one member are not part of that.
 
 *Groups* change inside a view in the same way, each by itself: streams are passed up to their ends (``ReachGroup``),
-then the group has other members (``Regroup``). Frames carry the stamp of their group's view; one of a later view waits.
-What a member that left had sent is kept, by it and by the others, until those who stay have it.
+then the group has other members (``Regroup``). Frames carry the stamp of their group's view; a frame of a later view
+waits. Messages of a member that left are kept, by it and by the others, until all members that stay have them.
 
 Live: every unacknowledged frame leads to a status, every status to an acknowledgement or a request, every request to a
 repair, as long as some datagrams arrive and somebody who has the frame is there; when nobody is, the membership's next
 view ends the stream.
 
-Bounded: what is kept and what is ahead by the window, streams by ``STREAMS_MAX``, early frames by ``EARLY_MAX``.
+Bounded: frames that are kept or ahead by the window, streams by ``STREAMS_MAX``, frames of a later view by
+``EARLY_MAX``.
 """
 
 from __future__ import annotations
@@ -166,8 +167,8 @@ class Reliable(Streams):
         self._pursue_cut()
 
     def _pursue_cut(self) -> None:
-        """Pass up what is there, and ask for the rest. What is passed up may change groups, and with them what is to
-        be reached."""
+        """Pass up frames of the cut that are here, and ask for the others. A frame that is passed up may change a
+        group, and with it the cut."""
         for key, end in list((self._cut or {}).items()):
             if self._cut is None:
                 return
@@ -191,7 +192,7 @@ class Reliable(Streams):
         self._check_reached()
 
     def _early_missing(self) -> list[tuple[InKey, int, int, int]]:
-        """Frames of the cut, passed early by others, that this member still lacks: stream, first, end and holder."""
+        """Early frames of the cut that this member still lacks: stream, first number, end and holder."""
         return [
             (key, first, end, holder)
             for key, frames in self._early_cut
@@ -201,7 +202,7 @@ class Reliable(Streams):
         ]
 
     def _ask_early(self) -> None:
-        """Ask for them, the holder first; again until they are here or the attempt is over."""
+        """Ask for these frames, their holder first; again until they are here or the attempt is over."""
         if self._early_cut.want is not None:
             self._early_cut.want.cancel()
         missing = self._early_missing() if self._cut is not None else []
@@ -217,8 +218,8 @@ class Reliable(Streams):
             self._early_cut.want = self.after(WANT_S_MAX / 2, self._ask_early)
 
     def _must_reach(self, key: InKey) -> bool:
-        """Whether this member, too, needs the stream: one that somebody left behind is complete, and one that began
-        before this member came is not for it."""
+        """Whether this member needs the stream too. It does not if the stream's group was left, or if the stream began
+        before this member came."""
         sender, group, _ = key
         members = self._members.get(group, frozenset())
         return sender != self.node.me and sender in members and self.node.me in members
@@ -320,7 +321,7 @@ class Reliable(Streams):
     # Large groups
 
     def _sum_up(self, key: InKey, stream: Incoming, *, forced: bool) -> None:
-        """Tell the parent what everybody from here on has, if that is news."""
+        """Tell the parent in the tree what this member and all members below it have, if that has changed."""
         owner, group, _ = key
         parent, children = self._summing.around(owner, group, self.node.me)
         found = self._summing.own(owner, group, stream.next, max(stream.granted, 0), self.node.me)
@@ -369,8 +370,8 @@ class Reliable(Streams):
     # Out of a stream's order
 
     def _pass_early(self, key: InKey, stream: Incoming, frame: Frame, *, forced: bool = False) -> None:
-        """Pass up a frame although others are missing before it, if the layer that orders the group can do with that.
-        What belongs together across frames (pieces, relayed messages) has other headers, and waits."""
+        """Pass up a frame although earlier ones are missing, if the layer that orders the group allows it. Frames that
+        belong together (pieces, relayed messages) have other headers, and wait."""
         allowed = self._any_order.get(frame.group, frozenset())
         if frame.first in stream.early or key[2] != ALL or frame.sender == self.node.me:
             return
@@ -442,7 +443,7 @@ class Reliable(Streams):
                 self._tell_credit((of, to), out)
 
     def _start(self, sender: int, group: int, first: int) -> None:
-        """The stream counts from here on."""
+        """Receive the stream from this number on."""
         key = (sender, group, ALL)
         stream = self._in.get(key)
         if stream is not None:
@@ -471,7 +472,7 @@ class Reliable(Streams):
         self.unsettled = bool(self._moved or self._stabler or self._confirming.wanted)
 
     def _confirm(self) -> None:
-        """Somebody above waits until everybody has what this member sent."""
+        """Serve callers above that wait until every receiver has what this member sent."""
         confirmed, hasten = self._confirming.look(self._out, self._members)
         for (group, to), upto in confirmed:
             self.tell_up(Confirmed(group, to, upto))
@@ -481,7 +482,7 @@ class Reliable(Streams):
             self.pass_down(Frame(sender=self.node.me, to=to, headers=[status]))
 
     def unconfirmed(self) -> list[Unconfirmed]:
-        """What of this member's streams not every receiver is known to have."""
+        """The parts of this member's streams that some receiver is not known to have."""
         return [
             Unconfirmed(group, to, out.next, out.next - out.stable, tuple(sorted(out.lacking)))
             for (group, to), out in self._out.items()
@@ -489,7 +490,7 @@ class Reliable(Streams):
         ]
 
     def _say_stable(self) -> None:
-        """Somebody waits for it: tell everybody now what has become stable, and not with the next frame."""
+        """A member waits to hear what is stable: tell it now, and not with the next frame."""
         stabler, self._stabler = self._stabler, {}
         streams = []
         for (group, to), out in stabler.items():

@@ -1,7 +1,7 @@
-"""Frames that nobody will ask for again, given back to memory a few at a time.
+"""Frees frames that nobody will ask for again, a few at a time.
 
-When a view ends, everything that was kept in it is over, thousands of frames on a busy bus. To free them takes longer
-than to agree on the next view, and whoever wants to send waits for that: so it is done afterwards, in small steps.
+When a view ends, all frames that were kept in it can be freed, thousands on a busy bus. That takes longer than to agree
+on the next view, and senders would have to wait for it; so it is done afterwards, in small steps.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ...core.limits import LEFTOVER_FRAMES_MAX
 from ...core.ports import Timer
 
 FEW = 64
-"""So many are freed at once: that takes no longer than to remember them."""
+"""So few are freed at once, because that takes no longer than to remember them."""
 PAUSE_S = 0.1
-"""Until those who waited for the view go on."""
+"""The pause before the first step, in which callers that waited for the view go on."""
 STEP_FRAMES = 256
 STEP_S = 0.01
 
@@ -24,7 +24,7 @@ After = Callable[[float, Callable[[], None]], Timer]
 
 
 class Leftovers:
-    """``take`` what is over, then see to it that it is freed ``later``."""
+    """``take`` frames that are not needed any more; they are freed ``later``."""
 
     def __init__(self) -> None:
         self._frames: deque[deque[Frame]] = deque()
@@ -32,7 +32,7 @@ class Leftovers:
         self.count = 0
 
     def take(self, frames: deque[Frame]) -> None:
-        """They are not the caller's any more."""
+        """Take frames over; the caller gives them up."""
         if len(frames) > FEW:
             self._frames.append(frames)
             self.count += len(frames)

@@ -1,4 +1,4 @@
-"""One stream of this member: what it sent, who has it, how far each receiver lets it go."""
+"""One stream of this member: what it sent, which receivers have it, and how far each lets it go on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Outgoing:
         self.limits: dict[int, int] = {}
         self.tightest: dict[int, int] = {}
         self.stamp = 0
-        """Of the group's view in which it is sent."""
+        """The stamp of the group's view in which the stream is sent."""
         self.sent_at = 0.0
         self.told = -1
         self.stalls = Stalls()
@@ -60,11 +60,12 @@ class Outgoing:
         return (min(self.limits.values()) if self.limits else UNLIMITED_BYTES) - self.offset
 
     def full(self) -> list[int]:
-        """The receivers without room; of those who answer for others, the one below them that has none."""
+        """The receivers without room. Where a receiver answers for others, the member below it that has none."""
         return [self.tightest.get(member, member) for member, limit in self.limits.items() if limit <= self.offset]
 
     def receivers(self, members: frozenset[int], initial_bytes: int) -> None:
-        """Those who left count no more; those who came have missed nothing that they should have."""
+        """The receivers from now on. Receivers that left do not count; new ones begin at the present end of the
+        stream."""
         self.tightest.clear()
         for member in [member for member in self.acked if member not in members]:
             del self.acked[member], self.limits[member]
@@ -74,8 +75,8 @@ class Outgoing:
         self.settle()
 
     def answered_by(self, members: frozenset[int], me: int, initial_bytes: int) -> None:
-        """Others answer from now on, or for others than before: all that is known is what everybody has, and that
-        nobody has less room than the least; who has just come has what everybody begins with."""
+        """Other members answer from now on, or they answer for others than before. So only what every receiver had is
+        still known, and the least room of all; new members have the initial room."""
         limit = min([*self.limits.values(), self.offset + initial_bytes])
         self.acked = {member: self.next if member == me else self.stable for member in members}
         self.limits = dict.fromkeys(members, limit)
@@ -84,7 +85,8 @@ class Outgoing:
             self.settle()
 
     def acknowledged(self, member: int, received: int, limit: int) -> bool:
-        """Whether this made more messages stable or more room. What was never sent cannot be acknowledged."""
+        """True if this made more messages stable, or more room. A message that was never sent cannot be
+        acknowledged."""
         if member not in self.acked or received > self.next:
             return False
         moved = received > self.acked[member] or limit > self.limits[member]

@@ -30,8 +30,8 @@ from .summing import SUM_ABOVE, Summing
 FRAME_CHARGE_BYTES = 768
 INITIAL_BYTES = 128 << 10
 GRANT_PART = 2
-"""A limit is told again when it has moved by the window divided by this: the sender still has the other half to go on
-with, and hears half as often as if it were a quarter."""
+"""A receiver tells its limit again when that has moved by the window divided by this. With half a window the sender
+still has the other half to go on with, and there are half as many acknowledgements as with a quarter."""
 STATUS_S = 0.03
 STATUS_S_MAX = 0.5
 WANT_S = 0.004
@@ -44,14 +44,14 @@ LEFT_MAX = 1_024
 AHEAD_MAX = 4_096
 CONTROL = 0
 DIRECT_RANGE_BITS = 40
-"""As ``group.channel`` numbers direct streams: each has a range of its own."""
+"""``group.channel`` numbers the messages of each direct stream in a range of its own, of so many bits."""
 
 Key = tuple[int, int]
 InKey = tuple[int, int, int]
 
 
 class Streams(Layer):
-    """The half of ``Reliable`` that works within a view; ``layer`` carries it from one view to the next."""
+    """The half of ``Reliable`` that works within a view; ``layer`` leads from one view to the next."""
 
     # What is asked a frame
     __slots__ = (
@@ -91,12 +91,12 @@ class Streams(Layer):
         self._closing: dict[int, dict[int, int]] = {}
         """Groups about to change: by sender, where its stream ends."""
         self._leaving: dict[Key, None] = {}
-        """Streams of groups that this member has left in this view: others may still ask what was sent, and how much of
-        it is everywhere."""
+        """Streams of groups that this member has left in this view: others may still ask for its messages, and which of
+        them are stable."""
         self._ended: dict[InKey, Incoming] = {}
         """Streams of groups that their sender or this member has left, until everybody has everything."""
         self._any_order: dict[int, frozenset[type]] = {}
-        """Groups whose order is made above, and the headers of frames that may be passed up early."""
+        """Groups whose order is made by a layer above, and the headers of frames that may be passed up early."""
         self._order: tuple[int, ...] = ()  # the members of the view
         self._cut: dict[InKey, int] | None = None
         self._early_cut = EarlyCut()
@@ -264,9 +264,9 @@ class Streams(Layer):
             self.pass_up(frame)
 
     def _admit(self, key: InKey, first: int, stable: int = 0) -> Incoming | None:
-        """The stream, if its sender is a member of a group that this member is in too. A direct stream starts anew in
-        each range of numbers, behind what this member is known to have; every other starts where the membership said,
-        or at its beginning."""
+        """The stream, if its sender and this member are both in the group. A direct stream starts anew in each range of
+        numbers, behind what this member is known to have. Every other stream starts where the membership said, or else
+        at its beginning."""
         sender, group, to = key
         members = self._members.get(group, frozenset())
         if sender not in members or self.node.me not in members or to not in (ALL, self.node.me):
@@ -406,8 +406,8 @@ class Streams(Layer):
                 self._want_later(key, stream)
 
     def _told_of_the_past(self, key: InKey, sent: Sent, *, quiet: bool) -> None:
-        """A stream of a group that its sender or this member has left. It is complete here; when it is everywhere, it
-        is forgotten."""
+        """Answer about a stream of a group that its sender or this member has left. The stream is complete here; when
+        all receivers have it, it is forgotten."""
         ended = self._ended[key]
         ended.forget_upto(min(sent.stable, ended.next))
         if sent.group in self._watched:
@@ -485,7 +485,7 @@ class Streams(Layer):
             self._receive(frame, data)
 
     def _too_early(self, frame: Frame) -> None:
-        """From somebody who is not a member as far as this one knows yet: its view may be newer than ours."""
+        """Hold a frame that may be of a newer view than ours: we do not know its sender as a member yet."""
         if len(self._early) < EARLY_MAX:
             self._early.append(frame)
         else:
@@ -494,13 +494,13 @@ class Streams(Layer):
     # Acknowledging
 
     def _hear_self(self) -> None:
-        """After what is going on and before it settles, so that layers above can still answer in the same stimulus."""
+        """Pass up own frames before the stimulus settles, so that layers above can still answer within it."""
         echo, self._echo = self._echo, []
         for frame in echo:
             self.up(frame.copy())
 
     def _answer(self, key: InKey, forced: bool) -> None:
-        """The stream moved: its sender hears of it, if that is worth a word, or in any case."""
+        """The stream moved: acknowledge it if it has moved far enough, or if ``forced``."""
         self._moved[key] = forced or self._moved.get(key, False)
         self.unsettled = True
 
@@ -549,7 +549,7 @@ class Streams(Layer):
         self._moved.pop(key, None)
 
     def options(self) -> dict[str, Any]:
-        """Whom a receiver answers is the same for all members."""
+        """All members must sum acknowledgements alike, so the option is part of the fingerprint."""
         return {} if self._sum_above == SUM_ABOVE else {"sum_above": self._sum_above}
 
     def stats(self) -> dict[str, Any]:

@@ -2,17 +2,17 @@
 
 Theory of operation
 -------------------
-In a group of more than ``sum_above`` members a receiver does not answer the sender. All members know the same list, so
-each knows its place in the tree (``core.tree``) that the sender is the root of: it answers its parent, and for its
-whole sub-tree. What it says is the least that any of them has received and the least that any of them has room for.
-Both only grow, like plain acknowledgements, so they may be lost, repeated or reordered.
+In a group of more than ``sum_above`` members a receiver does not answer the sender. All members have the same list, so
+each knows its place in a tree (``core.tree``) with the sender as root. It answers its parent, for its whole sub-tree,
+with two numbers: the least that any member there has received, and the least for which any of them has room. Both only
+grow, like plain acknowledgements, so they may be lost, repeated or reordered.
 
-The sender counts its own children in the tree and nobody else; each of them stands for all below it. A member that has
-not heard from all its children says nothing, so nothing is taken for received that somebody lacks. When a group
-changes, the trees change too: sums carry the stamp of the group's view, those of another view are not counted, and the
+The sender counts only its own children in the tree; each of them stands for all members below it. A member that has not
+heard from all its children says nothing, so a message that somebody lacks never counts as received. When a group
+changes, the trees change too. Sums carry the stamp of the group's view, sums of another view are not counted, and the
 sender starts again from what was stable.
 
-Live: a sender that waits says so again and again to everybody, and everybody who hears it says its sum again.
+Live: a sender that waits repeats its status to everybody, and everybody who hears it repeats its sum.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Sum:
     def __init__(self) -> None:
         self.own = (0, 0, 0)
         self.below: dict[int, tuple[int, int, int]] = {}
-        """By child: the least received and the least room below it, and who has that."""
+        """By child: the least received and the least room in its sub-tree, and the member with that least room."""
         self.said = (0, 0, 0)
 
 
 class Summing:
-    """Who answers whom, and what each has said, in groups that are large enough."""
+    """Which member answers which, and what each has said, in groups that are large enough."""
 
     def __init__(self, above: int) -> None:
         self._above = above
@@ -46,7 +46,7 @@ class Summing:
         self._sums: dict[tuple[int, int], Sum] = {}
 
     def set_order(self, group: int, members: tuple[int, ...]) -> None:
-        """The group's members in the order that all of them know; every sum of before is void."""
+        """The group's members, in the order that all of them have. Earlier sums are void."""
         if len(members) > self._above:
             self._order[group] = members
         else:
@@ -65,7 +65,8 @@ class Summing:
         return order is not None and owner in order and me in order
 
     def around(self, owner: int, group: int, me: int) -> tuple[int, tuple[int, ...]]:
-        """Whom this member answers, and who answers it; of its own stream it answers nobody, which is 0."""
+        """The member that this one answers, and those that answer it. For its own stream it answers nobody, which is
+        0."""
         known = self._places.get((owner, group))
         if known is None:
             order = self._order[group]
@@ -75,8 +76,9 @@ class Summing:
         return known
 
     def plain(self, ack: Ack, me: int) -> Ack:
-        """Without those streams of this member that are answered in sums. Who says there what it has itself is in
-        another view of the group, a small one, and does not answer for those below it here."""
+        """The acknowledgement without those streams of this member that are answered by sums. A member that answers
+        such a stream plainly is in another, smaller view of the group, and does not answer for members below it
+        here."""
         if not self._order:
             return ack
         return Ack([each for each in ack.streams if each.to != ALL or not self.applies(me, each.group, me)])
@@ -85,7 +87,7 @@ class Summing:
         self._sums.pop((owner, group), None)
 
     def own(self, owner: int, group: int, received: int, limit: int, me: int) -> Sum:
-        """What this member has itself."""
+        """Note what this member has received itself, and its room."""
         found = self._sums.get((owner, group))
         if found is None:
             found = self._sums[(owner, group)] = Sum()
@@ -93,7 +95,7 @@ class Summing:
         return found
 
     def heard(self, child: int, word: Summed) -> Sum | None:
-        """What a child's whole sub-tree has; nothing of it is taken back."""
+        """Note what a child's whole sub-tree has; numbers never go down."""
         found = self._sums.get((word.owner, word.group))
         if found is None:
             found = self._sums[(word.owner, word.group)] = Sum()
@@ -105,7 +107,7 @@ class Summing:
 
     @staticmethod
     def total(found: Sum, children: tuple[int, ...]) -> tuple[int, int, int] | None:
-        """The least of all, as soon as all have been heard."""
+        """The least of all children and this member; None until all of them have been heard."""
         if any(child not in found.below for child in children):
             return None
         everybody = [found.own, *(found.below[child] for child in children)]

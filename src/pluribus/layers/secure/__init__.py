@@ -1,4 +1,4 @@
-"""Sealed frames and proven members. ``layer`` is the protocol, the rest its parts."""
+"""Sealed frames and proven members. ``layer`` is the protocol, the other files are its parts."""
 
 from .layer import Secure
 

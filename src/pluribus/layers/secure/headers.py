@@ -1,4 +1,4 @@
-"""The words of the security layer on the wire. Only ``Sealed`` is ever seen outside of a sealed frame."""
+"""The words of the security layer on the wire. Only ``Sealed`` travels outside of a sealed frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ViewName = tuple[Number, Number]
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):
-    """A member's ephemeral public key, and the proof that somebody who knows the bus secret made it."""
+    """A member's ephemeral public key, with a proof that its maker knows the bus secret."""
 
     public: Key
     proof: Key
@@ -29,18 +29,18 @@ class Sealed(Header, tag=16):
     key: Number
     counter: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
     hello: Hello | None = None
-    """There until the receiver is known to have it."""
+    """Sent until the receiver is known to have it."""
 
 
 class Greet(Header, tag=17):
-    """Prove that you are there now: say my challenge. Or the answer to yours. Or both. 0 stands for none."""
+    """Prove that you are there now by repeating my challenge; or my answer to yours; or both. 0 stands for none."""
 
     challenge: Number
     answer: Number
 
 
 class ViewKey(Header, tag=18):
-    """From the leader of a view to each of its members, or from one of those to another that asked."""
+    """The key of a view: from its leader to each of its members, or from a member to another that asked."""
 
     view: ViewName
     key: Key

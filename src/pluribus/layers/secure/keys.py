@@ -9,11 +9,11 @@
                                 └─ chance key ──── makes ephemeral and view keys of what the random port gives
     view key (of the leader's chance) ──────────── a key for each sender in the view, and the name of the key
 
-Random bits are recorded in traces, so that a run can be had again; mixed with the chance key they give keys that nobody
-can work out from a trace alone.
+Random bits are recorded in traces, so that a run can be replayed. They are mixed with the chance key, so that nobody
+can compute keys from a trace alone.
 
-The cipher is AES-256-GCM: on a processor that has instructions for it, it seals a full datagram in a third of the time
-of ChaCha20-Poly1305.
+The cipher is AES-256-GCM. On a processor with instructions for AES it seals a full datagram in a third of the time of
+ChaCha20-Poly1305.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Keys:
         return sender_cipher(self._bus, sender)
 
     def pair_ciphers(self, member: int, public: bytes) -> tuple[AESGCM, AESGCM]:
-        """For what goes to a member, and for what comes from it."""
+        """Two ciphers: for frames to a member, and for frames from it."""
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError:
@@ -90,12 +90,12 @@ class Keys:
 
 
 def sender_cipher(key: bytes, sender: int) -> AESGCM:
-    """Under a key that several share, every sender has its own, so that no two use the same nonce."""
+    """The cipher of one sender under a shared key. Each sender has its own, so that no two use the same nonce."""
     return AESGCM(_expand(key, b"sender" + _one(sender)))
 
 
 def view_key_name(key: bytes) -> int:
-    """Tells keys apart on the wire: views of one number, in two parts of a bus, have different keys."""
+    """The name of a view key on the wire. Views with the same number, in two parts of a bus, have different keys."""
     return int.from_bytes(_expand(key, b"name")[:8], "big") >> 2 | 1 << 62
 
 

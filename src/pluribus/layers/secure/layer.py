@@ -2,34 +2,34 @@
 
 Theory of operation
 -------------------
-Whatever comes from above is encoded, sealed (AES-256-GCM) and sent as the body of a frame that shows only sender,
-destination, the name of the key and a counter. These four are authenticated with it. Whatever comes from below and does
-not open is counted and dropped; nothing is ever sent or accepted in clear. ``keys`` draws what is derived from what.
+A frame from above is encoded, sealed (AES-256-GCM) and sent as the body of a frame that shows only sender, destination,
+the name of the key and a counter. These four are authenticated with the body. A frame from below that does not open is
+counted and dropped. Nothing is ever sent or accepted in clear. ``keys`` draws which key is derived from which.
 
-*Three kinds of keys.* To one member: the key of the pair, from both ephemeral X25519 keys and the secret. To everybody,
-about groups or with messages in it: the key of the view. To everybody, housekeeping of the bus (group 0, no messages:
-beats, hellos, stream positions): the bus key, because members of other views and newcomers must read it. In a stack
-without agreed views the bus key is all there is.
+*Three kinds of keys.* A frame to one member is sealed with the key of the pair, from both ephemeral X25519 keys and the
+secret. A frame to everybody that is about groups, or has messages in it, is sealed with the key of the view. The bus's
+own housekeeping (group 0, no messages: beats, hellos, stream positions) is sealed with the bus key, because members of
+other views and newcomers must read it. A stack without agreed views uses the bus key in place of view keys.
 
-*Strangers.* The first frame of a member carries its public key, with a proof that can only be made with the secret.
-That shows that it was made by a member once; a recording would show that too. So the stranger is sent a challenge under
-the key of the pair, which only the living can answer. Until it has, its latest frames are held, and then go up, if they
-are not older than a replay window allows.
+*Strangers.* The first frame of a member carries its public key, with a proof that can only be made with the secret. The
+proof shows that a member made it once; a recording would show that too. So the stranger is sent a challenge under the
+key of the pair, which only a living member can answer. Until it does, its latest frames are held; then they go up,
+unless they are older than a replay window allows.
 
 *Views.* When the membership enters a view it says so (``Rekey``). The leader makes a new key and sends it to each
-member under the key of the pair; who misses it asks the leader, then other members. Frames for a view whose key is not
-there yet wait. Who left has no part in that, and a newcomer never gets an older key. Old keys live for a short while,
-for what is still under way.
+member under the key of the pair; a member that lacks it asks the leader, then other members. Frames for a view whose
+key is not there yet wait. Members that left never get the new key, and newcomers never get an older one. Old keys are
+kept for a short while, for frames that are still under way.
 
-*Nonces and replays.* A member has one counter for all its keys, and every sender has keys of its own, so no key is ever
-used with a nonce twice, whatever is forgotten. Receivers keep a window of counters for each key and sender.
+*Nonces and replays.* A member has one counter for all its keys, and every sender has keys of its own. So no key is ever
+used with the same nonce twice, whatever is forgotten. Receivers keep a window of counters for each key and sender.
 
-*Refusals.* Who has another secret, or none, cannot be talked to; both sides log why (the refused one hears a fixed code
-from the transport, in clear).
+*Refusals.* A process with another secret, or with none, is refused; both sides log why. The refused side hears a fixed
+code from the transport, in clear.
 
-Promises: without the secret nobody reads a frame, makes one that is accepted, repeats one that is accepted again, or is
-in any view. With the secret everybody can do all of that: an insider can pretend to be another. Assumes that the random
-port is fit for keys (the runtime's is; a simulator's is not meant to be).
+Promises: without the secret nobody reads a frame, makes a frame that is accepted, has a recorded frame accepted again,
+or is in any view. With the secret a member can pretend to be another. Assumes that the random port is fit for keys (the
+runtime's is; a simulator's need not be).
 
 Live: beats repeat the public key, challenges are repeated, keys are asked for until they are there or the view is over.
 """
@@ -74,7 +74,7 @@ GREETINGS_MAX = 4
 """Challenges in a row to a stranger that does not answer; its next frame starts over."""
 KEY_S = 0.06
 FORGET_S = 60.0
-"""A member that nobody above knows any more, and that is silent for so long, must prove itself again."""
+"""A member that no layer above knows any more, and that is silent for so long, must prove itself again."""
 
 _authenticated = Struct(">BIQQQQ").pack
 _nonce = Struct(">IQ").pack
@@ -102,9 +102,9 @@ class Secure(Layer):
         self._peers: dict[int, Peer] = {}
         self._strangers: dict[int, Peer] = {}
         self._known: Container[int] = ()
-        """Whom somebody above knows: these are not forgotten."""
+        """Members that a layer above knows; they are not forgotten."""
         self._forgotten: dict[int, int] = {}
-        """By member: the highest counter that was accepted of it."""
+        """By forgotten member: the highest counter that was accepted from it."""
         self._rings = Keyrings()
         self._with_views = False
         self._waiting: list[Frame] = []
@@ -187,7 +187,7 @@ class Secure(Layer):
             self.pass_up(inner)
 
     def _hold(self, frame: Frame) -> None:
-        """Until we have its key; the latest are kept."""
+        """Hold a frame until its key is here; only the latest are kept."""
         self._unknown.append(frame)
         self._unknown_bytes += len(frame.bodies)
         while len(self._unknown) > HELD_FRAMES_MAX or self._unknown_bytes > HELD_BYTES_MAX:
@@ -247,7 +247,7 @@ class Secure(Layer):
     # Members
 
     def _meet(self, member: int, hello: Hello | None) -> Peer | None:
-        """Somebody new: it knew the bus secret at some time, or it is refused."""
+        """A new member: its hello shows that it knew the bus secret at some time, or it is refused."""
         if hello is None:
             self.unopened += 1  # its next beat says who it is
             return None
@@ -344,7 +344,7 @@ class Secure(Layer):
             self._asking = self.after(KEY_S, self._ask_for_key)
 
     def _ask_for_key(self) -> None:
-        """The leader first; if it does not answer, it may be gone, and others may have the key."""
+        """Ask the leader for the key of the view; if it does not answer, ask other members."""
         self._asking = None
         rings = self._rings
         if rings.current is not None:
@@ -374,7 +374,7 @@ class Secure(Layer):
     # Refusing
 
     def _refuse(self, member: int, reason: str, *, tell: bool = False) -> None:
-        """Count it; the first time say so. With ``tell``, the other side hears that its secret is not ours."""
+        """Count a refusal, and log the first. With ``tell``, the other side hears that its secret is not ours."""
         self.refused += 1
         if (member, reason) not in self._logged and len(self._logged) < LOGGED_PEERS_MAX:
             self._logged.add((member, reason))

@@ -1,4 +1,4 @@
-"""Another member, as far as sealing goes."""
+"""What sealing needs to know of another member."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .replay import ReplayWindow
 
 
 class Peer:
-    """Keys and windows with one member. A *stranger* knew the bus secret once; *proven*, it is there now."""
+    """Keys and windows with one member. A *stranger* has shown that it knew the bus secret once; a *proven* peer, that
+    it is there now."""
 
     __slots__ = (
         "bus_cipher",
@@ -28,7 +29,7 @@ class Peer:
     )
 
     def __init__(self, member: int, hello: Hello, keys: Keys, challenge: int, now: float, after: int = 0) -> None:
-        """``after`` is the highest counter that was ever accepted of it. Raises ``BadKey`` if no key can be agreed."""
+        """``after`` is the highest counter ever accepted from this member. ``BadKey`` if no key can be agreed."""
         self.hello = hello
         self.bus_cipher: AESGCM = keys.bus_cipher(member)
         self.outgoing, self.incoming = keys.pair_ciphers(member, hello.public)
@@ -37,19 +38,19 @@ class Peer:
         self.challenge = challenge
         self.proven = False
         self.knows_us = False
-        """It sealed something for us, so it has our public key."""
+        """True once it has sealed a frame for us, which shows that it has our public key."""
         self.tries = 0
         self.heard_at = now
         self.held: list[tuple[int, Frame]] = []
 
     def hold(self, counter: int, frame: Frame) -> None:
-        """Until it is proven; of a crowd the latest are kept."""
+        """Hold a frame until the member is proven; only the latest are kept."""
         self.held.append((counter, frame))
         del self.held[:-HELD_PER_STRANGER_MAX]
 
     def prove(self, counter: int) -> list[Frame]:
-        """It answered our challenge by a frame with this counter. What we hold of it goes up, if it is not old; what
-        was sent before and comes later does not, because it may be a recording."""
+        """The member answered our challenge by a frame with this counter. Returns the held frames that are not too old.
+        Frames that were sent before this one and come later are refused, because they may be recordings."""
         self.proven = True
         self.bus_window.close(counter)
         self.pair_window.close(counter)

@@ -8,7 +8,7 @@ _MASK = (1 << REPLAY_WINDOW) - 1
 
 
 class ReplayWindow:
-    """The highest counter and a bitmap of those below it; what is further back counts as seen (as in RFC 4303)."""
+    """The highest counter, and a bitmap of the counters below it; older ones count as seen (as in RFC 4303)."""
 
     __slots__ = ("_seen", "_top")
 
@@ -27,7 +27,7 @@ class ReplayWindow:
         return behind < 0 or (behind < REPLAY_WINDOW and not self._seen >> behind & 1)
 
     def note(self, counter: int) -> None:
-        """A frame with this counter was opened: only now is the counter believed."""
+        """A frame with this counter was opened, so the counter is authentic."""
         ahead = counter - self._top
         if ahead <= 0:
             self._seen |= 1 << -ahead

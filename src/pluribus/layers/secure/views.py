@@ -1,4 +1,5 @@
-"""The keys of views: the present one, those before it for what is under way, those that came before their view."""
+"""The keys of views: of the present view, of earlier ones for frames under way, and keys that came before their
+view."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Keyrings:
         self.by_name: dict[int, ViewKeyring] = {}
 
     def enter(self, view: ViewName, members: tuple[int, ...]) -> bytes | None:
-        """A view begins; its key, if that came before."""
+        """A view begins. Returns its key, if that has come already."""
         if self.current is not None:
             self._old.append(self.current)
             while len(self._old) > OLD_KEYS_MAX:
@@ -68,7 +69,7 @@ class Keyrings:
             del self._early[min(self._early)]
 
     def retire(self, ring: ViewKeyring) -> None:
-        """What is sealed with it is of no use any more, and nobody can be made to give it away."""
+        """Forget a key: frames under it are not accepted any more, and it cannot be asked for."""
         if ring in self._old:
             self._old.remove(ring)
             self.by_name.pop(ring.name, None)

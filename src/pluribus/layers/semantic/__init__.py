@@ -1,4 +1,5 @@
-"""Semantic order: an answer after what it answers. ``layer`` is the protocol, the rest its parts."""
+"""Semantic order: a message is delivered after the message that it answers. ``layer`` is the protocol, the other files
+are its parts."""
 
 from .layer import Semantic
 

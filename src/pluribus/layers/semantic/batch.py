@@ -1,4 +1,4 @@
-"""A batch of which some messages must wait, and how it is taken apart."""
+"""A batch some of whose messages must wait, and how it is taken apart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parents_of(frame: Frame) -> Parents | None:
 
 
 class Batch:
-    """A batch that does not pass whole: its messages leave in parts."""
+    """A batch that does not pass as a whole: its messages are passed up in parts."""
 
     __slots__ = ("_bodies", "_left", "_size", "first", "frame", "of", "orphans", "sender")
 
@@ -40,7 +40,8 @@ class Batch:
                 raise ValueError(f"{len(self._bodies)} bodies where the frame says {frame.count}")
 
     def part(self, start: int, stop: int) -> tuple[Frame, bool]:
-        """A frame of these messages, and whether it is the last one. The last weighs what the others left."""
+        """A frame of these messages, and whether it is the last part. The last part has the size that the others
+        left."""
         self._left -= stop - start
         frame, last = self.frame, not self._left
         whole = stop - start == frame.count

@@ -1,4 +1,4 @@
-"""What came of each sender in a group, and what waits for what."""
+"""Which messages came from each sender in a group, and which message waits for which."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from ...core.intervals import Intervals, Span
 from .batch import Batch
 
 RUNS_MAX = 1_024
-"""Intervals of a sender that are told apart; the oldest are joined, and what was lost between them is forgotten."""
+"""Intervals kept for one sender; beyond it the two oldest are joined, and the gap between them counts as delivered."""
 GIVEN_UP_MAX = 4_096
-"""Parents that did not come in time and are remembered, so that more answers to them do not wait as long again."""
+"""Parents that did not come in time and are remembered, so that further answers to them do not wait again."""
 
 READY, LATE, ORPHAN = range(3)
 
 
 class Stream:
-    """What one sender sent, and who waits for it. Messages may come in any order, each once."""
+    """The messages of one sender, and the messages that wait for them. They come in any order, each once."""
 
     __slots__ = ("absent", "base", "children", "floor", "next", "settled")
 
     def __init__(self) -> None:
         self.next = 0
-        """Behind the last that came."""
+        """The number behind the last message that came."""
         self.base = 0
         """``next`` as it was when the view began."""
         self.floor = 0
-        """What did not come below this number will not come any more: it is lost."""
+        """Messages below this number that did not come are lost."""
         self.settled = Intervals()
-        """What came, delivered or waiting, and what is ``absent``."""
+        """Numbers of messages that came, delivered or waiting, and those of ``absent``."""
         self.absent = Intervals()
-        """What was sent when this member was not there: it counts as delivered."""
+        """Numbers of messages that were sent when this member was not there; they count as delivered."""
         self.children: dict[int, list[MessageId]] = {}
 
     @property
@@ -45,7 +45,7 @@ class Stream:
         self.settled.join_oldest(RUNS_MAX)
 
     def go_to(self, first: int) -> None:
-        """What is between ``next`` and here is not for this member."""
+        """Messages from ``next`` up to ``first`` are not for this member."""
         self.absent.add(self.next, first - 1)
         self.absent.join_oldest(RUNS_MAX)
         self.came(self.next, first)
@@ -62,20 +62,20 @@ class Stream:
         self.base = max(self.base, end)
 
     def awaited(self, first: int, end: int) -> list[int]:
-        """Which of these numbers somebody waits for."""
+        """The numbers in this range for which a message waits."""
         if len(self.children) < end - first:
             return sorted(number for number in self.children if first <= number < end)
         return [number for number in range(first, end) if number in self.children]
 
 
 class Forest:
-    """One group: who is in it, what came of each, what waits. Who answers what is a forest, and these are its edges."""
+    """One group: its members, their streams, the waiting messages. Messages and their answers form a forest."""
 
     __slots__ = ("agreed", "given_up", "members", "streams", "waiting")
 
     def __init__(self) -> None:
         self.agreed = False
-        """Whether the members agree on who is there."""
+        """Whether the stack has agreed views."""
         self.given_up: dict[MessageId, None] = {}
         self.members: frozenset[int] = frozenset()
         self.streams: dict[int, Stream] = {}
@@ -89,7 +89,7 @@ class Forest:
         return stream
 
     def passes(self, frame: Frame, of: list[MessageId | None]) -> bool:
-        """Whether every parent in the batch was delivered, or is in it before its answer: the usual case."""
+        """Whether every parent in the batch was delivered, or precedes its answer in the batch: the usual case."""
         streams, waiting = self.streams, self.waiting
         own, first, at = frame.sender, frame.first, frame.first
         for parent in of:
@@ -123,7 +123,7 @@ class Forest:
         return ORPHAN if stream is not None and parent[1] < stream.floor else LATE
 
     def give_up(self, parent: MessageId) -> None:
-        """It did not come in time."""
+        """The parent did not come in time."""
         if len(self.given_up) >= GIVEN_UP_MAX:
             del self.given_up[next(iter(self.given_up))]
         self.given_up[parent] = None
@@ -140,18 +140,18 @@ class Forest:
         self.stream(parent[0]).children.setdefault(parent[1], []).append(child)
 
     def let_go(self, parent: MessageId) -> list[tuple[Batch, int]]:
-        """The messages that waited for this one; they wait no more."""
+        """Remove and return the messages that waited for this one."""
         stream = self.streams.get(parent[0])
         children = stream.children.pop(parent[1], ()) if stream is not None else ()
         return [self.waiting.pop(child)[:2] for child in children]
 
     def past(self, sender: int, stream: Stream) -> list[int]:
-        """What somebody waits for and need not: it counts as delivered."""
+        """Awaited messages that count as delivered, so that nobody need wait for them."""
         settled = stream.settled
         return [number for number in stream.children if number in settled and (sender, number) not in self.waiting]
 
     def lost(self) -> list[MessageId]:
-        """The parents that did not come. If all that wait wait for each other, which is a forgery, one of them."""
+        """The parents that did not come; one waiting message if all of them wait for each other, which is a forgery."""
         lost = dict.fromkeys(parent for _, _, parent, _ in self.waiting.values() if parent not in self.waiting)
         return list(lost) or [self.waiting[child][2] for child in sorted(self.waiting)[:1]]
 

@@ -4,10 +4,9 @@ Source: M2MC, chapter 4 (the Sb order and its Message Ordering Protocol).
 
 Theory of operation
 -------------------
-Every message may name one *parent*, the message it answers. The parents make a forest; the promise is that no member
-delivers a message before its parent. Nothing else is promised, and that is the point: two answers to two questions
-never wait for each other, nor do two messages of one sender or of one batch. A batch of which some messages must wait
-is taken apart.
+Every message may name one *parent*, the message that it answers. The parents make a forest. The promise is that no
+member delivers a message before its parent, and nothing else: two answers to two questions never wait for each other,
+nor do two messages of one sender or of one batch. A batch some of whose messages must wait is taken apart.
 
 State, per group:
 
@@ -21,27 +20,30 @@ State, per group:
 
 Letting go is iterative: a chain of a million answers must not meet the recursion limit.
 
-Some parents never come. Each case ends:
+Some parents never come. In each case the answer is delivered after a bounded time. An answer whose parent is lost is an
+*orphan*, and marked so.
 
-*Lost.* At a view change all survivors have the same messages of the old view (assumed from below). What still waits
-waits for a parent that none of them has, or for one that itself waits: the former are delivered marked ``orphan``, the
-latter after them, and only then the view changes. All survivors have delivered the same messages.
+*The parent is lost.* At a view change all survivors have the same messages of the old view (assumed from below). A
+message that still waits has a parent that none of them has, or one that waits itself. The former are delivered marked
+``orphan``, the latter after them, and only then the view changes. So all survivors have delivered the same messages.
 
-*Older than this view.* Nobody gets it any more: who has not got it was not there. Who sends an answer says so
-(``Older``) if it had the parent before the view began; then nobody waits, and the answer is no orphan, because the
-parent was not lost. A joiner that took over what others have delivered (``adopt_intervals``) knows it by itself.
+*The parent is older than this view.* Nobody gets it any more. The sender of an answer says so (``Older``) if it had the
+parent before the view began. Then nobody waits, and the answer is no orphan, because the parent was not lost. A joiner
+that took over what others have delivered (``adopt_intervals``) knows it by itself.
 
-*Of nobody here*, and not vouched for: an orphan at once.
+*The parent's sender is not in the view*, and no ``Older`` vouches for the parent: the answer is an orphan at once.
 
-*Passed over by a network that loses*, without agreed views: it may only be late, so it is waited for like the next
-ones; below ``Ahead.floor``, or behind a stream that goes on elsewhere, it is lost, and its answers are orphans at once.
+*The network lost the parent*, in a stack without agreed views: it may only be late, so the answer waits as in the next
+case. If the parent is below ``Ahead.floor``, or its stream has gone on elsewhere, it is lost, and its answers are
+orphans at once.
 
-*Never sent, or known by hearsay from before the view*: an orphan after ``PATIENCE_S`` to twice that, and further
-answers to it at once; at ``WAITING_MAX`` those that wait longest become orphans. So a forged parent costs bounded time
-and memory. A parent that comes after all is delivered then: its answer was marked.
+*The parent was never sent, or this member cannot know*: the answer is an orphan after one to two times ``PATIENCE_S``,
+and further answers to the same parent are orphans at once. At ``WAITING_MAX`` the messages that wait longest become
+orphans. So a forged parent costs bounded time and memory. A parent that comes after all is delivered then; its answer
+was marked.
 
-Credit: a batch counts for its sender's window until all of it was consumed. Its parts together weigh what it weighed,
-and above each part is reported as a frame; ``event_down`` takes back what the parts are more than the batch.
+Credit: a batch counts in its sender's window until all of it is consumed. Its parts have together the size of the
+batch. Above, each part is reported as a frame of its own; ``event_down`` corrects the number of frames.
 """
 
 from __future__ import annotations
@@ -67,11 +69,11 @@ WAITING_MAX = 100_000
 """Messages that wait in a group."""
 PATIENCE_S = 10.0
 SENDERS_MAX = 4_096
-"""Senders that are gone and of whom it is remembered what they had sent."""
+"""Senders that are gone and whose delivered messages are remembered."""
 
 
 class Older(Header, tag=55):
-    """Which messages of the batch, by their place, answer one that their sender had before this view began."""
+    """Places in the batch of messages whose parent their sender had delivered before this view began."""
 
     places: Annotated[
         list[Annotated[int, msgspec.Meta(ge=0, lt=BATCH_MESSAGES_MAX)]], msgspec.Meta(max_length=BATCH_MESSAGES_MAX)
@@ -156,8 +158,8 @@ class Semantic(Layer):
                 self._answers_to(group, frame.sender, stream.awaited(frame.first, end))
 
     def _skip(self, group: Forest, stream: Stream, sender: int, first: int) -> None:
-        """The stream goes on elsewhere: it is new here, or this member was not there meanwhile. Without agreed views
-        nobody knows who was there: what is missing of a stream that was heard before is lost."""
+        """The stream goes on at another number: it is new here, or this member was away meanwhile. Without agreed views
+        it is unknown who was there, so the missing messages of a stream that was heard before count as lost."""
         if group.agreed or not stream.next:
             stream.go_to(first)
             self._answers_to(group, sender, group.past(sender, stream))
@@ -169,7 +171,7 @@ class Semantic(Layer):
     def _take_apart(
         self, group: Forest, stream: Stream, frame: Frame, of: list[MessageId | None], older: list[int]
     ) -> bool:
-        """Deliver what can be, hold the rest. False if the bodies are not what the frame says: nobody can read them."""
+        """Deliver the messages that need not wait, hold the others. False if the bodies cannot be read."""
         try:
             batch = Batch(frame, of)
         except DECODE_ERRORS:
@@ -225,7 +227,8 @@ class Semantic(Layer):
     # Parents that do not come
 
     def _orphan(self, group: Forest, parents: Iterable[MessageId]) -> None:
-        """Deliver those who wait for these, marked; then those who wait for them, who are no orphans."""
+        """Deliver the messages that wait for these parents, marked as orphans; then those that wait for the
+        messages."""
         ready: list[tuple[Batch, int]] = []
         for parent in parents:
             children = group.let_go(parent)
@@ -236,12 +239,12 @@ class Semantic(Layer):
         self._deliver(group, ready)
 
     def _too_many(self, group: Forest) -> None:
-        """A sixteenth of them at once, so that looking for the first costs nothing."""
+        """Make orphans of a sixteenth of the waiting messages at once, so that the search is rare."""
         longest = [parent for _, _, parent, _ in islice(group.waiting.values(), WAITING_MAX // 16 + 1)]
         self._orphan(group, dict.fromkeys(longest))
 
     def _lose_patience(self) -> None:
-        """What has seen this twice has waited long enough, by a clock that did not stand still in between."""
+        """Called regularly: messages that waited through two calls have waited long enough."""
         self._timer = None
         self._age += 1
         for group in self._groups.values():
@@ -296,7 +299,7 @@ class Semantic(Layer):
         self._forget_credit(event.group, group.members)
 
     def _forget_credit(self, group: int, members: frozenset[int]) -> None:
-        """The windows of those who are gone are gone too."""
+        """Forget the credit of members that are gone."""
         for stream in [stream for stream in self._extra if stream[1] == group and stream[0] not in members]:
             del self._extra[stream]
 
@@ -334,7 +337,7 @@ class Semantic(Layer):
             self._answers_to(group, sender, group.past(sender, stream))
 
     def stats(self) -> dict[str, Any]:
-        """``delivered`` messages are known, and ``intervals`` of numbers are all that is kept of them."""
+        """``delivered`` counts messages; ``intervals`` is how many intervals of numbers are kept for them."""
         spans = [span for group in self._groups.values() for known in group.intervals().values() for span in known]
         return {
             "groups": len(self._groups),

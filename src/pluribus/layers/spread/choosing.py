@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-*Multicast where it reaches.* If the engine has a medium that brings one sending to everybody, nothing is faster.
-Members of a view found each other by that medium, so it is taken at its word until it matters: when some 100 KB have
-gone by it, or the layer above has to remind somebody again and again, every member is asked, by multicast, whether it
-hears that. Whoever does not answer three times is not reached,
-and groups that it is in go another way; it is asked again every ten seconds.
+*Multicast where it reaches everybody.* If the engine has a medium that brings one transmission to everybody, nothing is
+faster. Members of a view found each other by that medium, so multicast is trusted at first. When about 100 KB have been
+sent by it, or when the layer above keeps repeating itself to somebody, every member is asked, by multicast, whether it
+hears. A member that does not answer three times is not reached: groups that it is in use another way, and it is asked
+again every ten seconds.
 
-*Else by what is sent.* One by one to a few: nothing to wait for, nobody in between. A tree when a frame is long and
-there are more than two to send it to, or when there are many: the sender's line carries log n copies and not n. And the
-pipelined tree when the sender's line would be busy anyway, because more has been handed down in the last moment than it
-can carry log n times.
+*Otherwise by what is sent.* To a few members frames are sent one by one: nothing to wait for, nobody in between. A tree
+is used if a frame is long and has more than two receivers, or if there are many receivers: the sender's line carries
+log n copies and not n. The pipelined tree is used if even log n copies of what was just sent would keep the sender's
+line busy.
 
-Going over to a way that spares the line happens at once; going back only after a second without need, because frames
-that go different ways overtake each other, and what is overtaken is asked for.
+A switch to a way that spares the line happens at once. A switch back happens only after a second without need, because
+frames on different ways overtake each other, and overtaken frames are asked for.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from .words import Heard, Probe
 
 MULTICAST, UNICAST, TREE, PIPELINE = "multicast", "unicast", "tree", "pipeline"
 FEW = 6
-"""So many others are sent to one by one."""
+"""Up to so many receivers are sent to one by one."""
 LONG_BYTES = 16_000
-"""A frame of this length goes down a tree already to three."""
+"""A frame of this length goes down a tree if it has three receivers or more."""
 MOMENT_S = 0.05
 BUSY_BYTES = 256 << 10
 """More than this in a moment, to all together, keeps a line of 50 Mbit/s busy."""
 CALM_S = 1.0
 PROBED_AFTER_BYTES = 96 << 10
-"""Less than the window that a stream begins with: who hears nothing stops the sender there."""
+"""Less than the initial window of a stream, at which a receiver that hears nothing would stop the sender."""
 REMINDERS = 6
-"""So many frames without a message, one after another: somebody does not answer those above."""
+"""So many frames without a message, one after another, show that the layer above lacks an answer."""
 PROBE_S = 0.3
 PROBES = 3
 PROBE_AGAIN_S = 10.0
@@ -45,7 +45,7 @@ RANKS = {UNICAST: 0, TREE: 1, PIPELINE: 2}
 
 
 class Habit:
-    """How frames went to one group lately."""
+    """The way that frames to one group took lately."""
 
     __slots__ = ("moment", "moment_bytes", "needed_at", "way")
 
@@ -105,7 +105,7 @@ class Chooser:
     # Whether multicast reaches
 
     def reset(self, members: tuple[int, ...]) -> None:
-        """A new view: what was found out of those who stay is still true."""
+        """A new view; what was measured of members that stay is kept."""
         self._members = members
         self.unreached &= frozenset(members)
         self._habits.clear()

@@ -2,21 +2,22 @@
 
 Theory of operation
 -------------------
-Nobody knows everybody. Each member has a partial view (``partial``), kept by swaps: who joins is spread through it by
-random walks, who leaves or dies drops out of it, and nobody has to agree on anything. A message is told to ``fanout``
-neighbours, and by each who hears it for the first time to as many of its own. What chance left out is found by digests:
-twice a second a member compares with a neighbour what both have of everybody's latest messages, and each sends what the
-other misses (``tales``).
+No member knows all others. Each has a partial view (``partial``) of some *neighbours*, which it renews by exchanging a
+few of them with another member. Newcomers become known by random walks, members that leave or die drop out of the
+views, and no agreement is needed. A message is sent to ``fanout`` neighbours, and each member that hears it for the
+first time sends it to as many of its own. Members that chance left out are found by digests: twice a second a member
+and a neighbour compare which of everybody's latest messages they have, and each sends what the other lacks (``tales``).
 
-Promises: a member that stays is reached by what is sent while it is there, with the probability of gossip at once and
-with certainty after some digests, as long as the overlay hangs together and the message is kept by somebody: 20
-seconds, or 16 MB. It is passed up once, in its origin's order. What could not be had any more is counted as ``lost``.
+Promises: a member that stays gets every message that is sent while it is there: with the probability of gossip at once,
+and with certainty after some digests, as long as the overlay is connected and some member keeps the message (20
+seconds, or 16 MB). A message is passed up once, in its origin's order. Messages that nobody keeps any more are counted
+as ``lost``.
 
-It does not promise views on which members agree, and so no order among origins. Who hears what of a group is decided by
-who joined it; messages of other groups pass through all the same.
+It promises no agreed views, and so no order between origins. A member passes up messages of the groups that it has
+joined; messages of other groups are relayed all the same.
 
-Flow: nobody acknowledges, so a sender is bounded by time: no more than a window in the time that a message needs to
-settle. Then ``send`` waits.
+Flow: nobody acknowledges, so a sender is bounded by time: at most one window in the time that a message needs to reach
+everybody. Then ``send`` waits.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ SWAP_S = 1.0
 FANOUT = 8
 WALK_STEPS = 5
 SHOWN_EVERY = 10
-"""After so many swaps those above are shown the neighbours; at every change while there are few."""
+"""The layers above are shown the neighbours after so many exchanges; while there are few, at every change."""
 LONELY = 3
-"""With fewer neighbours than this a member asks to be let in again."""
+"""A member with fewer neighbours than this asks to be let in again."""
 DIGEST_S = 0.5
 GAP_S = 0.02
 FRESH_S = 5.0
-"""Who is new has no claim on what was said before it came."""
+"""A newcomer does not ask for messages from before it came; it counts as new for so long."""
 ANSWER_FRAMES_MAX = 64
 ACQUAINTANCES_MAX = 64
 SETTLE_S = 0.25
@@ -128,7 +129,7 @@ class Crowd(Layer):
         self.pass_down(Frame(sender=self.node.me, headers=[Enter(self.ports.engine.address, self.node.fingerprint)]))
 
     def _entered(self, member: int, word: Enter) -> None:
-        """A newcomer: some pointers to it set out. Where the medium reaches all, not everybody answers."""
+        """A newcomer: send out some pointers to it. Where the medium reaches all, only some members answer."""
         if word.fingerprint != self.node.fingerprint:
             if member not in self._refused and len(self._refused) < LOGGED_PEERS_MAX:  # it asks again and again
                 self._refused.add(member)
@@ -166,7 +167,7 @@ class Crowd(Layer):
                 self._moved = True
 
     def _swap(self) -> None:
-        """With the oldest neighbour, which is forgotten if it does not answer."""
+        """Exchange neighbours with the oldest neighbour, which is forgotten if it does not answer."""
         self.after(self._swap_s * (0.9 + 0.2 * self.ports.random.random()), self._swap)
         if self._asked is not None:
             self.unanswered += 1
@@ -199,7 +200,7 @@ class Crowd(Layer):
         self._moved = True
 
     def _remember(self, member: int, place: Address) -> None:
-        """Where somebody is reached who is no neighbour, for as long as there is something to answer."""
+        """Remember the address of a member that is no neighbour, as long as it may need an answer."""
         self._acquaintances.pop(member, None)
         while len(self._acquaintances) >= ACQUAINTANCES_MAX:
             del self._acquaintances[next(iter(self._acquaintances))]
@@ -212,8 +213,8 @@ class Crowd(Layer):
             self.tell_down(Addresses({**self._acquaintances, **self.view.addresses}))
 
     def _show_if_changed(self) -> None:
-        """Whom this member knows stands for the members of any group: in a large crowd a sample, and another one a
-        little later."""
+        """Show the layers above the neighbours as the members of every group: in a large crowd a sample, which changes
+        with time."""
         asked = [self._asked[0]] if self._asked is not None else []
         shown = (self.node.me, *sorted({*self.view.members, *asked}))
         if shown != self._shown:
@@ -316,7 +317,7 @@ class Crowd(Layer):
             self._say(partner[0], Stories(stories, answer=False))
 
     def _compared(self, member: int, word: Stories) -> None:
-        """Send what the other misses; tell it of what we miss, and of what it has not heard of at all."""
+        """Send messages that the other lacks; tell it which we lack, and of origins that it has not heard of."""
         now = self.ports.clock.now()
         behind: list[Story] = []
         for story in word.stories:

@@ -21,14 +21,14 @@ Pointers = Annotated[list[tuple[Number, Place, Age]], msgspec.Meta(max_length=PO
 
 
 class Enter(Header, tag=115):
-    """A newcomer, or somebody who lost all neighbours, asks whoever it reaches to be let in."""
+    """From a newcomer, or from a member without neighbours, to everybody that it reaches: let me in."""
 
     place: Place
     fingerprint: Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class Walk(Header, tag=116):
-    """A pointer to a newcomer on its way through the crowd; where it stops, somebody has a new neighbour."""
+    """A pointer to a newcomer on a random walk through the crowd; the member where it stops takes it as a neighbour."""
 
     newcomer: Number
     place: Place
@@ -42,7 +42,7 @@ class Meet(Header, tag=117):
 
 
 class Swap(Header, tag=118):
-    """Some neighbours of mine for some of yours."""
+    """Exchange of partial views: I send a sample of my neighbours and expect one of yours."""
 
     pointers: Pointers
     answer: bool
@@ -53,18 +53,18 @@ class Left(Header, tag=119):
 
 
 class Say(Header, tag=120):
-    """On a frame for everybody: which message of which member it is."""
+    """On a frame for everybody: the member that sent the message, and the message's number."""
 
     origin: Number
     number: Position
     low: Position
-    """The oldest message that the origin still kept when it sent this one: what is before it, nobody has any more."""
+    """The oldest message that the origin still kept when it sent this one; earlier ones cannot be had any more."""
     spent: bool
-    """It answers a digest: nobody passes it on."""
+    """It answers a digest, and is not passed on."""
 
 
 class Story(msgspec.Struct, array_like=True):
-    """One member's messages: none before ``next`` is missing, and those before ``low`` nobody has any more."""
+    """One origin's messages: all before ``next`` are here, and those before ``low`` cannot be had any more."""
 
     origin: Number
     low: Position
@@ -72,7 +72,7 @@ class Story(msgspec.Struct, array_like=True):
 
 
 class Stories(Header, tag=121):
-    """A digest: what the sender has, of all members that spoke lately."""
+    """A digest: what the sender has from all origins that sent something lately."""
 
     stories: Annotated[list[Story], msgspec.Meta(max_length=STORIES_PER_WORD_MAX)]
     answer: bool

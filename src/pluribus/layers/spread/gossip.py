@@ -2,21 +2,20 @@
 
 Theory of operation
 -------------------
-Who hears a message for the first time tells it to ``fanout`` others, picked at random, once. Nobody waits for anybody,
-nobody is more important than another, and the death of some costs nothing but their own part. What remains is chance:
-of n members that each tell f others, a member hears a message with the probability p that solves p = 1 - exp(-f p);
-with f = ln n + c, all of them do with probability exp(-exp(-c)) (Kermarrec, Massoulié and Ganesh 2003). ``reach``
-computes both.
+A member that hears a message for the first time sends it once to ``fanout`` others, picked at random. No member waits
+for another, none is more important, and a dead member fails to do only its own part. The rest is chance: if each of n
+members tells f others, a member hears a message with the probability p that solves p = 1 - exp(-f p); with f = ln n +
+c, all of them do with probability exp(-exp(-c)) (Kermarrec, Massoulié and Ganesh 2003). ``reach`` computes both.
 
-Certainty is the digests' part. Every member keeps, for each stream, how far it knows each member to have it. As long as
-somebody is behind, it compares that with another member every now and then, one that is behind if it knows of any: who
-has more sends what the other misses, and both know afterwards what either knew. When everybody is known to have
-everything, there is nothing to say, and what everybody has is forgotten. A missing message is noticed sooner when a
-later one comes: then a digest goes to whoever told it.
+Digests make it certain. Every member keeps, for each stream, how far it knows each member to have it. As long as some
+member is behind, it compares this now and then with another member, if possible one that is behind. The one that has
+more sends what the other lacks, and afterwards both know what either knew. When everybody is known to have everything,
+nothing more is sent, and the messages are forgotten. A missing message is noticed sooner when a later one comes: then a
+digest goes to the member that sent the later one.
 
-Promises, to members that live: what one of them passes up or sends, all pass up, once, in its origin's order. Live: a
-pair in which one has what the other lacks compares digests sooner or later, because partners are picked at random and
-those who are behind first.
+Promises, to members that live: a message that one of them sends or passes up is passed up by all, once, in its origin's
+order. Live: two members of which one has what the other lacks compare digests sooner or later, because partners are
+picked at random, and members that are behind first.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ TaleKey = tuple[int, int, int]
 
 
 def fanout_for(members: int) -> int:
-    """So many that all hear a message with a probability of exp(-exp(-EXTRA)), 87 %, before any digest."""
+    """A fanout with which all members hear a message with probability exp(-exp(-EXTRA)), 87 %, before any digest."""
     return ceil(log(max(members, 2))) + EXTRA
 
 
@@ -67,15 +66,15 @@ class Tale:
         self.frames: dict[int, Frame] = {}
         self.next = 0
         self.known = [0] * len(listed)
-        """By member: how far it has the stream, at least."""
+        """By member: it has the stream at least up to here."""
 
     @property
     def end(self) -> int:
-        """As far as anybody is known to have it."""
+        """How far any member is known to have the stream."""
         return max(self.known)
 
     def learn(self, next: list[int], me: int) -> None:
-        """What somebody else knows. What this member has, it knows best itself."""
+        """Take in what another member knows, except about this member."""
         self.known = [max(one, other) for one, other in zip(self.known, next, strict=True)]
         self.known[me] = self.next
 
@@ -186,7 +185,7 @@ class Gossip:
             self._timer = self._layer.after(self._pace_s * (0.5 + self._layer.ports.random.random()), self._compare)
 
     def _compare(self) -> None:
-        """One digest for each list with something that not everybody is known to have."""
+        """Send a digest for each list with messages that some member is not known to have."""
         self._timer = None
         unsettled: dict[int, list[Tale]] = {}
         for tale in self._tales.values():
@@ -214,7 +213,7 @@ class Gossip:
         return [place for place in living if tale.known[place] < end]
 
     def _forget(self, tale: Tale) -> None:
-        """What everybody who lives is known to have, nobody will ask for."""
+        """Forget messages that every living member is known to have."""
         members = tale.listed.members
         everywhere = min(known for place, known in enumerate(tale.known) if members[place] not in self._suspected)
         # Of a dead origin also what came after a message that nobody has: it will never be due.
@@ -265,13 +264,13 @@ class Gossip:
             self._compare_later(DIGEST_S)
 
     def forget_lists(self) -> None:
-        """Nobody takes a rumour along a list that is no longer known."""
+        """Forget rumours along lists that are no longer known."""
         for key in [key for key in self._tales if self._lists.known(key[0]) is None]:
             del self._tales[key]
             self._own.pop(key[0], None)
 
     def reset(self) -> None:
-        """A new view: everything before it is settled without us."""
+        """A new view; the layer above settles everything before it."""
         self._tales.clear()
         self._own.clear()
 

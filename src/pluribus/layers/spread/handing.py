@@ -1,4 +1,4 @@
-"""Handing a message down the tree, and the acknowledgements up again: what happens while nobody fails."""
+"""Handing a message down the tree, and its acknowledgements up again, while nobody fails."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ PATIENCE_S = 0.05
 PATIENCE_STEP_S = 0.03
 """… and how much longer for each step that its sub-list needs."""
 ACK_S = 0.01
-"""Acknowledgements wait so long for company: nobody waits for them but memory, and messages come first."""
+"""Acknowledgements wait so long to be sent together: they only free memory, and messages go first."""
 HAVES_WAITING_MAX = 64
 HOLD_S = 2.0
-"""After so long, who still holds messages asks whether it must."""
+"""A member that holds messages for so long asks whether they are still needed."""
 SLACK_S = 1e-6
 NEVER = float("inf")
 GAP_S = 0.005
 """A message that is missing may only have been overtaken."""
 HURRY_BYTES = 4_096
-"""A frame of so many bytes is passed on at once, to one child before it is made ready for the next; smaller ones leave
-together at the end of the stimulus. So does, down a doubling tree, all that its first sender has: the frames of a long
-message go to one child after the other, and while the last child, which has nobody to serve, gets its copy, those who
-got theirs before it serve the others."""
+"""A frame of so many bytes is sent to the first child before it is encoded for the next one; smaller frames leave
+together at the end of the stimulus. In a doubling tree the first sender sends all frames of a long message to one child
+after the other: while its last child, a leaf, gets its copy, the children before it serve the others."""
 HURRY = Hurry()
 STREAMS_MAX = 4_096
 SEEN_ORIGINS_MAX = 10_000
 
 
 class Handing:
-    """The half of ``Tree`` that assumes that everybody answers; ``recovering`` is what it does when they do not."""
+    """The part of ``Tree`` that assumes that everybody answers; ``recovering`` has the rest."""
 
     def __init__(self, layer: Layer, lists: Lists) -> None:
         self._layer = layer
@@ -109,7 +108,7 @@ class Handing:
         shape: int,
         without: Iterable[int] = (),
     ) -> None:
-        """Answer for a sub-list: give the message to some of it, and wait for them."""
+        """Take responsibility for a sub-list: send the message to some of its members, and wait for them."""
         task = record.tasks[(parent, scope)] = Task(parent, scope, shape, self._now())
         task.due_at = task.since + self._patience_s(scope[1])
         if not scope[1]:
@@ -122,7 +121,7 @@ class Handing:
     def _hand_out(
         self, stream: Stream, number: int, record: Record, task: Task, scope: Range, without: set[int]
     ) -> None:
-        """Take a sub-list apart among those of it who live. Who is dead is in the part before it, or skipped here."""
+        """Share a sub-list out among its living members. A dead member belongs to the part before it, or is skipped."""
         listed = stream.listed
         places = list(listed.range(*scope))
         avoided = self._avoided(listed) | without
@@ -169,7 +168,7 @@ class Handing:
         )
 
     def _avoided(self, listed: Listed) -> set[int]:
-        """Members whom nothing is given to pass on: suspected, or silent when they should have answered."""
+        """Members that get nothing to pass on: they are suspected, or did not answer in time."""
         if not self._suspected and not self._silent:
             return set()
         places = listed.places
@@ -227,7 +226,7 @@ class Handing:
         return stream
 
     def _go_on(self, stream: Stream) -> None:
-        """Pass up what is due; what came ahead waits for what it follows."""
+        """Pass up the messages that are due; messages that came ahead wait."""
         if stream.proxy == self._me:
             return
         while stream.next in stream.records:
@@ -264,7 +263,7 @@ class Handing:
             self._acknowledge(task.parent, stream, number, task.scope, task.skipped)
 
     def _acknowledge(self, parent: int, stream: Stream, number: int, scope: Range, skipped: set[int]) -> None:
-        """With others, a little later; neighbours become one."""
+        """Acknowledge a little later, together with others; neighbouring numbers are joined."""
         if not self._haves:
             self._wake_at(self._now() + ACK_S)
         haves = self._haves.setdefault(parent, [])
@@ -317,7 +316,7 @@ class Handing:
                     self._answered(stream, number, record, task)
 
     def _reached_all(self, stream: Stream, number: int, record: Record, task: Task) -> None:
-        """At the root: everybody answered. Who was skipped, and is not known to be dead, is the root's own business."""
+        """At the root: everybody answered. The root itself sends to members that were skipped and may live."""
         listed = stream.listed
         skipped, task.skipped = task.skipped, set()
         for place in sorted(skipped):
@@ -330,7 +329,7 @@ class Handing:
     # Time
 
     def _patience_s(self, count: int) -> float:
-        """Longer for a longer sub-list, and not shorter than what such a one has been seen to take."""
+        """How long to wait for a sub-list: longer for a longer one, and at least as long as such a one took before."""
         level = steps(count)
         return max(PATIENCE_S + PATIENCE_STEP_S * level, 3 * self._measured_s.get(level, 0.0))
 
@@ -340,7 +339,7 @@ class Handing:
         self._measured_s[level] = known_s + (took_s - known_s) * (0.5 if took_s > known_s else 0.1)
 
     def _wake_at(self, when: float) -> None:
-        """Look at everything again, no later than then."""
+        """Look at all streams again, at this time at the latest."""
         if when < self._wakes_at:
             if self._timer is not None:
                 self._timer.cancel()

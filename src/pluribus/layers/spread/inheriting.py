@@ -1,20 +1,20 @@
-"""When a proxy dies: the next in the list inherits its streams, asks who holds what, and sends the rest.
+"""When a proxy dies, the next member in the list inherits its streams, asks who holds what, and sends the rest.
 
 Theory of operation
 -------------------
-A proxy that dies leaves messages of which some members have heard and others not. Its *heir* is whoever follows it in
-the list and lives. Everybody who has a stream of the dead proxy tells the heir what it holds, again and again until the
-stream is closed; so an heir that never heard of the stream hears of it now. It asks the others, and when everybody
-who lives has answered it knows the first number that nobody holds. That is the *end*: nobody has passed up anything
-after it, because streams are passed up in order. The heir fetches what it misses itself, sends every message before the
-end that somebody lacks to all, as a proxy would, and when all have everything it closes the stream.
+A proxy that dies leaves messages that some members have and others lack. Its *heir* is the next living member in the
+list. Every member with a stream of the dead proxy tells the heir what it holds, repeatedly until the stream is closed;
+so an heir that never heard of the stream hears of it now. The heir asks the others. When every living member has
+answered, it knows the first number that nobody holds. That is the *end*: nobody has passed up anything after it,
+because streams are passed up in order. The heir fetches messages that it lacks itself, sends every message before the
+end that somebody lacks to all, as a proxy would, and closes the stream when all have everything.
 
-If the heir dies, its own heir does the same from the beginning. Nothing is forgotten before everybody has it, so
-whoever asks later finds at least as much. Who has closed the stream already says so: then everybody has everything
+If the heir dies, its own heir does the same from the beginning. Nothing is forgotten before everybody has it, so the
+next heir finds at least as much. A member that has closed the stream already says so: then everybody has everything
 before the end that it was told.
 
-A proxy that was only slow finds its stream closed when it goes on. It opens another one and sends again what it does
-not know to be everywhere; who has it already knows it by the numbers of the layer above.
+A proxy that was only slow finds its stream closed when it goes on. It opens another stream and sends again every
+message that it does not know to be everywhere; receivers recognise duplicates by the numbers of the layer above.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASK_S = 0.2
 
 
 class Estate:
-    """What the heir knows of a dead proxy's stream."""
+    """The *estate* of a dead proxy: what its heir knows of one stream."""
 
     __slots__ = ("answers", "asked_at", "closing", "confirmed", "end", "wanted")
 
@@ -43,7 +43,7 @@ class Estate:
         self.closing = False
         self.end = 0
         self.wanted: set[int] = set()
-        """Messages that somebody lacks and that are on their way to everybody."""
+        """Messages that some member lacks and that the heir is sending to everybody."""
         self.confirmed: set[int] = set()
 
 
@@ -57,11 +57,11 @@ class Tree(Recovering):
         self.buried_alive = 0
 
     def spread(self, frame: Frame, listed: Listed, shape: int) -> None:
-        """To all members of the list, of which this is one; its own stream carries it."""
+        """Send a frame to all members of the list, in a stream of this member, which is in the list."""
         self._spread_as_proxy(frame, listed, shape, self._me)
 
     def first_living(self, listed: Listed) -> int:
-        """The proxy of those who share one."""
+        """The first living member of the list, which is the proxy where all share one."""
         return next(
             (place for place, member in enumerate(listed.members) if member not in self._suspected),
             listed.places[self._me],
@@ -79,7 +79,7 @@ class Tree(Recovering):
         self._silent.clear()
 
     def forget_lists(self) -> None:
-        """Nobody takes a message along a list that is no longer known; who lacks one asks for it above."""
+        """Forget messages along lists that are no longer known; the layer above repairs what a member lacks."""
         for key in [key for key in self._streams if self._lists.known(key[0]) is None]:
             for record in self._streams.pop(key).records.values():
                 self._in_hand.discard((record.origin, record.submission))
@@ -87,13 +87,13 @@ class Tree(Recovering):
             self._estates.pop(key, None)
 
     def _heir(self, stream: Stream) -> int:
-        """The index of the first after the proxy that lives, as far as this member knows."""
+        """The index of the next living member after the proxy, as far as this member knows."""
         listed = stream.listed
         following = listed.range(stream.key[1] + 1, len(listed) - 1)
         return next((place for place in following if listed.members[place] not in self._suspected), stream.key[1])
 
     def _look_after(self, stream: Stream, now: float) -> None:
-        """The proxy of this stream is dead: settle it, or tell who does."""
+        """The proxy of this stream is dead: settle the stream, or tell the heir what is held here."""
         heir = stream.listed.members[self._heir(stream)]
         if heir == self._me:
             estate = self._estates.get(stream.key)
@@ -107,7 +107,7 @@ class Tree(Recovering):
             self._tell_holding(heir, stream)
 
     def _tell_holding(self, heir: int, stream: Stream) -> None:
-        """From now on only the heir may add to what is here: else it would decide on what is no longer true."""
+        """From now on only the heir may add messages here: else it would decide on an answer that is no longer true."""
         stream.by = stream.listed.places[heir]
         upto = stream.end if stream.closed else stream.next
         ahead = stream.ahead()[:NUMBERS_PER_WORD_MAX]
@@ -122,7 +122,7 @@ class Tree(Recovering):
             self._tell_holding(member, stream)
 
     def holds(self, member: int, word: Holding) -> None:
-        """Somebody tells us what it has of a stream, because it takes us for the heir."""
+        """A member tells us what it has of a stream, because it takes us for the heir."""
         listed = self._lists.known(word.along)
         if listed is None or word.proxy >= len(listed) or member not in listed.places or self._me not in listed.places:
             return
@@ -225,7 +225,7 @@ class Tree(Recovering):
         stream.close(word.end)
 
     def _buried_alive(self, stream: Stream | None) -> None:
-        """The others closed a stream of ours. What they may not have goes out again, on another one."""
+        """The others closed a stream of ours. Messages that some may lack are sent again, in another stream."""
         if stream is None or stream.closed:
             return
         self.buried_alive += 1

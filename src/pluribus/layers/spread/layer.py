@@ -7,12 +7,12 @@ all of them have (``lists``). This layer takes one of these ways:
 
 ``multicast``  the engine's: one datagram that the medium brings to everybody, or one by one where it cannot.
 ``unicast``    one by one, to the members of the group alone.
-``tree``       the doubling tree (``core.tree``): whoever has the message passes it on, and those who have it double at
-               every step; with ``k`` there are k + 1 times as many. Reliable in itself: see ``inheriting`` and the
-               design note on the tree.
+``tree``       the doubling tree (``core.tree``): every member with the message passes it on, so the number of members
+               with the message doubles at every step; with ``k`` it grows by k + 1 times. Reliable in itself: see
+               ``inheriting`` and the design note on the tree.
 ``pipeline``   a tree in which nobody sends more than ``degree`` copies: for long messages, which come in many frames.
-``gossip``     each member tells some others, picked by chance, and digests find whom chance left out (``gossip``).
-``auto``       measures and picks one of the first four (``choosing``).
+``gossip``     each member tells some others, picked at random, and digests find members that were left out
+(``gossip``). ``auto``       measures and picks one of the first four (``choosing``).
 
 A frame goes up exactly as it went down at its sender, whatever way it took.
 """
@@ -149,8 +149,8 @@ class Spread(Layer):
         self.pass_up(frame)
 
     def _by_tree(self, frame: Frame, listed: Listed, shape: int) -> None:
-        """A member is the proxy of what it sends, unless the first of the list is everybody's; who is no member asks
-        one of them."""
+        """A member is the proxy of its own messages, unless the first of the list is the proxy of all. A sender that is
+        not in the list asks a member to be its proxy."""
         me = self.node.me
         if me not in listed.places:
             self._tree.submit(frame, listed, shape, self.ports.random.randrange(len(listed)))

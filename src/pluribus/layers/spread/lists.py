@@ -1,8 +1,7 @@
-"""The lists along which messages spread: one a group, the same at every member, because an agreed view made it.
+"""The lists along which messages spread: one for each group, the same at every member, because an agreed view made it.
 
-A list is known by a number that is made from what is in it and from the view that it is of, so that two members who use
-the same number mean the same list. Whoever gets a frame on a list that it does not know yet keeps the frame for a
-while: its view is on the way.
+A list has a number that is computed from its members and its view, so that two members that use the same number mean
+the same list. A frame on a list that is not known here yet is kept for a while: the view is on its way.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from hashlib import blake2b
 from ...core.frame import Frame
 
 OLDER_LISTS_MAX = 4
-"""Lists that a group had before, on which messages may still be under way."""
+"""Former lists of a group that are kept, because messages may still be under way along them."""
 ENDED_GROUPS_MAX = 64
-"""Groups that nobody is in any more, on whose last lists messages may still be under way."""
+"""Groups without members whose last lists are kept, because messages may still be under way along them."""
 EARLY_MAX = 256
 EARLY_S = 5.0
 
@@ -44,7 +43,7 @@ class Listed:
 
 
 class Lists:
-    """What each group's list is now, and was a moment ago."""
+    """The present list of each group, and its former ones."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -63,7 +62,7 @@ class Lists:
             self.change(group, members, stamp)
 
     def change(self, group: int, members: tuple[int, ...], stamp: int) -> None:
-        """A group has other members. What is under way along the list that it had goes on along that."""
+        """A group has other members. Messages under way along its former list stay on that list."""
         if not members:
             self._end(group)
             return
@@ -100,7 +99,7 @@ class Lists:
         self._early.append((self._now(), frame))
 
     def take_early(self) -> list[Frame]:
-        """What is on a list that is known by now."""
+        """Return the kept frames whose list is known by now."""
         early, self._early = self._early, []
         self._early = [(at, frame) for at, frame in early if frame.headers[-1].along not in self._known]
         return [frame for _, frame in early if frame.headers[-1].along in self._known]

@@ -1,17 +1,18 @@
-"""A partial view: some members of a crowd, picked by chance and changed all the time, so that the whole hangs together.
+"""A partial view: some members of a crowd, picked at random and renewed all the time, so that the crowd stays
+connected.
 
 Theory of operation
 -------------------
-In a crowd nobody knows everybody. Each member knows ``size`` others, its neighbours, and swaps a few of them with one
-of them again and again (Voulgaris, Gavidia and van Steen, *Cyclon*, 2005). A neighbour has an age, in swaps since it
-was last heard of. A swap is with the oldest: it is taken out of the view, and comes back only by answering, so who is
-gone is forgotten after as many swaps as there are neighbours, without anybody being told; pointers to it that others
-still hand around are refused for a while. Each swap brings a fresh pointer to the one who asks, so a member that lives
-is known to about as many as it knows.
+In a crowd no member knows all others. Each knows ``size`` others, its neighbours, and again and again exchanges a few
+of them with one of them, a *swap* (Voulgaris, Gavidia and van Steen, *Cyclon*, 2005). A neighbour has an age, counted
+in swaps since it was last heard of. A swap is made with the oldest neighbour: it is taken out of the view, and comes
+back only if it answers. So a member that is gone is forgotten after as many swaps as there are neighbours, and nobody
+need be told; pointers to it that others still hand on are refused for a while. Each swap gives the other side a fresh
+pointer to the member that asked, so a living member is known to about as many members as it knows.
 
-What comes of it is close to a random graph in which everybody has ``size`` pointers to others. Such a graph hangs
-together, and still does when three of ten members die at once, with a probability that grows fast with ``size``: a
-member is cut off only if all its neighbours and all who know it died.
+The result is close to a random graph in which every member has ``size`` pointers to others. Such a graph is connected
+with a probability that grows fast with ``size``, even when three of ten members die at once: a member is cut off only
+if all its neighbours and all members that know it died.
 
 Pure: no time, no frames. ``crowd`` sends the swaps.
 """
@@ -60,14 +61,14 @@ class PartialView:
         return {member: address for member, (address, _) in self._known.items()}
 
     def some(self, count: int, but: Iterable[int] = ()) -> list[int]:
-        """Neighbours by chance."""
+        """Some neighbours, picked at random."""
         avoided = set(but)
         others = [member for member in self._known if member not in avoided]
         return self._random.sample(others, min(count, len(others)))
 
     def begin_swap(self, count: int, own: Address) -> tuple[int, Address, list[Pointer]] | None:
-        """Whom to ask, where it is, and what to offer it: this member itself, and some neighbours. It is out of the
-        view until it answers."""
+        """The partner of the next swap, its address, and the pointers to offer: to this member itself and to some
+        neighbours. The partner is out of the view until it answers."""
         self._swaps += 1
         for member in [member for member, until in self._buried.items() if until <= self._swaps]:
             del self._buried[member]
@@ -81,19 +82,19 @@ class PartialView:
         return partner, address, [(self._me, own, 0), *self._pointers(offered)]
 
     def bury(self, member: int) -> bool:
-        """It left, or did not answer: pointers to it, which others still have, are not taken for a while. Whether it
-        was a neighbour."""
+        """A member left, or did not answer: pointers to it, which others still have, are refused for a while. True if
+        it was a neighbour."""
         if len(self._buried) >= BURIED_MAX:
             del self._buried[next(iter(self._buried))]
         self._buried[member] = self._swaps + BURIED_SWAPS
         return self._known.pop(member, None) is not None
 
     def heard(self, member: int) -> None:
-        """It lives, whatever we thought."""
+        """The member lives after all."""
         self._buried.pop(member, None)
 
     def answer_swap(self, count: int, offered: list[Pointer]) -> list[Pointer]:
-        """What to give in return; what was offered takes its place."""
+        """The pointers to give in return. Those that were offered take their places."""
         given = self.some(count, but=[member for member, _, _ in offered])
         answer = self._pointers(given)
         self._merge(offered, given)
@@ -107,7 +108,7 @@ class PartialView:
             self.add(partner, address)
 
     def add(self, member: int, address: Address, age: int = 0) -> None:
-        """Know a member; if the view is full, in place of one by chance."""
+        """Add a member; if the view is full, in the place of a random one."""
         if member == self._me or member in self._buried:
             return
         if member not in self._known and self.full:
@@ -115,7 +116,8 @@ class PartialView:
         self._known[member] = (address, age)
 
     def replace_one(self, member: int, address: Address) -> Pointer | None:
-        """Know a newcomer in place of a neighbour, which it gets: so nobody is known to fewer than before."""
+        """Put a newcomer into the place of a neighbour, and return that neighbour, which the newcomer gets. So nobody
+        is known to fewer members than before."""
         if member == self._me or member in self._known or member in self._buried:
             return None
         if not self.full:
@@ -131,7 +133,8 @@ class PartialView:
         return [(member, *self._known[member]) for member in members]
 
     def _merge(self, pointers: list[Pointer], given_away: list[int]) -> None:
-        """New pointers fill empty places first, then those of what was given away; what is known already stays."""
+        """New pointers fill empty places first, then the places of pointers that were given away. Known members
+        stay."""
         spare = [member for member in given_away if member in self._known]
         for member, address, age in pointers:
             if member == self._me or member in self._buried:

@@ -1,4 +1,5 @@
-"""What the tree does when somebody does not answer: asks again, goes round it, and lets those above wait longer."""
+"""What the tree does when a child does not answer: it sends again, bypasses the child, and asks members above for
+time."""
 
 from __future__ import annotations
 
@@ -21,22 +22,22 @@ from .words import (
 )
 
 TRIES_MAX = 3
-"""Times that a silent child is sent a message again before the tree goes round it."""
+"""How often a message is sent again to a silent child before the child is bypassed."""
 RETRY_S_MAX = 1.0
 SILENT_S = 3.0
-"""How long it is gone round, unless it is heard before."""
+"""Seconds for which a silent child is bypassed, unless it is heard before."""
 GAP_S_MAX = 0.3
 MISSING_AT_ONCE = 64
 FORGET_S = 0.2
-"""After so long without a next message, the permission to forget goes by itself."""
+"""After so long without a next message, the permission to forget is sent on its own."""
 LOOK_S = 0.05
-"""How often what a dead proxy left is looked after."""
+"""How often streams of a dead proxy are looked at."""
 SUBMIT_S = 0.3
 FINISHED_MAX = 4_096
 
 
 class Recovering(Handing):
-    """Adds to ``Handing`` time, gaps, the dead, and messages that are handed to a proxy."""
+    """Adds to ``Handing``: time-outs, gaps, dead members, and messages that are handed to a proxy."""
 
     def __init__(self, layer: Layer, lists: Lists) -> None:
         super().__init__(layer, lists)
@@ -68,7 +69,7 @@ class Recovering(Handing):
         self._wake_at(following)
 
     def _look_at(self, stream: Stream, now: float) -> float:
-        """Do whatever is due; when to look again."""
+        """Do what is due for a stream; return when to look again."""
         if stream.closed:
             return NEVER
         following = NEVER
@@ -93,7 +94,7 @@ class Recovering(Handing):
         return following
 
     def _expired(self, stream: Stream, number: int, record: Record, task: Task, now: float) -> None:
-        """Somebody did not answer in time. Tell who waits for us to wait longer; then ask again, or go round it."""
+        """A child did not answer in time. Ask our parent to wait longer; then send again, or bypass the child."""
         self.expired += 1
         task.tries += 1
         patience_s = self._patience_s(1 + max(count for _, count in task.waiting.values()))
@@ -119,7 +120,7 @@ class Recovering(Handing):
         self._silent[member] = now + SILENT_S
 
     def _bypass(self, stream: Stream, number: int, record: Record, task: Task, child: int) -> None:
-        """Its neighbours get what it should have passed on; whether it got the message itself, the root will see."""
+        """Send its sub-list to others. The root will see whether the child itself got the message."""
         self.bypassed += 1
         scope = task.waiting.pop(child)
         task.skipped.add(child)
@@ -138,7 +139,7 @@ class Recovering(Handing):
                 self._say(parent, Working(*key, numbers[:NUMBERS_PER_WORD_MAX]))
 
     def working(self, member: int, word: Working) -> None:
-        """A child asks for time: it gets it, and so does everybody above."""
+        """A child asks for time: it gets it, and this member asks its own parent for time."""
         stream = self._streams.get((word.along, word.proxy, word.stream))
         if stream is None or member not in stream.listed.places:
             return
@@ -158,7 +159,7 @@ class Recovering(Handing):
             self._silent.pop(member, None)
 
     def failed(self, word: Failed) -> None:
-        """Somebody below cannot reach a member: whatever comes next is not handed to it to pass on."""
+        """A member below cannot reach another member, which then gets nothing to pass on."""
         listed = self._lists.known(word.along)
         if listed is not None and word.member < len(listed) and listed.members[word.member] != self._me:
             self._silent[listed.members[word.member]] = self._now() + SILENT_S
@@ -194,7 +195,8 @@ class Recovering(Handing):
     # Gaps
 
     def _mind_gaps(self, stream: Stream, now: float) -> float:
-        """A later message is here and an earlier one is not: ask who gave us the later one. When to look again."""
+        """A later message is here and an earlier one is not: ask the member that sent the later one. Returns when to
+        look again."""
         missing = stream.missing(MISSING_AT_ONCE)
         if not missing:
             return NEVER
@@ -267,7 +269,7 @@ class Recovering(Handing):
     # Submissions
 
     def submit(self, frame: Frame, listed: Listed, shape: int, proxy: int) -> None:
-        """Hand the frame to a proxy; to another one if that fails, until everybody is known to have it."""
+        """Hand the frame to a proxy, and to another one if that fails, until every member is known to have it."""
         self._submitted += 1
         frame.headers.append(Submit(listed.identity, self._submitted, shape))
         submission = self._submissions[self._submitted] = Submission(frame, listed, proxy)
@@ -283,7 +285,7 @@ class Recovering(Handing):
         self._layer.pass_down(frame)
 
     def _submit_again(self, number: int, submission: Submission) -> None:
-        """Its proxy is dead or slow: the next one in the list is asked, which may find that it has it already."""
+        """The proxy is dead or slow: ask the next member in the list, which may have the message already."""
         listed = submission.listed
         submission.tries += 1
         size, avoided = len(listed), self._avoided(listed)

@@ -1,4 +1,4 @@
-"""What a member knows of one proxy's messages on one list: who was given what, who has it, what can be forgotten."""
+"""What a member knows of one proxy's messages on one list: where it sent them, who has them, which can be forgotten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.frame import Frame
 from .lists import Listed
 
 ROOT = 0
-"""In place of a parent: nobody gave us this task but ourselves."""
+"""In the place of a parent: this member is the root."""
 
 Range = tuple[int, int]
 """A sub-list: the index of its first member, and how many there are."""
@@ -19,7 +19,7 @@ StreamKey = tuple[int, int, int]
 
 
 class Task:
-    """A sub-list that this member answers for, and those in it that have not answered yet."""
+    """A sub-list for which this member is responsible, and the children in it that have not answered yet."""
 
     __slots__ = ("due_at", "parent", "scope", "shape", "since", "skipped", "tries", "waiting")
 
@@ -31,9 +31,9 @@ class Task:
         self.due_at = 0.0
         self.tries = 0
         self.waiting: dict[int, Range] = {}
-        """By the index of a child: the part of the sub-list that it answers for."""
+        """By the index of a child: the part of the sub-list for which the child is responsible."""
         self.skipped: set[int] = set()
-        """Who could not be reached, as far as this member and its children know."""
+        """Members that could not be reached, as far as this member and its children know."""
 
 
 class Record:
@@ -75,23 +75,23 @@ class Stream:
         self.listed = listed
         self.records: dict[int, Record] = {}
         self.next = 0
-        """Everything before it was passed up. Of the proxy itself: everything before it was sent."""
+        """Messages before this number were passed up; at the proxy itself, sent."""
         self.done = 0
-        """Everything before it is everywhere, and forgotten."""
+        """Every member has the messages before this number; they are forgotten."""
         self.complete: set[int] = set()
-        """At the proxy: what is everywhere although something before it is not."""
+        """At the proxy: messages that every member has, although some lack an earlier one."""
         self.told_done = 0
         self.parent = 0
-        """Who gave us the latest message."""
+        """The member that sent us the latest message."""
         self.heard_at = now
         self.last_shape = 1
         self.asked = 0
         self.asked_at = 0.0
         self.by = key[1]
-        """The proxy, or the heir to which this member has told what it holds: messages that somebody else sets on
-        their way after that are not taken any more."""
+        """The proxy; or its heir, once this member has told the heir what it holds. Messages that another member starts
+        after that are refused."""
         self.orphan = False
-        """Its proxy is taken for dead, and its heir has not settled it yet."""
+        """The proxy is taken for dead, and its heir has not settled the stream yet."""
         self.closed = False
         self.end = 0
 
@@ -101,8 +101,8 @@ class Stream:
         return self.listed.members[self.key[1]]
 
     def missing(self, most: int, end: int | None = None) -> list[int]:
-        """The first numbers that must have been sent, because later ones were, and are not here; or all before ``end``
-        were. Not all of them: others say how many there are."""
+        """The first ``most`` numbers that are missing here although later ones were sent, or although messages up to
+        ``end`` were. The list is bounded because ``end`` comes from another member."""
         end = max(self.records, default=0) if end is None else end
         return list(islice((number for number in range(self.next, end) if number not in self.records), most))
 
@@ -110,7 +110,7 @@ class Stream:
         return sorted(number for number in self.records if number >= self.next)
 
     def waiting(self) -> Iterator[tuple[int, Record, Task]]:
-        """Every task that somebody has not answered; a list, because answering changes it."""
+        """Every task that waits for a child; a list, because an answer changes the tasks."""
         return iter(
             [
                 (number, record, task)
@@ -121,8 +121,8 @@ class Stream:
         )
 
     def forget(self, done: int) -> bool:
-        """Everybody has what is before ``done``. True if something there never came here: somebody took this member
-        for dead, and who needs the messages must get them another way."""
+        """Every member has the messages before ``done``. True if one of them never came here: then this member was
+        taken for dead, and must get the messages another way."""
         if done <= self.done:
             return False
         for number in [number for number in self.records if number < done]:
@@ -134,7 +134,7 @@ class Stream:
         return jumped
 
     def completed(self, number: int) -> bool:
-        """At the proxy: everybody has this message. True if that moved ``done``."""
+        """At the proxy: every member has this message. True if that moved ``done``."""
         self.complete.add(number)
         done = self.done
         while done in self.complete:
@@ -197,4 +197,4 @@ class Seen:
 
 
 SEEN_MAX = 4_096
-"""Submissions of one origin between the first that never came and the last that did."""
+"""The most submissions of one origin between the first that is missing and the last that came."""

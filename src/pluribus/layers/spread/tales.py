@@ -1,7 +1,7 @@
-"""What a member of a crowd has heard: everybody's latest messages, kept for a while for those who missed them.
+"""What a member of a crowd has heard: the latest messages of all origins, kept for a while for members that lack them.
 
-Messages of one origin are passed up in their order. One that is missing is waited for until it comes, or until those
-who were asked hold nothing so old any more; then it is lost, and counted.
+Messages of one origin are passed up in order. A missing message is awaited until it comes, or until the members that
+were asked do not hold it any more; then it is lost, and counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Told:
     def __init__(self, next: int, low: int, now: float) -> None:
         self.next = next
         self.low = low
-        """Nobody has anything older."""
+        """Older messages cannot be had any more."""
         self.frames: dict[int, Frame] = {}
         self.heard_at = now
         self.gap_since = now
@@ -54,7 +54,7 @@ class Tales:
         return told
 
     def keep(self, origin: int, number: int, frame: Frame, now: float) -> bool:
-        """Whether it is new."""
+        """Keep a message; true if it is new."""
         told = self._told[origin]
         if number < told.next or number in told.frames:
             return False
@@ -67,7 +67,7 @@ class Tales:
         return True
 
     def due(self, origin: int, now: float) -> Iterator[Frame]:
-        """What may be passed up, in order."""
+        """The messages that may be passed up, in order."""
         told = self._told[origin]
         while told.next in told.frames:
             frame = told.frames[told.next]
@@ -80,12 +80,12 @@ class Tales:
         return any(number >= told.next for number in told.frames)
 
     def excuse(self, late_s: float, now: float) -> None:
-        """This member was held up for so long: nobody could fill a gap of its meanwhile."""
+        """This member was held up for ``late_s`` seconds, which do not count as time to fill gaps."""
         for told in self._told.values():
             told.gap_since = min(told.gap_since + late_s, now)
 
     def give_up(self, now: float) -> list[int]:
-        """Origins of which a gap has been waited for too long: they go on behind it."""
+        """Origins with a gap that was awaited too long: they go on behind it."""
         gone = []
         for origin, told in self._told.items():
             ahead = [number for number in told.frames if number > told.next]
@@ -96,7 +96,7 @@ class Tales:
         return gone
 
     def forget(self, now: float) -> None:
-        """What is old, and the oldest if there is too much."""
+        """Forget old messages, and the oldest if there are too many."""
         while self._kept and (now - self._kept[0][0] > KEEP_S or self._bytes > KEEP_BYTES_MAX):
             _, origin, number = self._kept.popleft()
             told = self._told.get(origin)
@@ -108,7 +108,7 @@ class Tales:
             self._bytes -= told.frames.pop(number).size
 
     def stories(self, now: float) -> list[Story]:
-        """Of everybody who spoke lately."""
+        """A digest entry for every origin that sent something lately."""
         return [
             Story(origin, told.low, told.next)
             for origin, told in self._told.items()
@@ -126,7 +126,7 @@ class Tales:
         return min(told.frames, default=told.next)
 
     def learn_low(self, origin: int, low: int) -> None:
-        """Nobody has anything before it: who waits for that waits in vain."""
+        """Messages before ``low`` cannot be had any more, so they are not awaited."""
         told = self._told[origin]
         told.low = max(told.low, low)
         if told.next < told.low:

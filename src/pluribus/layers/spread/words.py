@@ -22,11 +22,11 @@ Numbers = Annotated[list[Position], msgspec.Meta(max_length=NUMBERS_PER_WORD_MAX
 
 
 class Copy(Header, tag=100):
-    """On a frame for everybody that goes to each of them by itself."""
+    """On a frame for everybody of which each member is sent its own copy."""
 
 
 class Down(Header, tag=101):
-    """On a frame for everybody that goes down a tree: which message it is, and whom the addressee passes it on to."""
+    """On a frame that goes down a tree: which message it is, and to which members the addressee passes it on."""
 
     along: Number
     proxy: Index
@@ -41,7 +41,7 @@ class Down(Header, tag=101):
     """The addressee's own sub-list; 0 says that it is a leaf."""
     shape: Shape
     by: Index
-    """Who sees to it that everybody gets the message: the proxy, or its heir."""
+    """The member that is responsible for the whole list: the proxy, or its heir."""
     done: Position
     """The permission to forget: every member has what is before this number."""
     without: Indices
@@ -49,7 +49,7 @@ class Down(Header, tag=101):
 
 
 class Have(msgspec.Struct, array_like=True):
-    """Everybody in a sub-list has so many messages of a stream, but for those that could not be reached."""
+    """All members of a sub-list have these messages of a stream, except members that could not be reached."""
 
     along: Number
     proxy: Index
@@ -62,13 +62,13 @@ class Have(msgspec.Struct, array_like=True):
 
 
 class Up(Header, tag=102):
-    """Acknowledgements, each summed over a sub-list, to who gave it."""
+    """To a parent: acknowledgements, each for a whole sub-list."""
 
     haves: Annotated[list[Have], msgspec.Meta(max_length=HAVES_PER_WORD_MAX)]
 
 
 class Working(Header, tag=103):
-    """Set your timer for these messages anew: a part of my sub-list is being recovered."""
+    """To a parent: wait longer for these messages, because I am recovering a part of my sub-list."""
 
     along: Number
     proxy: Index
@@ -77,7 +77,7 @@ class Working(Header, tag=103):
 
 
 class Missing(Header, tag=104):
-    """Messages that the sender of this knows of and does not have."""
+    """I know of these messages and do not have them: send them."""
 
     along: Number
     proxy: Index
@@ -116,8 +116,8 @@ class Asked(Header, tag=108):
 
 
 class Holding(Header, tag=109):
-    """To the heir: what the sender has, without a gap up to ``next`` and some messages after it. What is before
-    ``done`` everybody has. If it has closed the stream already, ``next`` is where."""
+    """To the heir: the sender has all messages up to ``next``, and some after it. Every member has those before
+    ``done``. If the sender has closed the stream already, ``next`` is the end at which it was closed."""
 
     along: Number
     proxy: Index
@@ -129,7 +129,7 @@ class Holding(Header, tag=109):
 
 
 class Closed(Header, tag=110):
-    """From the heir: everybody has everything before ``end``, and nobody will get anything after it."""
+    """From the heir: every member has the messages before ``end``, and no member will get a later one."""
 
     along: Number
     proxy: Index
@@ -138,7 +138,7 @@ class Closed(Header, tag=110):
 
 
 class Done(Header, tag=111):
-    """The permission to forget by itself, when no next message comes to carry it."""
+    """The permission to forget, sent on its own when no next message carries it."""
 
     along: Number
     proxy: Index
@@ -158,7 +158,7 @@ class DonePlease(Header, tag=112):
 
 
 class Rumour(Header, tag=113):
-    """On a frame for everybody that members pass on to some others by chance, each once."""
+    """On a frame that spreads by gossip: each member passes it on once, to some others."""
 
     along: Number
     origin: Index
@@ -169,8 +169,8 @@ class Rumour(Header, tag=113):
 
 
 class Known(msgspec.Struct, array_like=True):
-    """How far every member has one origin's stream, as far as the sender of this knows: its own place is exact, the
-    others are at least so far."""
+    """How far every member has one origin's stream, as far as the sender of this word knows. Its own number is exact;
+    the others have at least so much."""
 
     origin: Index
     stream: Number
@@ -178,7 +178,7 @@ class Known(msgspec.Struct, array_like=True):
 
 
 class Digest(Header, tag=114):
-    """What the sender knows; who has more sends it, who has less is sent it."""
+    """What the sender knows. A receiver with more messages sends them; one with fewer is sent them."""
 
     along: Number
     streams: Annotated[list[Known], msgspec.Meta(max_length=DIGEST_STREAMS_MAX)]
@@ -186,12 +186,12 @@ class Digest(Header, tag=114):
 
 
 class Probe(Header, tag=122):
-    """By multicast, to everybody: who hears this?"""
+    """To everybody, by multicast: answer if you hear this."""
 
     number: Number
 
 
 class Heard(Header, tag=123):
-    """To who asked: I do."""
+    """The answer to ``Probe``."""
 
     number: Number

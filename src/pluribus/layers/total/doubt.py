@@ -3,17 +3,17 @@
 Theory of operation
 -------------------
 A member that was stopped, or slept, finds in its buffers what came meanwhile: messages, acknowledgements, heartbeats.
-None of it says how things are now. The others may have gone on without it, and it would not know before somebody tells
-it. So it asks everybody (``StillIn``), and who is in the named view, and takes part in no change of it, says so
-(``YesStill``). Only what answers a question that was asked *after* waking counts: each waking asks a new one.
+None of it says how things are now. The others may have gone on without it. So the member is in *doubt*: it asks
+everybody (``StillIn``), and each member that is in the named view, and takes part in no change of it, answers
+(``YesStill``). Only answers to a question that was asked *after* waking count: each waking asks a new question.
 
-As soon as those who answered, with the member itself, are a quorum of the view, no other quorum can have gone on from
-there before they answered: any two share a member, and that one had agreed to nothing else. Then the doubt is over.
-What the others do after they have answered is not known; that race is in the nature of an order that does not wait for
-anybody (``docs/groups.md`` says what remains, and that ``safe`` excludes it).
+When the members that answered, with the asking member, are a quorum of the view, no other quorum can have gone on
+before they answered: any two quorums share a member, and that member had agreed to nothing else. Then the doubt is
+over. What the others do after they have answered is not known. That race remains in every order that does not wait for
+everybody (``docs/groups.md`` says what follows, and that ``safe`` excludes it).
 
-Live: the question is repeated until it is answered by enough. If they have gone on, their next view ends the doubt's
-view, and in the next primary it is asked about that one: what brings a member into a view may be old, too.
+Live: the question is repeated until enough have answered. If the others have gone on, their next view ends this view.
+In the next primary the member asks again, because the messages that brought it there may be old, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEAT_S = 0.1
 
 
 class Doubt:
-    """Of one member about its present view. ``over`` is called when a doubt has ended."""
+    """One member's doubt about its present view. ``over`` is called when a doubt has ended."""
 
     __slots__ = (
         "_answered",
@@ -49,9 +49,9 @@ class Doubt:
         self._layer = layer
         self._over = over
         self._known = 0
-        """How often this member was late, as far as it has asked about it."""
+        """How often this member was held up, as far as it has asked about it."""
         self._members: tuple[int, ...] = ()
-        """Of the primary that this member is in; empty outside."""
+        """The members of the primary in which this member is; empty outside of one."""
         self._view: Ballot = (0, 0)
         self._question = 0
         self._answered: set[int] = set()
@@ -60,7 +60,7 @@ class Doubt:
         self.doubts = 0
 
     def look(self) -> None:
-        """To be called before this member acts on its view, once a stimulus."""
+        """Called before this member acts on its view, once a stimulus."""
         times = self._layer.node.waking.look()
         if times != self._known:
             self._known = times
@@ -100,7 +100,7 @@ class Doubt:
                 self._over()
 
     def _enough(self) -> bool:
-        """Whether the doubt is over."""
+        """End the doubt if enough members have answered; true if so."""
         if not is_quorum(self._answered, self._members):
             return False
         self.open = False

@@ -2,35 +2,38 @@
 
 Theory of operation
 -------------------
-One member of the primary view, its eldest, is the *sequencer*. Data goes from its sender to all members of the group
-as ever. The sequencer says in which order: entries (group, sender, first, count), a batch of them a frame, on its
-control stream, which every member of the view receives in order and without gaps. A member delivers the entries of
-groups that it is in, one after another, each when its data is there. There is one sequencer for all groups, so groups
-that overlap agree. A sequencer that is not in a group does not see its data; then the sender asks for its order.
+One member of the primary view, its eldest, is the *sequencer*. Data goes from its sender to all members of the group as
+in any group. The sequencer says in which order: entries (group, sender, first, count), many in a frame, on its control
+stream, which every member of the view receives in order and without gaps. A member delivers the entries of its groups
+one after another, each when its data is there. There is one sequencer for all groups, so overlapping groups agree. A
+sequencer that is not in a group does not see the group's data; then the sender asks it for an order.
 
 *Safe* groups wait longer: an entry is delivered when every member of the group holds the data and every member of the
-view holds the entry. Whoever survives then has both, and delivers alike, whatever happens to those who delivered first.
+view holds the entry. Then every survivor has both and delivers alike, whatever happens to members that delivered first.
 
-A group that changes inside a view: what belongs to its old view is ordered before anything of the new one, because the
-sequencer has it all before it sees anything of the new one. A member shows the new view when it has delivered the last
-message of the old one; one that has just come passes over entries of messages that were before its time. Requests for
-an order travel on the control streams, ahead of what their senders say of the group's change.
+A group that changes inside a view: messages of its old view are ordered before any message of the new view, because the
+sequencer gets them all before it sees anything of the new view. A member shows the new view when it has delivered the
+last message of the old one; a member that has just come passes over entries of messages from before its time. Requests
+for an order travel on the control streams, ahead of what their senders say of the group's change.
 
-At a view change, the survivors have the same data and the same entries (the membership's cut). If the new view is the
-next primary after the old one, they deliver what was ordered, then what was not, by age of the sender and by number:
-the same everywhere. The new sequencer starts from nothing. If it is not, this member is cut off: what it holds may be
-ordered otherwise elsewhere. What another survivor has delivered already it delivers, of safe groups what was safe to
-one of them; the rest is ``uncertain``. What of it this member sent is reported (``Dropped``), and its groups wait.
+At a view change the survivors have the same data and the same entries (the membership's cut). If the new view is the
+next primary after the old one, they deliver the messages with an order, then those without one, by the age of the
+sender and by number: the same everywhere. The new sequencer starts from nothing. If the new view is not that primary,
+this member is cut off: elsewhere its messages may be ordered otherwise. Then it delivers what another survivor has
+delivered already, and in safe groups what was safe at one of them. The rest is ``uncertain``; messages of this member
+among it are reported (``Dropped``), and its groups wait.
 
-*Limbo.* All may lose all at once, just after one of them delivered a safe message. Whoever forms the next primary then
-comes from views without one, and must not go on without that message. So who is cut off keeps what it holds of the
-order with its data. If the next primary it enters is the link after the one it was cut off from, it delivers of this as
-far as everybody has it who comes from there, of safe groups as far as everybody has theirs; whatever anybody delivered
-safely is among it. The rest, and all of it if a primary went on meanwhile, is dropped.
+*Limbo.* All members may lose each other at once, just after one of them delivered a safe message. The members of the
+next primary then come from views that are none, and must not go on without that message. So a member that is cut off
+keeps what it holds of the order, with its data. If the next primary that it enters follows directly after the one from
+which it was cut off, it delivers this as far as all members that come from there hold it; in safe groups, as far as
+they hold the messages of safe groups. Everything that any member delivered as safe is among it. The rest is dropped; if
+another primary went on meanwhile, all is dropped.
 
-*Doubt.* A member that was held up delivers nothing before a quorum has answered that its view is still theirs: else a
-sequencer that wakes would order what waits in its buffers, and deliver it, where the others have long ordered it
-otherwise (``doubt``). It looks once a stimulus, before it delivers. What it sends meanwhile is of its view alone.
+*Doubt.* A member that was held up delivers nothing until a quorum has answered that its view is still theirs. Otherwise
+a sequencer that wakes up would order and deliver what waits in its buffers, although the others have long ordered it
+otherwise (``doubt``). It checks once a stimulus, before it delivers. Messages that it sends meanwhile belong to its
+view only.
 
 Promises: members that pass from a primary view to the next together deliver the same total sequence. With safe, any
 member that delivered at all delivered a prefix of what the primary delivers. Assumes reliable FIFO streams, views with
@@ -71,7 +74,7 @@ from .words import ENTRIES_PER_FRAME_MAX, Entry, Order, OrderPlease, StillIn, Ye
 
 CONTROL = 0
 EARLY_MAX = 1_024
-"""Requests for the order of a view that this member has not entered yet."""
+"""Requests for an order that are kept because this member has not entered their view yet."""
 BURIED_MAX = 4_096
 NOT_PRIMARY = "is not in the primary view: it waits until most of the members are together again"
 
@@ -92,7 +95,7 @@ class Total(Layer):
         self._members: tuple[int, ...] = ()
         self._view = (0, 0)
         self._stamps: dict[int, int] = {}
-        """Of each group's view, as it is below; above, it may still be an older one."""
+        """The stamp of each group's view in the layers below; the layers above may still be shown an older view."""
         self._shown: dict[int, int] = {}
         self._since: dict[int, int] = {}
         """By group: the stamp of the first view of it that this member is in."""
@@ -101,7 +104,7 @@ class Total(Layer):
         self._deferred: dict[int, deque[Members]] = {}
         """Views of groups that are shown when everything of the view before has been delivered."""
         self._unblock: set[int] = set()
-        """Of these, groups to which this member may send again as soon as it has been shown that."""
+        """Groups with such a view to which this member may send again when the view has been shown."""
         self._early: list[OrderPlease] = []
         self._primary = False
         self._blocked = False
@@ -110,18 +113,18 @@ class Total(Layer):
         self._to_order: list[Entry] = []
         self._to_ask: list[Entry] = []
         self._noted: dict[tuple[int, int], int] = {}
-        """At the sequencer, by sender and group: up to where messages have an order."""
+        """At the sequencer, by sender and group: messages before this number have an order."""
         self._stable: dict[tuple[int, int], int] = {}
         self._paused: set[int] = set()
         self._limbo: Limbo | None = None
         """Between a primary that this member was cut off from and the next one that it enters."""
         self._delivered = 0
         self._heard: Places = NOWHERE
-        """Places of the order that are behind this member, and how many there were with the last that it delivered.
-        What it only passed, because it is in another group, may not be safe yet, and binds nobody."""
+        """Positions in the order up to the last message that this member delivered. Entries of groups that it is not in
+        do not count: their messages may not be safe yet, and oblige nobody."""
         self._doubt = Doubt(self, self._deliver)
         self._looked = False
-        """In this stimulus, whether this member was held up."""
+        """Whether this member has checked, in this stimulus, that it was not held up."""
         self.ordered = 0
         self.uncertain = 0
 
@@ -147,8 +150,8 @@ class Total(Layer):
         return Entry(frame.group, frame.sender, frame.first, frame.count, self._stamps.get(frame.group, 0))
 
     def settle(self) -> None:
-        """What was asked for or arrived in this stimulus is ordered by one frame. During a view change nothing is: what
-        has no order then is ordered by the change itself."""
+        """One frame orders everything that arrived or was asked for in this stimulus. During a view change nothing is
+        ordered: messages without an order are ordered by the change itself."""
         self._looked = False
         if self._blocked:
             return
@@ -213,7 +216,7 @@ class Total(Layer):
             self._early.append(please)  # its sender has entered the next view before us
 
     def _is_early(self, entry: Entry) -> bool:
-        """Of a view of its group that this member has not come to."""
+        """True if the entry is of a view of its group that this member has not entered."""
         return entry.stamp > self._stamps.get(entry.group, 0)
 
     def _ask_again(self) -> None:
@@ -249,8 +252,8 @@ class Total(Layer):
             queue.popleft()
 
     def _deliver_entry(self, entry: Entry) -> bool:
-        """Pass up the data of an entry as far as it is there; whether that was all. The entry remembers the rest. A
-        place in the order is one message, also of groups that this member is not in."""
+        """Pass up the data of an entry as far as it is there; true if that was all of it. The entry remembers the rest.
+        Messages of groups that this member is not in take a place in the order too."""
         if not self._is_mine(entry):
             self._delivered += entry.count
             return True
@@ -269,7 +272,7 @@ class Total(Layer):
         return True
 
     def _is_mine(self, entry: Entry) -> bool:
-        """Not of a group that this member is not in, nor of its time before this member came."""
+        """True if this member is in the entry's group, and was when the messages were sent."""
         return self.node.me in self._groups.get(entry.group, ()) and entry.stamp >= self._since.get(entry.group, 0)
 
     def _show_deferred(self, group: int) -> None:
@@ -372,9 +375,9 @@ class Total(Layer):
         return dropped
 
     def _finish(self, upto: Places, *, everything: bool) -> Limbo | None:
-        """Deliver what the survivors of the old view have, in an order that follows from what they have: everything on
-        the way to a primary view, else as far as any of them has delivered already, or as all have it. Then what is in
-        order behind that and complete is kept: it is uncertain until there is a primary."""
+        """Deliver messages of the old view in an order that depends only on what the survivors have. On the way to a
+        primary view: everything. Otherwise: as far as one of them has delivered already, or as all of them have it;
+        complete messages behind that are kept, and are uncertain until there is a primary."""
         if everything:
             while self._queue:
                 self._deliver_entry(self._queue.popleft()[0])
@@ -396,8 +399,8 @@ class Total(Layer):
         return limbo
 
     def _ahead(self) -> Iterator[tuple[int, Entry, Frame | None]]:
-        """What has a place and was not delivered: where the place ends, and the message; None where there is none for
-        this member, or it is missing."""
+        """Messages with a place in the order that were not delivered: the end of the place, and the message. It is None
+        if the message is missing, or not for this member."""
         place = self._delivered
         waiting = {stream: iter(held) for stream, held in self._held.items()}
         for entry, _ in self._queue:
@@ -412,8 +415,8 @@ class Total(Layer):
                 yield place, entry, None
 
     def _places_held(self) -> Places:
-        """Nothing is missing before the first; the second looks only at safe groups: who waits for a message of another
-        group does not keep them back, and nor did it when somebody took one of theirs for safe."""
+        """Two positions. Nothing is missing before the first; no message of a safe group is missing before the second.
+        A missing message of another group does not hold back safe ones, nor did it when they became safe."""
         if not self._primary:
             return self._limbo.held if self._limbo is not None else NOWHERE
         found, complete = [self._delivered, self._delivered], [True, True]
@@ -424,7 +427,8 @@ class Total(Layer):
         return found[0], found[1]
 
     def _leave_limbo(self, limbo: Limbo, upto: Places) -> None:
-        """Deliver what all have who come from there; the rest, and what is of groups that were left, is gone."""
+        """Deliver messages that all members from that primary have; drop the rest, and those of groups that were
+        left."""
         steps, limbo.steps = limbo.steps, []
         for place, frame in steps:
             if place <= upto[frame.group in self._safe] and self.node.me in self._groups.get(frame.group, ()):
@@ -435,8 +439,8 @@ class Total(Layer):
                 self.tell_down(Consumed(frame.sender, frame.group, frame.to, 1, frame.size))
 
     def _deliver_unordered(self) -> None:
-        """By the view of the group that a message belongs to, by age of its sender, by number: the same order at all
-        survivors, whichever views of their groups they have shown already."""
+        """Deliver messages without an order: by the view of their group, by the age of their sender, by number. That is
+        the same order at all survivors, whichever views of their groups they have shown already."""
         age = {member: at for at, member in enumerate(self._members)}
         left: list[tuple[int, int, int, int, Frame]] = []
         for (sender, group), held in self._held.items():
@@ -448,7 +452,7 @@ class Total(Layer):
             self.pass_up(frame)
 
     def _show_before(self, frame: Frame) -> None:
-        """Views of its group that a message does not come before."""
+        """Show the views of the group that precede a message."""
         waiting, stamp = self._deferred.get(frame.group), self._stamp_of(frame)
         while waiting and waiting[0].stamp <= stamp:
             self._show(waiting.popleft())
@@ -472,7 +476,7 @@ class Total(Layer):
         self._let_go(group)
 
     def _drop_all(self) -> list[Dropped]:
-        """What is held goes; which of it this member had sent. So it is said also of what is in limbo."""
+        """Drop everything that is held, limbo included; return the messages among it that this member had sent."""
         own: list[Dropped] = []
         if self._limbo is not None and self._primary:
             mine: dict[int, list[MessageId]] = {}
@@ -516,7 +520,7 @@ class Total(Layer):
             self._deliver()
 
     def _order_rest(self, event: Members) -> None:
-        """The sequencer has left the group, and may miss messages of its last view there: it knows where they end."""
+        """The sequencer has left the group: it orders the rest of its last view there, whose end it knows."""
         group = event.group
         for member, end in sorted(event.starts.items()):
             first = self._noted.pop((member, group), end)
@@ -546,8 +550,8 @@ class Total(Layer):
         self._pause(group)
 
     def _bury(self, group: int) -> None:
-        """Nobody is in the group any more. Its last messages may get their order yet: whoever knows that its last view
-        is over does not wait for it."""
+        """Nobody is in the group any more. Its last messages may still get an order; a member that knows that the last
+        view is over does not wait for them."""
         self._buried.pop(group, None)
         self._buried[group] = None
         if len(self._buried) > BURIED_MAX:

@@ -15,14 +15,14 @@ Ballot = tuple[Number, Number]
 
 
 class Entry(msgspec.Struct, array_like=True):
-    """Messages of one stream that are next."""
+    """Messages of one stream that are next in the order."""
 
     group: Number
     sender: Number
     first: Number
     count: Number
     stamp: Number
-    """Of its group's view: nothing of a later one is ordered before everything of an earlier one."""
+    """The stamp of the group's view. All messages of an earlier view are ordered before any of a later view."""
 
 
 class Order(Header, tag=60):
@@ -30,8 +30,8 @@ class Order(Header, tag=60):
 
 
 class OrderPlease(Header, tag=61):
-    """To a sequencer that is not in the sender's group; for the named view alone, because a view change orders by
-    itself what has no order yet."""
+    """To a sequencer that is not in the sender's group: order these messages. For the named view alone, because a view
+    change orders messages without an order by itself."""
 
     entries: Annotated[list[Entry], msgspec.Meta(max_length=ENTRIES_PER_FRAME_MAX)]
     view: Ballot
@@ -45,6 +45,6 @@ class StillIn(Header, tag=62):
 
 
 class YesStill(Header, tag=63):
-    """The answer; who is not says nothing."""
+    """The answer; a member that is not in the view says nothing."""
 
     question: Number

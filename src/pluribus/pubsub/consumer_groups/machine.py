@@ -2,19 +2,19 @@
 
 Theory of operation
 -------------------
-*Window.* Events stay in the log of their topics. The group knows of each topic how far it was shown (``seen``), and of
-the events below that only those that are not settled (``open``): bytes, key, tries. An offset below ``seen`` that is
-not open is settled. So the state is small whatever the length of the topics.
+*Window.* Events stay in the log of their topics. For each topic the group knows how far it was shown (``seen``), and
+the events below that which are not settled (``open``): bytes, key, tries. An offset below ``seen`` that is not open is
+settled. So the state is small, whatever the length of the topics.
 
-*Reading ahead.* A machine cannot read the log. When members wait and too little is ready, the leading keeper reads on
-behind ``seen``, applies the group's filter, and brings offsets, sizes and keys by ``Ahead``. What it brings is a
-function of the log alone: whoever leads brings the same, and what comes twice is passed over.
+*Reading ahead.* A machine cannot read the log. When members wait and too few events are ready, the leading keeper reads
+on from ``seen``, applies the group's filter, and brings offsets, sizes and keys by ``Ahead``. That is a function of the
+log alone: every leader brings the same, and what comes twice is ignored.
 
-*Demand* (``group/host/demand.py``). Members say how much they may hold; whoever waits longest is served next, and when
-several wait, what is ready is shared out evenly. Every assignment has a number of its own, which is never given again.
+*Demand* (``group/host/demand.py``). Members say how much they may hold. The member that waits longest is served next,
+and when several wait, the ready events are shared out evenly. Every assignment has a number that is never used again.
 
-*Keys.* Events of one key and topic are handed out in their order, one at a time: the next one when the one before is
-settled. Different keys that fall on one number are only held up by each other.
+*Keys.* Events of one key and topic are handed out in order, one at a time: the next one when the one before is settled.
+Keys are hashed to numbers; two keys with the same number merely delay each other.
 
 *Coming back.* What a member held comes back to its old place when the member leaves, when its lease ends, or when it
 gives the event back; the last two count as a try. After ``tries_max`` tries the event is a dead letter, which stays
@@ -45,7 +45,7 @@ from .words import AGAIN, DONE, ENDED, REFUSED, Dead, Outcome, Position, Standin
 OPEN_MAX = 16_384
 """Events that the group was shown and that are not settled."""
 READY_LOW = 2_048
-"""With fewer that are ready, more are read."""
+"""With fewer ready events, more are read."""
 DEAD_MAX = 4_096
 TOPICS_MAX = 65_536
 """Topics of one group."""
@@ -107,7 +107,8 @@ class ConsumerGroup(Machine):
         """Of assignments and places in the line."""
         self._open = 0
         self._ready: list[tuple[int, str, int]] = []
-        """A heap of what may be handed out now: order, topic, offset. Made of the rest, as are the next two."""
+        """A heap of events that may be handed out: order, topic, offset. It is derived from the state above, like the
+        next two."""
         self._keys: dict[tuple[str, int], deque[int]] = {}
         """By topic and key, the open offsets in their order. Only the first of them is ready or held."""
         self._things: dict[int, tuple[str, int]] = {}
@@ -197,7 +198,7 @@ class ConsumerGroup(Machine):
             self._next_of_key(topic, one.key)
 
     def _next_of_key(self, topic: str, key: int) -> None:
-        """The first one of a key is gone: the next one is ready."""
+        """The first event of a key is settled: the next one is ready."""
         line = self._keys[topic, key]
         line.popleft()
         if line:
@@ -246,7 +247,7 @@ class ConsumerGroup(Machine):
             heappush(self._ready, (one.order, topic, offset))
 
     def _is_first(self, topic: str, offset: int, key: int) -> bool:
-        """Put an event behind those of its key; whether there are none."""
+        """Put an event behind the others of its key; true if there are none."""
         if not key:
             return True
         line = self._keys.setdefault((topic, key), deque())
@@ -266,7 +267,7 @@ class ConsumerGroup(Machine):
     # Handing out.
 
     def _hand_out(self) -> None:
-        """In rounds: each of those who wait gets its share of what is ready, as far as it has room."""
+        """Hand out in rounds: each waiting member gets its share of the ready events, as far as it has room."""
         given = True
         while self._ready and given:
             waiting = self.demands.waiting()
@@ -357,7 +358,7 @@ class ConsumerGroup(Machine):
         self._derive()
 
     def _derive(self) -> None:
-        """What is made of the rest."""
+        """Compute the derived tables."""
         opens = [
             (one.order, topic, offset, one)
             for topic, place in self.places.items()

@@ -49,7 +49,7 @@ EVENTS_MAX = 1 << 20
 
 
 class StoredExtra(msgspec.Struct, array_like=True):
-    """What few events have; lists are as long as the batch, or empty."""
+    """Things that few events have; each list is as long as the batch, or empty."""
 
     headers: list[dict[str, Any] | None] = []
     parents: list[MessageId | None] = []
@@ -58,7 +58,7 @@ class StoredExtra(msgspec.Struct, array_like=True):
 
 
 class StoredBatchHead(msgspec.Struct, frozen=True, gc=False):
-    """What there is to know of a batch without looking at its events."""
+    """What can be known of a batch without decoding its events."""
 
     flags: int
     events: int
@@ -222,7 +222,7 @@ def outline_of(command: bytes) -> Outline:
 
 
 def checked(command: bytes) -> StoredBatchHead:
-    """Everything about a batch that a stranger sent: nothing that is read of it later may fail."""
+    """Check all of a batch that came from outside, so that nothing read from it later can fail."""
     head = head_of(command)
     batch = StoredBatch(command, 0)
     try:
@@ -306,7 +306,8 @@ class StoredBatch:
 
     @property
     def sequences(self) -> NDArray[np.int64]:
-        """With the session, the identities of the events, unless they are copies with ``extra.ids``."""
+        """The sequences of the events. Session and sequence are an event's identity, unless ``extra.ids`` has
+        others."""
         return self.offsets - self.offset + self.head.first
 
     @property

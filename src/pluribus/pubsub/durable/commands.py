@@ -1,6 +1,6 @@
-"""What is asked of the keepers besides events, as it stands in their log; and what comes of it.
+"""Commands to the keepers besides events, as they stand in the log, and their outcomes.
 
-Each of these may be asked twice and is done once: what it wants is said in full, not as a difference. Times come with
+Each may be sent twice and is done once, because it says in full what is wanted, not as a difference. Times come with
 the commands, in microseconds since 1970, because a state machine has no clock.
 """
 
@@ -16,7 +16,7 @@ from ...core.limits import NAME_CHARS_MAX
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2 * NAME_CHARS_MAX)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
 Query = Annotated[str, msgspec.Meta(max_length=2 * NAME_CHARS_MAX)]
-"""Who writes under a writer's name: what its numbers of batches belong to. Empty for one who has no such identity."""
+"""The query that writes under a writer's name, and to which its numbers of batches belong. Empty: without identity."""
 
 DONE, AGAIN, REFUSED = 0, 1, 2
 EARLIEST, LATEST = -2, -1
@@ -28,15 +28,15 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
     status: int
     number: int = 0
-    """Of a batch, the offset of its first event (-1 if that is forgotten), or, if refused, the sequence that is next;
-    of an attachment, its epoch; of a writer's commit, the last batch."""
+    """For a batch: the offset of its first event (-1 if that is forgotten), or, if refused, the next sequence. For an
+    attachment: its epoch. For a writer's commit: the last batch."""
     reason: str = ""
     offsets: dict[str, int] = {}
     """Of an attachment: from where each topic is to be read."""
 
 
 class Attach(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A consumer takes over a durable subscription, made if it is new. Who had it before can commit no more."""
+    """A consumer takes over a durable subscription, which is made if it is new. The one before can commit no more."""
 
     name: Text
     consumer: Whole
@@ -106,8 +106,8 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Drop(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Forget what was staged and whose lease is over, and writers that were idle for too long; or what was staged for
-    one batch of a writer."""
+    """Forget staged parts whose lease is over, and writers that were idle for too long; or the parts staged for one
+    batch of a writer."""
 
     at: Whole = 0
     writer: str = ""
@@ -116,7 +116,7 @@ class Drop(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class Move(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """The batches of one span of a topic once more, so that the rows where they stood can be freed."""
+    """The batches of one span of a topic, written again, so that their old rows can be freed."""
 
     topic: bytes
     end: Whole
@@ -127,7 +127,7 @@ class Move(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Restage(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """A staged part once more, so that the row where it stood can be freed."""
+    """A staged part, written again, so that its old row can be freed."""
 
     writer: Text
     batch: Whole

@@ -1,11 +1,12 @@
 """Where the events of one topic are in the keepers' log: a sparse index that is part of the replicated state.
 
 An entry says: the events from this offset on begin in this row of the log. Between two entries the rows are read one
-after another. There is an entry for every five hundred events or so, or where much of the log belongs to other topics,
-so ten million events need some ten or twenty thousand entries, and a reader never looks at much more than it wants.
+after another. There is an entry for about every five hundred events, and one after every stretch of the log that
+belongs to other topics. So ten million events need ten or twenty thousand entries, and a reader reads little more than
+it wants.
 
-Events that a transaction made visible later than they were written (``stages``) are where they were written. Each such
-batch has an entry of its own, which names its place in the row, and the next ordinary batch starts a new entry.
+Events that a transaction made visible after they were written (``stages``) stay where they were written. Each such
+batch has an entry of its own, with its place in the row, and the next ordinary batch begins a new entry.
 
 With each entry stand the latest time and the bytes of all events before it: the index by time, and for retention.
 """
@@ -23,11 +24,11 @@ SPAN_BYTES = 256 << 10
 """Of the whole log."""
 SPAN_US = 10_000_000
 ENTRIES_MAX = 16_384
-"""Then every other one is forgotten, and spans are twice as long from there on."""
+"""Beyond so many entries every second one is forgotten, and new spans are twice as long."""
 
 
 class Moved(NamedTuple):
-    """A batch that stands elsewhere in the log from now on."""
+    """A batch that was moved to another place in the log."""
 
     offset: int
     row: int
@@ -45,7 +46,7 @@ class TopicIndex:
         self.offsets = array("q")
         self.rows = array("q")
         self.places = array("q")
-        """Which command of the row it is, if it is that one alone; for the first of a run, -1 less its place."""
+        """The place of a batch that stands alone in its row; for the first batch of a run, -1 minus its place."""
         self.times = array("q")
         """The latest time of all events before."""
         self.sizes = array("q")

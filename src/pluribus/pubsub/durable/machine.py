@@ -1,9 +1,9 @@
 """Durable topics as a machine on the log host.
 
-The log is the truth and holds the events; the state is what is needed to find them again, and is small: for each topic
-its bounds, a sparse index and where its bytes are, for each durable subscription its offsets, and what writers have
-staged. A snapshot of it costs the same for a thousand events and for ten million. Which publisher has published what is
-in the host's table of streams.
+The log holds the events. The state holds only what is needed to find them, and is small: for each topic its bounds, a
+sparse index and the places of its bytes; for each durable subscription its offsets; and the parts that writers have
+staged. A snapshot costs about the same for a thousand events and for ten million. The host's table of streams knows
+which publisher has published what.
 
 **Promises.** Events of a topic have offsets 0, 1, 2, …, the same at every keeper and for ever. A batch that its
 publisher sends again is there once, and gets the offset of the first time. Events of one publisher and topic stand in
@@ -11,12 +11,12 @@ the order in which it published them: a batch whose predecessor is missing is re
 visible at one offset after another, with nothing between, or not at all.
 
 A batch that was refused, or was there before, still stands in the log. ``passed_over`` remembers these few, so that a
-reader who goes from row to row knows what does not count.
+reader that goes from row to row skips them.
 
-**Space.** What is removed by retention is released, extent by extent (``spans``). Events that stay while their
-neighbours go are written once more by ``Move``, and keep their offsets.
+**Space.** Events that retention removes are released, extent by extent (``spans``). Events that stay while their
+neighbours go are written again by ``Move``, and keep their offsets.
 
-What a command did depends on the commands before it and on nothing else.
+The result of a command depends only on the commands before it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Topic:
         return self.size - (self.index.sizes[0] if len(self.index) else self.size)
 
     def outdated(self, now_us: int) -> int:
-        """Below which offset nothing must be kept any more, to the next entry of the index."""
+        """The offset below which events need not be kept, rounded down to an entry of the index."""
         index, before = self.index, self.first
         for at in range(1, len(index)):
             old = self.age_us and index.times[at] < now_us - self.age_us
@@ -224,7 +224,7 @@ class TopicsMachine(Machine):
         return Outcome(DONE, offset)
 
     def _not_next(self, session: int, first: int, last: int, due: int) -> Outcome:
-        """It was done before, or something before it is missing."""
+        """The outcome of a batch that is not the next one: it was done before, or an earlier one is missing."""
         if last >= due:
             return Outcome(REFUSED, due, f"sequence {due} of this publisher is next, not {first}")
         known = self.streams.earlier(session, last)

@@ -1,8 +1,8 @@
-"""Requests about many topics at once: what costs a round trip each, asked once.
+"""Requests about many topics at once, in place of one round trip for each topic.
 
-A query over ten thousand topics has a few events of each. Asked topic by topic, it waits ten thousand times, and the
-keeper looks at the same rows of its log again and again. These requests name all ranges together; the keeper goes over
-its log once (``sweep.py``).
+A query over ten thousand topics reads a few events of each. Topic by topic it would wait ten thousand times, and the
+keeper would read the same rows of its log again and again. These requests name all ranges together, and the keeper goes
+over its log once (``sweep.py``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AtMany(msgspec.Struct, array_like=True, frozen=True, tag=10):
 
 
 class FetchedMany(msgspec.Struct, array_like=True, frozen=True):
-    """Packed batches, and what is left to be asked for."""
+    """Packed batches, and the ranges that are left to be asked for."""
 
     pieces: list[tuple[int, int, bytes]]
     """The number of a range, the offset of the batch's first event, the batch. Batches of one range are in order."""
@@ -57,7 +57,7 @@ class FetchedMany(msgspec.Struct, array_like=True, frozen=True):
     log: int = 0
     """Which log, as ``Fetched.log``."""
     ended: bool = False
-    """Whether what is left is not there: it was never written, or these keepers lost it."""
+    """True if the rest does not exist: it was never written, or these keepers lost it."""
 
 
 Many = FetchMany | DoMany | AtMany

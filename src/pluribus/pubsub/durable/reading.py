@@ -1,6 +1,6 @@
 """Reading a range of offsets: from the index to the rows, from the rows to packed batches.
 
-What is read was committed; nothing is unpacked. A reader that goes on where it ended is remembered, so that one who
+Only committed events are read, and nothing is unpacked. Where a reader ended is remembered, so that a reader that
 follows the end of a topic closely does not go through a whole span again for each event.
 """
 
@@ -25,7 +25,7 @@ Piece = tuple[int, bytes]
 CURSORS_MAX = 16_384
 READ_BYTES = 256 << 10
 LOOK_BYTES = 16 << 10
-"""What is read at first of a span; the more is wanted, the more at a time, up to ``READ_BYTES``."""
+"""Bytes read at first of a span; then more at a time, up to ``READ_BYTES``."""
 READ_BYTES_MAX = 16 << 20
 
 

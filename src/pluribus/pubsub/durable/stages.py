@@ -1,16 +1,16 @@
-"""Writers' transactions: parts that are staged, become visible at once, and are dropped when nobody wants them.
+"""Writers' transactions: parts are staged, become visible together, and are dropped if they are never committed.
 
 A *writer* numbers its batches. Tasks stage rows under an *attempt* of their own; a task that is tried again is another
 attempt. When all tasks are done, the writer commits the batch and names the attempts that count. The last committed
-batch is remembered, so committing it again, after a restart, changes nothing. What was staged and never committed goes
-when its lease is over.
+batch is remembered, so committing it again, after a restart, changes nothing. Parts that were staged and never
+committed are dropped when their lease is over.
 
-Numbers of batches mean something to one *query* only: a streaming query of Spark that begins with a new checkpoint
-counts from 0 again. If its batches were compared with those of the query before it, they would be taken for done. So
-the last batch is remembered for each writer and query. A second query under a writer's name is refused, unless it asks
-to begin *anew*; then both have a memory of their own.
+Each *query* counts its batches by itself: a streaming query of Spark with a new checkpoint begins at 0 again. Compared
+with the numbers of an earlier query, its batches would seem done. So the last batch is remembered for each writer and
+query. A second query under a writer's name is refused, unless it asks to begin *anew*; then each has its own memory.
 
-Writers that committed nothing for so long as they asked to be remembered are forgotten. Time comes with the commands.
+A writer is forgotten when it has committed nothing for as long as it asked to be remembered. Time comes with the
+commands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Durable subscriptions: which topics a named subscriber wants, and how far it has come in each of them.
 
-A subscription belongs to one consumer at a time. Whoever attaches later takes over, and gets the next epoch; what a
-consumer of an earlier epoch commits is refused. So a subscriber that was believed dead cannot set back its successor,
-and what was handled is handled once as far as it was committed.
+A subscription belongs to one consumer at a time. A consumer that attaches takes it over, and gets the next epoch;
+commits of earlier epochs are refused. So a subscriber that was believed dead cannot set back its successor, and
+committed events are not handled again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Subscriptions:
     def __init__(self) -> None:
         self.known: dict[str, SubscriptionRecord] = {}
         self.news: dict[str, None] = {}
-        """Subscriptions that somebody took over or removed, since somebody looked. Not part of the state."""
+        """Subscriptions that were taken over or removed since this was last cleared. Not part of the state."""
 
     def _tell(self, name: str) -> None:
         if len(self.news) >= DURABLE_SUBSCRIPTIONS_MAX:  # nobody looks

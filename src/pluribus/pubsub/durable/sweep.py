@@ -10,8 +10,8 @@ that are visited now may hold its batches). An entry of the index ends where the
 again. Batches that were staged, moved or part of a transaction stand alone at a place that the index names; they are
 taken when the sweep meets their row, or at once if that row is behind it.
 
-A sweep works in steps, so that a keeper can do other things between them. Its state is worth nothing after the machine
-was replaced (a snapshot was taken over): who owns it begins another one then.
+A sweep works in steps, so that a keeper can do other things between them. When the machine is replaced (a snapshot is
+taken over), the sweep is useless, and its owner begins another one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Sweep:
 
     @property
     def left(self) -> list[tuple[int, int]]:
-        """What was not read yet: number, and where to go on. The next sweep for it goes on at the same row."""
+        """The ranges that are not read to their end: number, and where to go on. The next sweep goes on at the same
+        row."""
         for one in self._active.values():
             if one.offset == one.at:
                 self._reading._remember(one.name, one.at, max(one.where, (self._row, 0)))

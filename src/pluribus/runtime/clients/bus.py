@@ -1,8 +1,8 @@
 """A client: a program that is no member, and speaks to one. What ``connect("client://…")`` gives.
 
-It has the faces of a bus (``runtime/styles``), and can do whatever a member can that needs no membership of its own:
-each style has a part for clients, which asks the client's member through one line. A member that goes away is replaced
-by another of the URL; each style says what that means for what was under way.
+It has the faces of a bus (``runtime/styles``), and can do everything that a member can do, except what needs the
+program itself as a member. Each style has a part for clients, which asks the client's member through one line. If that
+member goes away, the client goes on with another host of the URL; each style says what becomes of requests under way.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from ...core.secret import Secret
 from ...core.url import BusUrl
 from ...group.asking import Answers, Replies
 from ...group.requests import AskGroup, SendGroup
+from ...group.stalled import WAIT
+from ...group.state import State
 from ...wire.bodies import encode_body
 from ..group.asking import ANSWER_S
+from ..group.objects import Objects
 from ..group.outsiders import answers_of
+from ..group.secret import Given
 from ..loop.clock import LoopClock
 from ..loop.draining import each_drained
 from ..styles import Faces, style_at
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class NoEngine:
-    """What styles ask about the engine, on a client: it has a line to a member, and none of its own."""
+    """Answers styles that ask about the engine: a client has none, only a line to a member."""
 
     name = "client"
     broadcasts = False
@@ -46,12 +50,12 @@ class NoEngine:
 
 
 class ClientBus(Faces):
-    """A bus as seen from outside. ``me`` is a number of its own, not a member's."""
+    """A bus as a client has it. ``me`` is a number of the client's own, not a member's."""
 
     eager = True
     store = None
     orders = ("fifo", "none", "causal", "total", "semantic")
-    """Which of them there are is the member's to say, when a group is joined."""
+    """The member refuses orders that its stack does not offer, when a group is joined."""
 
     def __init__(self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None) -> None:
         self.url = url
@@ -63,17 +67,17 @@ class ClientBus(Faces):
         self._styles = StylesInUse()
         self._replicas: dict[str, DurableReplica[Any]] = {}
         self._closing = self.closed = False
-        self._publish_later()
+        self._begin()
         self._random = self._chance
         self._engine = NoEngine()
         self._provided: set[str] = set()
 
     def new_number(self) -> int:
-        """One that nobody else has drawn, for all that is likely."""
+        """A random number, which nobody else is likely to draw."""
         return self._chance.getrandbits(62) + 1
 
     def __getattr__(self, name: str) -> Any:
-        """What a bus has and a client has not is refused in words."""
+        """An attribute that only members have raises an error that says so."""
         from ..bus import Bus
 
         if name.startswith("_") or not hasattr(Bus, name):
@@ -91,7 +95,7 @@ class ClientBus(Faces):
         return self._style(kind)
 
     def _style(self, kind: type[S]) -> S:
-        """The part of a style that clients have, typed as the member's: both have the same calls."""
+        """The client's part of a style. Its type is that of the member's part, because both have the same calls."""
         self._check_open()
         if not kind.on_clients:
             raise BadInput(self._for_members(kind.__module__.rpartition(".")[0].rpartition(".")[2]))
@@ -106,18 +110,30 @@ class ClientBus(Faces):
         return self.clock.now()
 
     async def open(self) -> None:
-        """``Unreachable`` or ``Refused``, at once, if none of the hosts can be used."""
+        """Connect; ``Unreachable`` or ``Refused`` at once, if none of the hosts can be used."""
         await self.line.connected()
 
     # Groups and replicas.
 
     async def group(
-        self, name: str, *, order: str | None = None, safe: bool = False, own: bool = True, open: bool = False
+        self,
+        name: str,
+        *,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
     ) -> ClientGroup:
-        """Join a group, as a guest: the client's member runs a member of the bus for it, with the client's name. See
-        ``Bus.group``; what needs the program itself in the group (``state``, ``key``) is for members. When the
-        connection breaks the guest is gone: reading ends with ``Closed``."""
+        """Join a group as a guest: the client's member runs a member of the bus for the client, with the client's name.
+        See ``Bus.group``; ``state``, ``stalled`` and ``key`` need the program itself in the group, and are refused.
+        When the connection breaks the guest is gone, and reading ends with ``Closed``."""
         self._check_open()
+        for option, given in (("state", state is not None), ("stalled", stalled != WAIT), ("key", key is not None)):
+            if given:
+                raise BadInput(self._for_members(f"{option}= of a group"))
         groups = self._styles.get(ClientGroups, self)
         return await groups.join(checked_name(name, "the group"), order=order, safe=safe, own=own, open=open)
 
@@ -129,7 +145,32 @@ class ClientBus(Faces):
         found: MessageId = await self.line.ask_once(SendGroup(checked_name(name, "the group"), kind, encoded, timeout))
         return found
 
-    async def ask(self, name: str, body: Any, *, replies: Replies = "one", timeout: float | None = ANSWER_S) -> Answers:
+    async def objects(
+        self,
+        name: str,
+        interface: type | None = None,
+        *,
+        serve: object | None = None,
+        one_by_one: bool = True,
+        timeout: float | None = ANSWER_S,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
+    ) -> Objects:
+        """Call the objects that members serve in a group, as its guest. See ``Bus.objects``; to serve one is for
+        members."""
+        if serve is not None:
+            raise BadInput(self._for_members("serve= of an object group"))
+        group = await self.group(
+            name, order=order, safe=safe, own=own, state=state, stalled=stalled, open=open, key=key
+        )
+        return group.proxy(interface, timeout=timeout)
+
+    async def ask(self, name: str, body: Any, *, replies: Replies = "all", timeout: float | None = ANSWER_S) -> Answers:
         """Ask an open group; see ``Bus.ask``. ``Uncertain`` if the connection broke meanwhile."""
         self._check_open()
         kind, encoded = encode_body(body)
@@ -156,7 +197,7 @@ class ClientBus(Faces):
         return {"client": told}
 
     async def close(self, timeout: float = DRAIN_S) -> None:
-        """What was published durably is confirmed first, or raises as ``flush`` does."""
+        """Close, when everything that was published durably is confirmed; else it raises as ``flush`` does."""
         if self._closing:
             return
         self._closing = True

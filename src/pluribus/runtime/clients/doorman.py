@@ -1,8 +1,8 @@
 """A member that serves clients: programs that are no members speak to it over TCP or TLS.
 
-``connect(url, serve="127.0.0.1:7400")`` or ``pluribus keep --serve`` opens the door. What a client asks of durable
-topics goes to this member's keeper, or through it to another; what it subscribes to live, the member subscribes to for
-it. A client that goes leaves nothing behind: whatever must survive has a name of its own at the keepers.
+``connect(url, serve="127.0.0.1:7400")`` or ``pluribus keep --serve`` opens the door. Requests of a client for durable
+topics go to this member's keeper, or through it to another; its live subscriptions are made by this member. When a
+client goes it leaves nothing behind; what must survive has a name of its own at the keepers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_S = 10.0
 CLOSE_S = 2.0
-"""For clients that do not read what they were sent; then they are cut off."""
+"""Seconds for clients that do not read; then they are cut off."""
 
 log = logging.getLogger("pluribus")
 
@@ -224,7 +224,7 @@ class ClientConnection:
         self._writer.close()
 
     def cut(self) -> None:
-        """At once: neither what is under way is answered, nor what was not sent yet. ``close`` follows."""
+        """Cut the connection at once, without answers to requests under way. ``close`` follows."""
         asyncio.get_running_loop().call_soon(self._writer.transport.abort)
         for task in self._tasks:
             if task is not asyncio.current_task():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,14 @@ from ...core.ids import MemberId, MessageId
 from ...core.view import View
 from ...group import asking
 from ...group.asking import Answers, Replies
-from ...group.guests import Enter, Entered, Exit, GroupHeard, GuestReply, Question, Seen, Taken, Utter
+from ...group.calls import called
+from ...group.guests import Enter, Entered, Exit, GroupHeard, GuestReply, Invoke, Question, Seen, Taken, Utter
 from ...wire.bodies import encode_body
 from ...wire.questions import ABSENT, Answered
 from ..group.asking import ANSWER_S
+from ..group.objects import Objects
 from ..group.outsiders import answers_of, decoded
+from ..loop.futures import in_a_thread
 from ..styles.style import Style
 
 if TYPE_CHECKING:
@@ -84,10 +88,46 @@ class ClientAsker:
     async def fail(self, message: Message, error: BaseException) -> None:
         await self._group.answer(message, error=(type(error).__name__, str(error)))
 
+    async def answer_with(self, message: Message, handled: Awaitable[Any]) -> None:
+        """Answer with what a handler returns or raises, unless it replied itself."""
+        assert isinstance(message, asking.Question), "only what asks is answered"
+        try:
+            body = await handled
+            if not message.answered:
+                await self._group.reply(message, body)
+        except Exception as error:  # noqa: BLE001 - it is the asker's to handle
+            if not message.answered:
+                await self.fail(message, error)
+
     async def give(self, to: int, word: Answered) -> None:
         for message in list(self._group.open_questions.values()):
             if message.sender == to and message.number == word.question and word.outcome == ABSENT:
                 await self._group.answer(message, absent=True)
+
+
+class ClientCalls:
+    """Calls of methods, as ``Objects`` makes them."""
+
+    def __init__(self, group: ClientGroup) -> None:
+        self._group = group
+
+    @property
+    def group(self) -> str:
+        return self._group.name
+
+    async def call(
+        self,
+        method: str,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        replies: Replies,
+        timeout: float | None,
+        to: int | None,
+    ) -> Answers:
+        self._group._check()
+        call = called(0, method, args, named)  # the number is the guest's to give
+        asked = Invoke(self._group.number, call.method, call.args, call.named, replies, timeout, to)
+        return answers_of(await self._group._line.ask_once(asked))
 
 
 class ClientGroup:
@@ -104,6 +144,9 @@ class ClientGroup:
         self.closed = False
         self.open_questions: dict[int, asking.Question] = {}
         self._asker = ClientAsker(self)
+        self._service = ClientCalls(self)
+        self.replied_by: Callable[[asking.Question, Any], Any] = self._reply
+        """What ``message.reply`` calls."""
         self._why = f"group {name!r} is closed: open it again with bus.group()"
         self._messages: deque[Message | PluribusError] = deque()
         self._views: list[asyncio.Queue[View | None]] = []
@@ -127,7 +170,7 @@ class ClientGroup:
                 continue
             if one.question:
                 question = asking.Question(
-                    body, MemberId(one.sender), one.id, one.parent, one.orphan, one.question, self._reply
+                    body, MemberId(one.sender), one.id, one.parent, one.orphan, one.question, self.replied_by
                 )
                 self.open_questions[one.question] = question
                 self._messages.append(question)
@@ -216,15 +259,31 @@ class ClientGroup:
     ) -> MessageId:
         """See ``Group.send``; ``Uncertain`` if the connection broke meanwhile."""
         self._check()
+        if wait not in (None, "stable"):
+            raise errors.BadInput(f"wait={wait!r} is nothing to wait for: use wait='stable', or leave it out")
         kind, encoded = encode_body(body)
         whom = None if to is None else int(to)
         asked = Utter(self.number, kind, encoded, whom, parent, wait == "stable", timeout)
         sender, number = await self._line.ask_once(asked)
         return (MemberId(sender), number)
 
-    async def send_many(self, bodies: Iterable[Any]) -> list[MessageId]:
-        """Send all of these, in order."""
-        return [await self.send(body) for body in bodies]
+    async def send_many(
+        self, bodies: Iterable[Any], *, to: int | None = None, timeout: float | None = None, wait: str | None = None
+    ) -> list[MessageId]:
+        """Send all of these, in order; ``timeout`` is for all of them. See ``Group.send_many``."""
+        all_of_them = list(bodies)
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        sent: list[MessageId] = []
+        try:
+            for place, body in enumerate(all_of_them, 1):
+                left_s = None if deadline is None else max(deadline - loop.time(), 0.0)
+                is_last = place == len(all_of_them)
+                sent.append(await self.send(body, to=to, timeout=left_s, wait=wait if is_last else None))
+        except PluribusError as error:
+            error.add_note(f"{len(sent)} of {len(all_of_them)} messages were sent before")
+            raise
+        return sent
 
     async def ask(
         self,
@@ -234,13 +293,46 @@ class ClientGroup:
         timeout: float | None = ANSWER_S,
         to: int | None = None,
         of: Collection[int] = (),
+        parent: MessageId | None = None,
     ) -> Answers:
         """See ``Group.ask``."""
         self._check()
         kind, encoded = encode_body(question)
         whom = None if to is None else int(to)
-        asked = Question(self.number, kind, encoded, replies, timeout, whom, [int(member) for member in of])
+        asked = Question(self.number, kind, encoded, replies, timeout, whom, [int(member) for member in of], parent)
         return answers_of(await self._line.ask_once(asked))
+
+    async def call(
+        self,
+        method: str,
+        *args: Any,
+        replies: Replies = "all",
+        timeout: float | None = ANSWER_S,
+        to: int | None = None,
+        **named: Any,
+    ) -> Answers:
+        """Call a method of the objects that members of this group serve. See ``Group.call``."""
+        return await self._service.call(method, args, named, replies, timeout, to)
+
+    def proxy(self, interface: type | None = None, *, timeout: float | None = ANSWER_S) -> Objects:
+        """An object that stands for the objects of all members. See ``Group.proxy``."""
+        return Objects(self._service, interface, timeout)
+
+    def serve(self, served: object | None, names: Collection[str] | None = None, *, one_by_one: bool = False) -> None:
+        """Only members serve objects; a client serves them with ``bus.directory.add``."""
+        raise errors.BadInput(
+            "group.serve is for members, and client:// is none: use bus.directory.add, or connect to the bus itself"
+        )
+
+    async def handle(self, handler: Callable[[Message], Any]) -> None:
+        """Call ``handler`` with every message, one after another, until the group is closed. See ``Group.handle``."""
+        waits = inspect.iscoroutinefunction(handler)
+        async for message in self:
+            handled: Awaitable[Any] = handler(message) if waits else in_a_thread(handler, message)
+            if message.asks:
+                await self._asker.answer_with(message, handled)
+            else:
+                await handled
 
     async def reply(self, message: Message, body: Any) -> None:
         """Answer a message that asks."""

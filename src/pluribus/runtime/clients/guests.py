@@ -1,7 +1,8 @@
 """Guests: members of the bus that a member runs for its clients, so that these can be in groups.
 
-A client that joins a group gets a guest, one for all its groups, in the process of the member that it speaks to: a full
-member of the bus, with the client's name. Whoever is in the group sees the guest. It goes with the connection.
+A client that joins a group gets a *guest*: a full member of the bus, with the client's name, in the process of the
+client's member. One guest serves all groups of a client. The group's members see the guest. It goes with the
+connection.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ...group.guests import (
     Exit,
     GroupHeard,
     GuestReply,
+    Invoke,
     Question,
     Seen,
     Taken,
@@ -28,10 +30,10 @@ from ...group.guests import (
     Uttered,
 )
 from ...wire.bodies import encode_body
-from ...wire.questions import ABSENT, Answered
+from ...wire.questions import ABSENT, Answered, Called
 from ..group.asking import failure
 from ..group.group import Group
-from ..group.outsiders import decoded, replied_of
+from ..group.outsiders import decoded, replied
 from ..styles.style import Asker, Style
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class Guests(Style):
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self._guests: dict[int, asyncio.Future[Bus]] = {}
-        """By the connection that each is for."""
+        """By the identity of the connection for which each guest is."""
 
     async def handle(self, request: Any, asker: Asker) -> Any:
         if isinstance(request, Enter):
@@ -69,6 +71,8 @@ class Guests(Style):
             return await seat.send(request)
         if isinstance(request, Question):
             return await seat.ask(request)
+        if isinstance(request, Invoke):
+            return await seat.call(request)
         if isinstance(request, GuestReply):
             return await seat.reply(request)
         return await super().handle(request, asker)
@@ -116,7 +120,8 @@ class Guests(Style):
 
 
 class GuestSeat:
-    """One group that a client is in; what is said there is pushed, as far as the client has room. Calling it leaves."""
+    """One group in which a client is a guest. Its messages are pushed as far as the client has room. Calling it
+    leaves."""
 
     def __init__(self, number: int, group: Group, asker: Asker) -> None:
         self._number = number
@@ -146,8 +151,15 @@ class GuestSeat:
 
     async def ask(self, request: Question) -> Any:
         body = decoded(request.kind, request.body)
-        options: dict[str, Any] = {"to": request.to, "of": request.of, "timeout": request.wait_s}
-        return replied_of(await self._group.ask(body, replies=request.replies, **options))
+        options: dict[str, Any] = {"to": request.to, "of": request.of, "parent": request.parent}
+        return await replied(self._group.ask(body, replies=request.replies, timeout=request.wait_s, **options))
+
+    async def call(self, request: Invoke) -> Any:
+        """Call methods in the group. Arguments and results are passed on encoded: their types need not be known
+        here."""
+        group, replies = self._group, asking.checked_replies(request.replies)
+        call = Called(group._channel.new_question(), request.method, request.args, request.named)
+        return await replied(group._asker.awaited(call, replies, request.wait_s, request.to))
 
     async def reply(self, request: GuestReply) -> None:
         question = self._questions.pop(request.question, None)

@@ -1,9 +1,9 @@
 """Logs without a loop: a blocking client for scripts, worker processes and Spark executors.
 
-It has one plain socket and no thread, is made in microseconds, may be pickled and copied by a fork: a copy opens a
-connection of its own when it is first used. Reading asks for the next piece before it hands out the last, so that the
-keeper reads while the caller works. A member that goes away is replaced by another of the URL; every request may be
-repeated without harm.
+It has one plain socket and no thread, and is made in microseconds. It may be pickled, and copied by a fork: a copy
+opens a connection of its own when it is first used. Reading asks for the next piece before it hands out the last, so
+that the keeper reads while the caller works. If the member goes away, the client goes on with another host of the URL;
+every request may be repeated without harm.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LogClient:
         self._seal = door.Seal()
         self._numbers = 0
         self._asked: dict[int, Answered | Failed | None] = {}
-        """What was asked on this connection and is wanted: the answer, if it came while another was waited for."""
+        """Requests on this connection that await an answer; the answer is here if it came before its turn."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -221,7 +221,7 @@ class LogClient:
         return _done(self.ask(Do(commands.encode(command))))
 
     def do_in_turn(self, wanted: Iterable[commands.Command]) -> None:
-        """Have commands done one after another. Small ones travel together; the next are made while these are on their
+        """Have commands done one after another. Small ones travel together; the next are made while these are under
         way."""
         asked: tuple[int, DoMany] | None = None
         held: list[bytes] = []
@@ -291,11 +291,11 @@ class LogClient:
     # How it is asked.
 
     def ask(self, request: Request) -> Any:
-        """Until it is answered, by whichever host; what keeps it from that is raised after ``timeout`` seconds."""
+        """Ask until one of the hosts answers; after ``timeout`` seconds the last error is raised."""
         return self._end(self._begin(request), request)
 
     def _begin(self, request: Request) -> int:
-        """Send it, if that can be done at once; ``_end`` sees to the rest."""
+        """Send a request, if that can be done at once; ``_end`` does the rest."""
         try:
             return self._send(request)
         except (OSError, Unreachable):

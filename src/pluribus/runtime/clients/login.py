@@ -1,4 +1,4 @@
-"""Who a client says that it is: where that comes from, and where it may be sent."""
+"""A client's credentials: where they come from, and to whom they may be sent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def login_from(user: str | None, password: str | None, token: str | None) -> Cre
 
 
 def check_private(host: str, *, sealed: bool) -> None:
-    """``BadInput`` if what is said on this connection can be read on the way."""
+    """``BadInput`` if this connection could be overheard."""
     from ipaddress import ip_address
 
     if sealed or host == "localhost":
@@ -71,7 +71,7 @@ def login_of(credentials: Credentials) -> Login:
 
 
 def logged_in(word: Word) -> None:
-    """``Refused`` if the member says that it is somebody else."""
+    """``Refused`` if the member does not accept the credentials."""
     if isinstance(word, Failed):
         raise Refused(str(asking.error_of(word)))
     if not isinstance(word, Answered) or word.number != LOGIN:

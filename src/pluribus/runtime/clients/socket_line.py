@@ -1,7 +1,7 @@
-"""A client's connection to a member: requests and answers over one stream, to whichever of the hosts is there.
+"""A client's connection to a member: requests and answers over one stream, to one of the hosts of the URL.
 
-When the connection breaks, what was not answered fails with ``Closed``; whoever asked asks again, and the next request
-connects anew, to the next host. Live subscriptions are told, so that they can begin again.
+When the connection breaks, unanswered requests fail with ``Closed``. Their callers ask again, and the next request
+connects to the next host. Live subscriptions are told, so that they can begin again.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .login import LOGIN, Credentials, check_private, logged_in, login_of
 
 CONNECT_S = 5.0
 LOGIN_S = 60.0
-"""For who logs in: a wrong password before this one makes the member slow to answer."""
+"""Seconds for a login: after a wrong password the member answers slowly."""
 CLOSE_S = 2.0
-"""For what a member does not read."""
+"""Seconds for a member that does not read."""
 ANSWER_S = 30.0
 """A connection on which a question is not answered by then is given up."""
 
 
 class SocketLine:
-    """``heard`` gets what is pushed, by style; ``broken`` are called when a connection that worked does not any
-    more."""
+    """``heard`` has a function by style for what is pushed; the functions in ``broken`` are called when the connection
+    breaks."""
 
     def __init__(self, url: BusUrl, name: str, secret: Secret | None, login: Credentials | None = None) -> None:
         self._url = url
@@ -57,7 +57,7 @@ class SocketLine:
         self.connections = 0
 
     async def ask(self, request: Any) -> Any:
-        """One attempt, on the connection there is or a new one."""
+        """Ask once, on the present connection or a new one."""
         if self._writer is None:
             await self.connected()
         writer = self._writer
@@ -77,14 +77,14 @@ class SocketLine:
             self._waiting.pop(number, None)
 
     async def ask_once(self, request: Any) -> Any:
-        """Of what must not be asked twice: ``Uncertain`` if the connection broke before it was answered."""
+        """Ask something that must not be asked twice: ``Uncertain`` if the connection broke before the answer."""
         try:
             return await self.ask(request)
         except Closed as error:
             raise Uncertain(f"{error}; it may have been done or not", (0, 0)) from None
 
     def tell(self, number: int, request: Any) -> None:
-        """Without an answer, if the number is 0."""
+        """Send a question; number 0 means that no answer is wanted."""
         if self._writer is not None:
             self._writer.write(door.frame(self._seal.seal(asking.asked(number, request))))
 

@@ -17,9 +17,9 @@ from ...wire.questions import FAILED, GOOD, Answered, Asked, Called, wrapped
 log = logging.getLogger(__name__)
 
 ANSWER_S = 10.0
-"""How long answers are awaited unless somebody says otherwise."""
+"""Seconds for which answers are awaited by default."""
 ERROR_CHARS_MAX = 2_000
-"""Of an exception's text, that much travels."""
+"""So much of an exception's text is sent."""
 
 Send = Callable[[Any, int, MessageId | None, float | None], Awaitable[MessageId]]
 """Body, destination, parent, time-out: the group's own way to send."""

@@ -1,7 +1,7 @@
 """A replicated cache, on a notification bus: every member has all entries, so reading costs a dictionary look-up.
 
-Writing notifies everybody. It returns when this member has applied it, so a member reads what it wrote; others have it
-at the same place of the one order, a moment earlier or later.
+Writing notifies all members. A write returns when this member has applied it, so a member reads its own writes. The
+others apply it at the same place of the order, a moment earlier or later.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..loop.futures import has_come
 from .notifications import Notifications
 
 APPLIED_S = 10.0
-"""How long a write waits for its place in the order, unless somebody says otherwise."""
+"""Seconds for which a write waits for its place in the order, by default."""
 
 
 class CacheConsumer:
-    """The end of the notification bus: applies changes, and tells those who wait for theirs."""
+    """The consumer of the notification bus: applies changes, and wakes the callers that wait for theirs."""
 
     def __init__(self, me: int, entries_max: int) -> None:
         self.me = me
@@ -50,7 +50,7 @@ class CacheConsumer:
         self.end(Closed("the cache was closed before the change was applied"))
 
     def end(self, error: Exception) -> None:
-        """What was not applied yet may be, elsewhere."""
+        """Fail all waiting writes; other members may have applied them."""
         for waiter in self.waiting.values():
             if not waiter.done():
                 waiter.set_exception(error)
@@ -77,7 +77,7 @@ class Cache:
         return self._notifications.closed
 
     def get(self, key: Key, default: Any = None) -> Any:
-        """What this member has now. Do not change it in place: others would not hear of it."""
+        """The value that this member has now. Do not change it in place: the others would not hear of it."""
         return self._consumer.entries.values.get(checked_key(key), default)
 
     def __getitem__(self, key: Key) -> Any:

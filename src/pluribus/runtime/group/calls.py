@@ -1,9 +1,9 @@
-"""Serving an object to a group: calls run beside each other, each answered with what its method returned or raised.
+"""Serving an object to a group: calls run concurrently; each is answered with what its method returned or raised.
 
 Calls begin in the order in which the group delivers them. Coroutines are awaited on the loop, plain functions run in
-threads, so a slow one holds up nobody; unless the object is served ``one_by_one``, which keeps the order also between
-the end of one call and the beginning of the next, as replicas of one state need it. At most ``CALLS_AT_ONCE_MAX`` run
-at a time. The rest waits and is not consumed, so those who call too much wait for room.
+threads, so a slow call does not hold up others. If the object is served ``one_by_one``, each call begins when the one
+before has ended, which replicas of one state need. At most ``CALLS_AT_ONCE_MAX`` calls run at a time. Further calls
+wait and are not consumed, so that callers wait for room.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupCalls:
-    """What one member does of the calls in one group."""
+    """One member's part in the calls of one group: serving and calling."""
 
     def __init__(self, channel: Channel, asker: GroupQuestions, consumed: Callable[[], None]) -> None:
         self._channel = channel
@@ -85,7 +85,7 @@ class GroupCalls:
         self._work_soon()
 
     def _work_soon(self) -> None:
-        """After what is going on: whoever has just joined may serve something before the first call is looked at."""
+        """Work later in this turn of the loop, so that a program that has just joined can serve an object first."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._work)

@@ -1,26 +1,25 @@
-"""Who may found a bus's first primary: ``connect(founders=)``, and the lock of those who are on one machine.
+"""Which process may found a bus's first primary: ``connect(founders=)``, and a lock that one machine's processes share.
 
 Theory of operation
 -------------------
-Two chains of primaries cannot be joined: of two that meet one is given up, with all that it had acknowledged. So nobody
-may found a second one while a member of the first lives, not even while all of these stand still (SIGSTOP, a debugger,
-a laptop that sleeps), and cannot be heard.
+Two chains of primaries cannot be joined: if two meet, one is given up with all that it had acknowledged. So no process
+may found a second chain while a member of the first lives, even if all those members are stopped (SIGSTOP, a debugger,
+a laptop that sleeps) and cannot be heard.
 
-On one machine a file lock tells. Every member holds it, shared, from before it enters its first primary until it ends;
-the kernel takes it away when the process ends, however that happens, and not before. Who founds needs it exclusively,
-for a moment, and then holds it shared: from there on nobody else can have it exclusively.
+On one machine a file lock decides. Every member shares the lock, from before it enters its first primary until its
+process ends; the kernel releases the lock when the process ends, for whatever reason, and not before. A founder needs
+the lock exclusively for a moment, and then shares it; from then on no other process can have it exclusively.
 
 *The file* is named after everything that keeps two buses apart on one machine: the bus, the fingerprint of the stack,
 the engine, the place where members look for each other, and the network namespace. A URL with several places has a lock
-for each, so that two URLs with one place in common share a lock. Turning an exclusive lock into a shared one is not one
-step (flock(2)): who loses it in between has not founded. Files are removed by whoever is the last to hold one; who
-finds its file removed opens another.
+for each, so that two URLs with one place in common share a lock. An exclusive lock cannot be turned into a shared one
+in one step (flock(2)); a process that loses it in between has not founded. The last holder of a file removes it; a
+process that finds its file removed opens another.
 
 *Limits.* The lock is for processes of one user that share a folder: ``$XDG_RUNTIME_DIR``, else the user's own folder in
-the temporary directory. Processes of other users, or in containers with folders of their own, are heard or not, as on
-other machines. Who removes files there by hand or by age takes the lock from those who run. Where there are no such
-locks (Windows), or the folder cannot be used, which is logged, whoever starts listens for as long as the engine says,
-on loopback too.
+the temporary directory. Processes of other users, and of containers with folders of their own, count like processes on
+other machines. Removing the files while members run takes their lock away. Where there are no such locks (Windows), or
+the folder cannot be used (which is logged), a new member listens for as long as the engine says, also on loopback.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ OPENED_MAX = 100
 
 
 def founders_from(wanted: int | None, url: BusUrl) -> int | None:
-    """What the caller gave, else what the URL says, else ``$PLURIBUS_FOUNDERS``; None: nobody said it."""
+    """The caller's number, else the URL's, else that of ``$PLURIBUS_FOUNDERS``; None if there is none."""
     if wanted is not None:
         if not 1 <= wanted <= VIEW_MEMBERS_MAX:
             raise BadInput(f"founders={wanted} cannot found a primary: use 1 to {VIEW_MEMBERS_MAX}")
@@ -119,7 +118,7 @@ class MachineLock:
         return self._claimed or not self._works() or self._lock(exclusively=False) or self._broken
 
     def release(self) -> None:
-        """Whoever is the last removes the files."""
+        """Release the lock; the last holder removes the files."""
         files, self._files = self._files, {}
         self._claimed = False
         for path, file in files.items():
@@ -132,7 +131,7 @@ class MachineLock:
                 os.close(file)
 
     def forget(self) -> None:
-        """Hold nothing any more. In a forked child, where the locks are the parent's: to close is not to unlock."""
+        """Close the files without unlocking them: in a forked child the locks are the parent's."""
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -238,7 +237,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _network_namespace() -> str:
-    """Where two programs may listen at one address and not hear of each other."""
+    """The network namespace: programs in different ones may use the same address and not hear each other."""
     try:
         return os.readlink("/proc/self/ns/net")
     except OSError:

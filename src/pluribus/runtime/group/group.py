@@ -1,8 +1,8 @@
 """The application's hold on a group: ``await send``, ``async for``, views.
 
-``send`` returns when the message is admitted to the window: at once while there is room, else when there is. Its fast
-path is one list append. Whoever sends or iterates without ever waiting gives the loop a turn after ``TURN_S_MAX`` of
-work, so that a busy member still answers the others.
+``send`` returns when the message is admitted to the window, which is at once while there is room. Its fast path is one
+list append. A task that sends or iterates without ever waiting gives the loop a turn after ``TURN_S_MAX`` of work, so
+that a busy member still answers the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...core.frame import Message
 from ...core.ids import ALL, MemberId, MessageId
 from ...core.limits import TURN_S_MAX
 from ...core.view import View
-from ...group.asking import Answers, Replies
+from ...group.asking import Answers, Question, Replies
 from ...group.channel import Channel
 from ...group.dispatch import Dispatch
 from ...group.outgoing import Outgoing
@@ -138,14 +138,14 @@ class Group(End):
         timeout: float | None = None,
         wait: str | None = None,
     ) -> MessageId:
-        """Send to every member, or to one; return the message's identity once the window has admitted it, or, with
-        ``wait="stable"``, once every member that it is for has it.
+        """Send to every member, or to one. Returns the message's identity when the window has admitted the message;
+        with ``wait="stable"``, when every receiver has it.
 
         ``parent`` is the message that this one answers; receivers see it, and semantic order delivers it first.
-        Waits while a receiver's window is full, and in a totally ordered group while this member is not in the primary
-        view. With ``timeout`` it raises ``Overflow`` or ``NotPrimary`` instead of waiting longer; the message was then
-        not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once. ``Uncertain`` says that it was
-        sent, and that not everybody is known to have it.
+        ``send`` waits while a receiver's window is full, and in a totally ordered group while this member is not in the
+        primary view. With ``timeout`` it raises ``Overflow`` or ``NotPrimary`` instead of waiting longer; then the
+        message was not sent. A body that cannot travel raises ``BadBody`` or ``TooLarge`` at once. ``Uncertain``: the
+        message was sent, and some receiver is not known to have it.
         """
         if to is None and parent is None and wait is None:
             out: Outgoing = self._open
@@ -184,8 +184,7 @@ class Group(End):
         return (out.me, number)
 
     def _send_now(self, kind: Kind, body: Any) -> bool:
-        """Send a body that the codec encodes to every member if that needs no waiting; false if it does, and nothing
-        was sent."""
+        """Send a body that the codec encodes to every member, if that needs no waiting. False: nothing was sent."""
         channel, out, dispatch = self._channel, self._channel.out, self._dispatch
         if len(body) > out.longest:
             return False
@@ -201,7 +200,7 @@ class Group(End):
         return True
 
     async def _send_some(self, kind: Kind, bodies: Sequence[Any]) -> int:
-        """As ``_send_now``, as soon as there is room for the first of these; how many there was room for."""
+        """Like ``_send_now``, as soon as there is room for the first of these; returns how many were sent."""
         while True:
             out = await self._admitted(kind, len(bodies[0]), ALL, None)
             count = out.takes(bodies)
@@ -264,7 +263,7 @@ class Group(End):
                 self._since = self._now()
 
     def _no_room(self, to: int) -> PluribusError:
-        """Why a call that does not wait longer could not send."""
+        """The error for a call that does not wait longer."""
         channel = self._channel
         if channel.paused and to == ALL:
             return NotPrimary(f"group {channel.name!r} {channel.paused}")
@@ -275,7 +274,7 @@ class Group(End):
         return Overflow(f"group {channel.name!r} has no room: {' and '.join(full) or 'a receiver'} {NO_ROOM}")
 
     def _check_deadlock(self, to: int) -> None:
-        """Raise if whoever waits for room is the only one who could make it, or nobody ever read for so long."""
+        """Raise ``WouldDeadlock`` if only the waiting task could make room, or if no task has ever read this group."""
         channel, readers = self._channel, self._readers
         alone = readers.only_the_caller() or (readers.nobody and channel.stalls_itself)
         if alone and channel.me in self._dispatch.full(channel, to):
@@ -287,8 +286,8 @@ class Group(End):
     async def send_many(
         self, bodies: Sequence[Any], *, to: int | None = None, timeout: float | None = None, wait: str | None = None
     ) -> list[MessageId]:
-        """Send these one after another; ``timeout`` is for all of them. What was sent before an error stays sent. With
-        ``wait="stable"`` it returns when every member has all of them."""
+        """Send these one after another; ``timeout`` is for all of them. Messages that were sent before an error stay
+        sent. With ``wait="stable"`` it returns when every receiver has all of them."""
         if wait is not None:
             self._stability.check(wait)
         deadline = None if timeout is None else self._now() + timeout
@@ -316,23 +315,33 @@ class Group(End):
     ) -> Answers:
         """Send a question to every member, or to one, and await answers: ``one``, a number, ``majority`` or ``all``.
 
-        Those are asked who are in the view in which the question is delivered; this member too, if it hears itself.
-        ``of`` names those who alone are to answer. ``all`` awaits whoever of them is still there. Raises ``NoMembers``
-        as soon as there are too few members for so many answers, ``Unanswered`` when too many handlers failed, and
-        ``AnswersLate`` after ``timeout`` seconds; each has the ``answers`` that came. ``Uncertain``: this member was
-        cut off before a totally ordered question had its place. What ``send`` raises, too.
+        The members of the view in which the question is delivered are asked; this member too, if it hears itself. With
+        ``of``, only these members are to answer. ``all`` awaits every asked member that is still there. Raises
+        ``NoMembers`` as soon as there are too few members for so many answers, ``Unanswered`` when too many handlers
+        failed, and ``AnswersLate`` after ``timeout`` seconds; each has the ``answers`` that came. ``Uncertain``: this
+        member was cut off before a totally ordered question had its place. It also raises what ``send`` raises.
         """
         return await self._asker.ask(question, replies, timeout, to, of, parent)
 
+    @property
+    def replied_by(self) -> Callable[[Question, Any], Any] | None:
+        """What ``message.reply`` calls."""
+        return self._channel.answer
+
+    @replied_by.setter
+    def replied_by(self, reply: Callable[[Question, Any], Any]) -> None:
+        self._channel.answer = reply
+
     async def reply(self, message: Message, body: Any) -> None:
-        """Answer a message that asks (``m.asks``), to its sender alone. One that is gone meanwhile is no error."""
+        """Answer a message that asks (``m.asks``), to its sender alone. It is no error if the sender is gone."""
         await self._asker.reply(message, body)
 
     def serve(self, served: object | None, names: Collection[str] | None = None, *, one_by_one: bool = False) -> None:
-        """Let members call methods of an object: those marked with ``pluribus.exposed``, or those named. None ends it.
+        """Let members call methods of an object: those marked with ``pluribus.exposed``, or those named. With None the
+        serving ends.
 
-        Calls begin in the order of the group and run beside each other: coroutines on the loop, plain functions in
-        threads. With ``one_by_one`` each begins when the one before has ended. They end with the group.
+        Calls begin in the order of the group and run concurrently: coroutines on the loop, plain functions in threads.
+        With ``one_by_one`` each begins when the one before has ended. They are cancelled when the group is closed.
         """
         self._service.serve(served, names, one_by_one=one_by_one)
 
@@ -345,10 +354,9 @@ class Group(End):
         to: int | None = None,
         **named: Any,
     ) -> Answers:
-        """Call a method of the objects that the members of this group serve; the answers, as those of ``ask``.
+        """Call a method of the objects that the members of this group serve. Returns answers, like ``ask``.
 
-        Members that serve nothing are not counted. What a method raises is an error answer, and so is a method that is
-        not exposed there.
+        Members that serve nothing are not counted. If a method raises, or is not exposed, the answer is an error.
         """
         return await self._service.call(method, args, named, replies, timeout, to)
 
@@ -361,7 +369,7 @@ class Group(End):
         return flatten(self._runs())
 
     async def _runs(self) -> AsyncGenerator[Iterator[Message], None]:
-        """The messages of each frame. Who waits beside us may read on in it."""
+        """The messages of each frame. Another waiting reader may take messages of the same frame."""
         channel = self._channel
         inbox = channel.inbox
         since = self._now()
@@ -384,15 +392,16 @@ class Group(End):
                 since = self._now()
 
     def _take(self) -> None:
-        """The next frame, when all messages of the one before are read: not after a wait, in which another reader may
-        have taken one. Who waits beside us may read on in it."""
+        """Take the next frame; called when all messages of the one before are read, and not after a wait, in which
+        another reader may have taken one. Another waiting reader may take messages of this frame."""
         self._current = self._channel.take()
         self._arrivals.wake()
 
     async def receive(self, timeout: float | None = None) -> Message:
         """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none.
 
-        In a group of total order ``Excluded``, once, where this member has missed something; iteration raises it too.
+        In a totally ordered group it raises ``Excluded``, once, where this member has missed messages; so does
+        iterating.
         """
         for message in self._current:
             return message
@@ -444,7 +453,7 @@ class Group(End):
                 await handled
 
     async def views(self) -> AsyncIterator[View]:
-        """The view now, and every later one; one that was replaced before it could be shown is skipped."""
+        """The view now, and every later one; a view that was replaced before it could be shown is skipped."""
         shown = -1
         while not self._channel.closed:
             view = self._channel.view
@@ -488,7 +497,7 @@ class Group(End):
         return self.view
 
     async def close(self) -> None:
-        """Leave the group; what was sent before is on its way, what was not read is given up."""
+        """Leave the group. Messages that were sent before are still delivered; unread messages are dropped."""
         if not self._channel.closed:
             self._dispatch.leave(self._channel)
             self._left(self)

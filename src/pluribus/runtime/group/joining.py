@@ -1,4 +1,4 @@
-"""The part of a bus that joins: groups, what is built on them, and sending to those that were not joined."""
+"""The part of a bus that joins groups and what is built on them, and sends to groups that it is not in."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # loaded by those who use them, so that ``import pluribus`` s
     from .notifications import Notifications
 
 JOIN_S = 30.0
-"""A group that could not be joined by then is reported: the members of the bus do not agree on a view."""
+"""After so long joining fails: the members of the bus do not agree on a view."""
 
 M = TypeVar("M", bound=StateMachine)
 
@@ -66,11 +66,11 @@ class GroupsFace:
 
     @cached_property
     def _open_groups(self) -> dict[int, str]:
-        """Open groups that this member is in, by the number of the group in which others ask them."""
+        """Open groups of this member, by the number of the group in which outsiders ask them."""
         return {}
 
     def _asked_beside(self, name: str) -> None:
-        """Whoever asks from outside is heard from now on."""
+        """Listen for questions of outsiders from now on."""
         number = number_of(f"ask/{name}")
         self._open_groups[number] = name
         known = self._dispatch.members.get(number)
@@ -93,7 +93,7 @@ class GroupsFace:
 
     @cached_property
     def _nonces(self) -> Iterator[int]:
-        """Of what is sealed under keys of groups."""
+        """Nonces for messages that are sealed with keys of groups."""
         return count()
 
     @property
@@ -126,18 +126,19 @@ class GroupsFace:
         of a group asks for the same. Asking again gives the same group.
 
         ``state`` has two methods, ``snapshot() -> bytes`` and ``restore(bytes)``. The first member's state is the
-        group's; whoever joins is given it before its first message, so that it has applied every message once. Then
-        this call returns when the state is restored. A member that was cut off from an ordered group is given it again
-        when it returns, between two messages. The group's messages are read by one task.
+        group's. A new member is given the state before its first message, so that it has every message applied once;
+        then this call returns when the state is restored. A member that was cut off from an ordered group is given the
+        state again when it comes back, between two messages. Only one task may read the messages of such a group.
 
         ``stalled`` says what becomes of members that do not read while this one wants to send: ``wait`` for them,
-        ``exclude`` them from the group after a while, or, on a best-effort stack, ``drop`` what they have no room for.
+        ``exclude`` them from the group after some time, or, on a best-effort stack, ``drop`` what they have no room
+        for.
 
-        A group is closed: only its members send. In one that all its members opened with ``open=True``, every process
-        of the bus may send through any of them (``bus.send``, ``bus.relay``).
+        By default a group is closed: only its members send to it. If all its members opened it with ``open=True``,
+        every process of the bus may send through any of them (``bus.send``, ``bus.relay``).
 
-        ``key`` (bytes, text, or the path of a file) is what the members of this group share and the rest of the bus
-        does not know: whoever does not give the same is refused with ``GroupMismatch``, and cannot read what is sent.
+        ``key`` (bytes, text, or the path of a file) is a secret of the members of this group. A process with another
+        key is refused with ``GroupMismatch``, and cannot read the messages.
         """
         self._check_open()
         seal = self._seal(name, key, open=open) if key is not None else None
@@ -188,18 +189,19 @@ class GroupsFace:
         return Seal(given(key, "group key"), self.url.bus, checked_name(name, "the group"), int(self.me), self._nonces)
 
     def relay(self, name: str) -> Relayed:
-        """A way to send to an open group without joining it, through any of its members; see ``runtime.relay``."""
+        """A way to send to an open group without joining it, through any of its members; see
+        ``runtime/group/relay.py``."""
         self._check_open()
         if "views" not in self._provided:
             raise BadInput("senders from outside need agreed views: connect with stack='views'")
         return self._relays.get(name) or self._relays.setdefault(name, Relayed(name, self._dispatch, self._now))
 
     async def send(self, name: str, body: Any, *, timeout: float | None = None) -> MessageId:
-        """Send to a group; returns when every member has it. Whoever is in the group sends as a member; others through
-        one, if the group is open.
+        """Send to a group; returns when every member has the message. A process that is not in the group sends through
+        one of the members, if the group is open.
 
-        Raises ``NoMembers`` if nobody is in the group, ``Refused`` if it is closed, ``Uncertain`` when it may have been
-        delivered and that cannot be known, or was not known after ``timeout`` seconds.
+        Raises ``NoMembers`` if nobody is in the group, ``Refused`` if it is closed, and ``Uncertain`` if it cannot be
+        known, or is not known after ``timeout`` seconds, whether every member has the message.
         """
         if name in self._groups:
             group = await self._opened(self._groups[name])
@@ -207,8 +209,8 @@ class GroupsFace:
         return await self.relay(name).send(body, wait="stable", timeout=timeout)
 
     async def ask(self, name: str, body: Any, *, replies: Replies = "all", timeout: float | None = ANSWER_S) -> Answers:
-        """Ask a group; see ``Group.ask``. Whoever is in the group asks as a member; others through one, if the group is
-        open. ``Uncertain``: that one went away, and the question may have been asked."""
+        """Ask a group; see ``Group.ask``. A process that is not in the group asks through one of the members, if the
+        group is open. ``Uncertain``: that member went away, and the question may have been asked."""
         from .outsiders import Outsiders, answers_of
 
         self._check_open()
@@ -225,14 +227,23 @@ class GroupsFace:
         serve: object | None = None,
         one_by_one: bool = True,
         timeout: float | None = ANSWER_S,
-        **promises: Any,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
     ) -> Objects:
         """Join an object group: one object that stands for those which its members serve. See ``Group.proxy``.
 
-        ``serve`` is this member's own, if it has one; its calls run one by one unless told otherwise. ``promises`` are
-        those of ``group``, of which order="total" keeps objects alike that start alike.
+        ``serve`` is this member's own object, if it has one; its calls run one by one unless told otherwise.
+        ``timeout`` is for each call. The other options are those of ``group``; with ``order="total"`` objects that
+        start alike stay alike.
         """
-        group = await self.group(name, **promises)
+        group = await self.group(
+            name, order=order, safe=safe, own=own, state=state, stalled=stalled, open=open, key=key
+        )
         if serve is not None:
             group.serve(serve, one_by_one=one_by_one)
         return group.proxy(interface, timeout=timeout)
@@ -263,13 +274,13 @@ class GroupsFace:
         """Open a replicated state machine: every member that opens the name applies the same commands alike.
 
         ``machine`` has ``apply(index, command) -> bytes``, ``snapshot() -> bytes`` and ``restore(bytes)``. Returns when
-        this member has the state; the first one's is empty. It lives in memory, in the primary, as long as one member
-        with the state does. Asking again with the same machine gives the same replica.
+        this member has the state; the first member's state is empty. The state is in the memory of the members in the
+        primary, and lives as long as one of them does. Opening it again with the same machine gives the same replica.
 
-        With ``durable=True`` it lives on the disks of the keepers, which must have its code: ``machine`` is the kind
-        under which they have it (``connect(store=, machines={kind: Class})``, ``pluribus keep --machine
-        kind=module:Class``), or the class, if its name is the kind. ``Refused`` says which voter has no code of it in
-        this ``version``.
+        With ``durable=True`` the machine runs at the keepers, on their disks, and they must have its code: ``machine``
+        is the kind under which they have it (``connect(store=, machines={kind: Class})``, ``pluribus keep --machine
+        kind=module:Class``), or the class, if its name is the kind. ``Refused`` says which voter lacks the code in this
+        ``version``.
         """
         if durable:
             return await self._durable_replica(name, machine, version, timeout)
@@ -291,24 +302,38 @@ class GroupsFace:
                 await replica.ready()
         return replica
 
-    async def notifications(self, name: str, consumer: Any, **promises: Any) -> Notifications:
+    async def notifications(
+        self,
+        name: str,
+        consumer: Any,
+        *,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
+    ) -> Notifications:
         """Join a notification bus: ``await n.notify(body)`` calls ``consumer.notified(message)`` at every member.
 
-        ``promises`` are those of ``group``; the order is total where the stack has it. A consumer with ``get_cache``
-        and ``put_cache`` is given the others' cache when it joins; see ``runtime.notifications`` for every hook.
+        The options are those of ``group``; the order is total where the stack has it. A consumer with ``get_cache``
+        and ``put_cache`` is given the others' cache when it joins. ``runtime/group/notifications.py`` has every hook.
         """
         from .notifications import Notifications, cache_of
 
-        if "safe" not in promises:
-            promises.setdefault("order", "total" if "total" in self.orders else None)
+        if order is None and not safe and "total" in self.orders:
+            order = "total"
         if name in self._groups:
             raise GroupMismatch(f"group {name!r} is open here, and its messages have one reader: close it first")
-        group = await self.group(name, state=cache_of(consumer), **promises)
+        state = cache_of(consumer)
+        group = await self.group(
+            name, order=order, safe=safe, own=own, state=state, stalled=stalled, open=open, key=key
+        )
         return Notifications(group, consumer)
 
     async def cache(self, name: str, *, entries_max: int = CACHE_ENTRIES_MAX) -> Cache:
-        """Join a replicated cache; returns when this member has what the others have. The first member's
-        ``entries_max`` holds for all."""
+        """Join a replicated cache; returns when this member has all entries. The first member's ``entries_max`` holds
+        for all."""
         from .cache import Cache, CacheConsumer
 
         consumer = CacheConsumer(self.me, entries_max)
@@ -334,5 +359,5 @@ class GroupsFace:
 
 
 def new_number(random: Random) -> int:
-    """One that nobody else has drawn, for all that is likely."""
+    """A random number, which nobody else is likely to draw."""
     return random.getrandbits(62) + 1

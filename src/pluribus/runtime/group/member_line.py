@@ -1,6 +1,6 @@
-"""Questions from member to member, in a group that both are in: asked, answered, and given up when the other is gone.
+"""Questions from member to member in a group: asked, answered, and failed when the other member is gone.
 
-``MemberLine`` does not read the group: whoever does hands it what is said to it (``take``), and the views.
+``MemberLine`` does not read the group: the group's reader hands it the words that come (``take``), and the views.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .group import Group
 OUTBOX_BYTES_MAX = 64 << 20
 """Words that wait for one member; more are dropped, and said again later."""
 ANSWER_S = 30.0
-"""A question that is not answered by then is taken for lost."""
+"""A question that is not answered by then counts as lost."""
 SERVED_MAX = 4_096
 """Questions of other members that are being answered."""
 
@@ -29,7 +29,7 @@ log = logging.getLogger("pluribus")
 
 
 class MemberLine:
-    """``serve`` answers what others ask; ``mark`` stands before everything that is said here."""
+    """``serve`` answers questions of other members; ``mark`` stands before every word on this line."""
 
     def __init__(self, group: Group, mark: bytes = b"") -> None:
         self.group = group
@@ -43,7 +43,7 @@ class MemberLine:
         """In their order, which a set does not keep: a world must do the same every time."""
 
     def send(self, member: int, data: bytes) -> bool:
-        """Sooner or later, in order, unless it goes; false if too much waits."""
+        """Send to a member, in order; false if too much waits already. What is sent is lost if the member goes."""
         outbox = self._outboxes.get(member)
         if outbox is None:
             outbox = self._outboxes[member] = _Outbox(self.group, member)
@@ -53,7 +53,7 @@ class MemberLine:
         return False
 
     async def ask(self, member: int, request: Any) -> Any:
-        """``Closed`` if the other goes before it answered."""
+        """Ask a member; ``Closed`` if it goes before it has answered."""
         self._numbers += 1
         number = self._numbers
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -69,7 +69,7 @@ class MemberLine:
             del self._waiting[number]
 
     def take(self, sender: int, data: bytes) -> None:
-        """What was said, without the mark; ``MalformedFrame`` if it is nothing that is said here."""
+        """Handle a word, without its mark; ``MalformedFrame`` if it is none of this line."""
         word = asking.decode(data)
         if isinstance(word, Arriving):
             if len(self._serving) < SERVED_MAX and self.serve is not None:
@@ -118,7 +118,7 @@ class MemberLine:
 
 
 def _unanswered(future: asyncio.Future[Any]) -> None:
-    """The question or its answer got lost: there was too much to send, or somebody was cut off meanwhile."""
+    """Fail a question: it or its answer was lost, because too much waited or a member was cut off."""
     if not future.done():
         future.set_exception(Closed("the member did not answer: ask again"))
 

@@ -1,15 +1,16 @@
-"""A notification bus: what one member notifies all of them are told, in one order; who joins is given what the others
-have made of it.
+"""A notification bus: notifications of one member reach all members in one order; a new member is given the others'
+cache of them.
 
-The consumer is any object with a method ``notified(message)``. The hooks that it may have besides:
+The consumer is any object with a method ``notified(message)``. It may have these hooks too:
 
-* ``get_cache()`` returns what it has made of the notifications so far, as a body that can be sent; ``put_cache(cache)``
-  takes that of another member. Both are plain and quick. A member that joins is given the cache before its first
-  notification, exactly at the point where its notifications begin; one that was cut off is given it anew.
-* ``joined(member, name)`` and ``left(member, name)`` tell of the other members, ``ended()`` of this one's leaving.
+* ``get_cache()`` returns what the consumer has made of the notifications so far, as a body that can be sent;
+  ``put_cache(cache)`` takes the cache of another member. Both are plain functions, and quick. A new member is given the
+  cache before its first notification, exactly at the point where its notifications begin; a member that was cut off is
+  given it anew.
+* ``joined(member, name)`` and ``left(member, name)`` tell of the other members, ``ended()`` of this member's leaving.
 
 ``notified`` is called with one notification after another: a coroutine function is awaited, a plain one runs in a
-thread. What it raises is logged, and the next notification is told.
+thread. An exception in it is logged, and the next notification follows.
 """
 
 from __future__ import annotations
@@ -84,9 +85,17 @@ class Notifications:
     def closed(self) -> bool:
         return self._group.closed
 
-    async def notify(self, notification: Any, **options: Any) -> MessageId:
-        """Tell every member, this one included; ``options`` are those of ``Group.send``."""
-        return await self._group.send(notification, **options)
+    async def notify(
+        self,
+        notification: Any,
+        *,
+        to: int | None = None,
+        parent: MessageId | None = None,
+        timeout: float | None = None,
+        wait: str | None = None,
+    ) -> MessageId:
+        """Tell every member, this one included; the options are those of ``Group.send``."""
+        return await self._group.send(notification, to, parent, timeout, wait)
 
     async def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
         """The first view with at least so many members."""

@@ -1,32 +1,48 @@
 """Object groups: one object stands for the objects that the members of a group serve.
 
-Whoever calls a method of it calls that method of all of them, in the order that the group promises, and gets the first
-good result, as if there were one object only; or, through ``all``, what every one of them answered.
+A call of its method calls that method of all of them, in the order that the group promises. It returns the first good
+result, as if there were only one object; or, through ``all``, the answers of all of them.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 
 from ...core.errors import AnswersLate, Unanswered
 from ...group.asking import Answers, Replies
 from ...group.calls import interface_of
 from .asking import ANSWER_S
-from .calls import GroupCalls
 
 Method = Callable[..., Coroutine[Any, Any, Any]]
+
+
+class Caller(Protocol):
+    """Calls methods of the objects of one group: ``GroupCalls`` in a member, ``ClientCalls`` in a client."""
+
+    @property
+    def group(self) -> str: ...
+
+    async def call(
+        self,
+        method: str,
+        args: Sequence[Any],
+        named: Mapping[str, Any],
+        replies: Replies,
+        timeout: float | None,
+        to: int | None,
+    ) -> Answers: ...
 
 
 class Objects:
     """Made by ``group.proxy`` or ``bus.objects``. ``await objects.method(...)`` is ``objects.first.method(...)``.
 
-    With an interface a method that it does not have is an ``AttributeError``, and arguments that do not fit are a
-    ``TypeError``, before anything is sent.
+    With an interface, an unknown method is an ``AttributeError`` and wrong arguments are a ``TypeError``, before
+    anything is sent.
     """
 
-    def __init__(self, service: GroupCalls, interface: type | None = None, timeout: float | None = ANSWER_S) -> None:
+    def __init__(self, service: Caller, interface: type | None = None, timeout: float | None = ANSWER_S) -> None:
         self._service = service
         self._methods = None if interface is None else interface_of(interface)
         self._timeout = timeout
@@ -34,7 +50,7 @@ class Objects:
 
     @property
     def first(self) -> Calling:
-        """Each call returns the first good result; if all members raise, what the first of them raised."""
+        """Each call returns the first good result; if all members raise, it raises the first of their errors."""
         return Calling(self, "one")
 
     @property

@@ -1,20 +1,22 @@
-"""Questions to an open group from those who are not in it: members of the bus, and clients through their member.
+"""Questions to an open group from *outsiders*: members of the bus that are not in it, and clients through their member.
 
-An outsider joins a group beside the open one, ``ask/NAME``. The members of the open group see it appear, and join it
-too. The outsider then has one of them ask the question; the answers come back by it. A group that nobody asks from
-outside costs nothing.
+An outsider joins a group beside the open one, ``ask/NAME``. The members of the open group see this group appear, and
+join it too. Then the outsider has one of them ask the question and return the answers. A group that no outsider asks
+costs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...core.errors import (
+    AnswersLate,
     Closed,
     Excluded,
     MalformedFrame,
@@ -22,6 +24,7 @@ from ...core.errors import (
     PluribusError,
     Refused,
     RemoteError,
+    Unanswered,
     Uncertain,
 )
 from ...core.ids import MemberId, number_of
@@ -37,19 +40,19 @@ if TYPE_CHECKING:
     from ..bus import Bus
 
 COME_S = 5.0
-"""For a member of the open group to come to where it is asked."""
+"""Seconds in which a member of the open group must join the group beside it."""
 LOOK_S = 0.02
 
 log = logging.getLogger("pluribus")
 
 
 def beside(name: str) -> str:
-    """The group in which those who are not in a group ask it."""
+    """The name of the group in which outsiders ask a group."""
     return f"ask/{name}"
 
 
 class Outsiders(Style):
-    """Of one member: what it asks from outside, and what it is asked from there."""
+    """One member's questions as an outsider, and the questions of outsiders that it answers."""
 
     closes = 70
 
@@ -68,7 +71,7 @@ class Outsiders(Style):
         return await super().handle(request, asker)
 
     async def ask(self, request: AskGroup) -> Replied:
-        """As a member of the group, or through one."""
+        """Ask as a member of the group, or through one."""
         name = request.group
         if name in self.bus._groups:
             return await self._asked(request)
@@ -94,12 +97,12 @@ class Outsiders(Style):
     async def _asked(self, request: AskGroup) -> Replied:
         group = await self.bus._opened(self.bus._groups[request.group])
         body = decoded(request.kind, request.body)
-        return replied_of(await group.ask(body, replies=request.replies, timeout=request.wait_s))
+        return await replied(group.ask(body, replies=request.replies, timeout=request.wait_s))
 
     # The group beside.
 
     def shown(self, event: Members, name: str) -> None:
-        """Of an open group that this member is in: whether somebody asks it from outside."""
+        """The group beside an open group of this member has these members: join it if there are any."""
         if event.members and name not in self._lines:
             self._tasks.append(asyncio.ensure_future(self._join_quietly(name)))
 
@@ -163,7 +166,16 @@ def decoded(kind: int | str, body: bytes) -> Any:
     return decode_bodies(kind, msgspec.Raw(array_header(1) + body), 1)[0]
 
 
-def replied_of(answers: Answers) -> Replied:
+async def replied(asking: Awaitable[Answers]) -> Replied:
+    """What comes of a question, as it travels; also the answers that came where there were too few."""
+    try:
+        return replied_of(await asking)
+    except (NoMembers, Unanswered) as error:
+        came = replied_of(error.answers)
+        return msgspec.structs.replace(came, failed=(type(error).__name__, str(error)))
+
+
+def replied_of(answers: Sequence[Answer]) -> Replied:
     """Answers as they travel."""
     replies = []
     for answer in answers:
@@ -171,11 +183,12 @@ def replied_of(answers: Answers) -> Replied:
             replies.append(Reply(int(answer.sender), error=(answer.error.kind, str(answer.error))))
         else:
             replies.append(Reply(int(answer.sender), *encode_body(answer.value)))
-    return Replied(replies, [int(member) for member in answers.left])
+    left = answers.left if isinstance(answers, Answers) else ()
+    return Replied(replies, [int(member) for member in left])
 
 
 def answers_of(replied: Replied) -> Answers:
-    """As ``Group.ask`` gives them."""
+    """As ``Group.ask`` gives them; or the error that it raises, with the answers that came."""
     found = Answers()
     for reply in replied.replies:
         sender = MemberId(reply.member)
@@ -184,4 +197,7 @@ def answers_of(replied: Replied) -> Answers:
         else:
             found.append(Answer(sender, decoded(reply.kind, reply.body)))
     found.left = tuple(map(MemberId, replied.left))
+    if replied.failed is not None:
+        kind, text = replied.failed
+        raise {"NoMembers": NoMembers, "AnswersLate": AnswersLate}.get(kind, Unanswered)(text, found)
     return found

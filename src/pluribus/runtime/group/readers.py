@@ -1,7 +1,7 @@
-"""Who reads a group: so that a task that waits for itself is told, instead of waiting for ever.
+"""Which tasks read a group, so that a task that would wait for itself gets an error.
 
-A task that waits in ``send`` for room that only reading this group can make, and that is the only one that reads it,
-would wait for ever. What counts as one reader is a task, or, in ``pluribus.sync``, the thread that calls.
+A task that waits in ``send`` for room in its own inbox, and is the only reader of the group, would wait for ever. A
+reader is a task, or, in ``pluribus.sync``, the calling thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Readers:
         self._last: Any = None
 
     def note(self) -> None:
-        """The caller takes something from the inbox."""
+        """Note that the caller takes messages from the inbox."""
         task = asyncio.current_task()
         if task is not self._last:
             self._last = task
@@ -35,13 +35,13 @@ class Readers:
                 self._known.add(reader)
 
     def only_the_caller(self) -> bool:
-        """Whether the caller reads, and nobody else who is still there ever did."""
+        """Whether the caller is the only reader that is still there."""
         me = _caller()
         return me in self._known and not any(_alive(other) for other in self._known if other is not me)
 
     @property
     def nobody(self) -> bool:
-        """Whether nobody ever read."""
+        """Whether there was never a reader."""
         return not self._any
 
 

@@ -45,12 +45,12 @@ class Relayed:
         return self._outside.pending
 
     async def send(self, body: Any, *, timeout: float | None = None, wait: str | None = None) -> MessageId:
-        """Send; return the message's identity as receivers see it, once there is room for it, or, with
-        ``wait="stable"``, once every member has it.
+        """Send. Returns the message's identity, as receivers see it, when there is room for the message; with
+        ``wait="stable"``, when every member has it.
 
         Raises ``NoMembers`` if nobody is in the group, ``Refused`` if it is closed, ``Overflow`` if there is no room
-        within ``timeout`` seconds. Without ``wait`` what becomes of an earlier message is raised by the next call, or
-        by ``drain``: ``Uncertain`` if members were told of it and all went away.
+        within ``timeout`` seconds. Without ``wait``, the failure of an earlier message is raised by the next call or by
+        ``drain``: ``Uncertain`` if the message was sent to members and all of them went away.
         """
         if wait not in (None, "stable"):
             raise BadInput(f"wait={wait!r} is nothing to wait for: use wait='stable', or leave it out")
@@ -76,7 +76,7 @@ class Relayed:
         self._raise()
 
     async def drained(self, timeout: float) -> None:
-        """The same before the bus is closed: ``Undelivered`` says what has not arrived."""
+        """Like ``drain``, before the bus is closed: ``Undelivered`` says which messages have not arrived."""
         if self.pending:
             try:
                 await self.drain(timeout)
@@ -85,7 +85,7 @@ class Relayed:
                 raise Undelivered(told) from None
 
     async def _found(self) -> None:
-        """Who has just come to the bus does not know its groups: it looks for others first."""
+        """A new member does not know the groups of the bus yet: wait until it has found others, or a short time."""
         until = self._now() + FIRST_LOOK_S
         while self._dispatch.view.number <= 1 and not (self._outside.members or self._closed):
             if self._now() >= until:

@@ -67,8 +67,7 @@ class Replica(Generic[M]):
 
     @property
     def generation(self) -> int:
-        """Which life of the replica this is: another number means that all members that had the state were gone, and
-        it began anew."""
+        """Another number means that all members with the state were gone, and the replica began anew."""
         return self._core.generation
 
     @property
@@ -101,12 +100,13 @@ class Replica(Generic[M]):
         await waiter
 
     async def call(self, command: bytes, *, id: CallId | None = None, timeout: float | None = None) -> bytes:
-        """Have a command applied by every member, and return what the machine made of it here.
+        """Have a command applied by every member, and return the result of this member's machine.
 
-        It is applied once, between the beginning and the end of this call. Outside a primary it waits. With ``timeout``
-        it raises after so many seconds: ``NotPrimary`` if it was never sent, else ``Uncertain``, whose ``id``, given to
-        another call, on any member, makes sure that it is applied once. With ``timeout=0`` it does not wait for a
-        primary, ``NotPrimary``, nor to be in one again, ``Uncertain``. ``Refused`` is an exception of the machine.
+        The command is applied once, between the beginning and the end of this call. Outside a primary the call waits.
+        With ``timeout`` it raises after so many seconds: ``NotPrimary`` if the command was never sent, else
+        ``Uncertain``; its ``id``, given to another call on any member, makes sure that the command is applied once.
+        With ``timeout=0`` it waits neither for a primary (``NotPrimary``) nor for one to come back (``Uncertain``).
+        ``Refused``: the machine raised an exception.
         """
         if timeout == 0 and self._log.paused:
             raise NotPrimary(f"the replica {self.name!r} {self._log.paused}")
@@ -144,11 +144,11 @@ class Replica(Generic[M]):
         return Uncertain(f"no answer of the replica {self.name!r} in {timeout:g} s: call again with the same id", known)
 
     async def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
-        """What ``question`` finds in the machine, which it must not change.
+        """Call ``question`` with the machine, which it must not change, and return its result.
 
-        Everything that was applied anywhere before this call is seen, unless ``stale=True``: then it is answered at
-        once from what this member has. Outside a primary it waits; with ``timeout`` it raises ``NotPrimary`` after so
-        long.
+        It sees everything that was applied anywhere before this call. With ``stale=True`` it is called at once, with
+        what this member has. Outside a primary a read waits; with ``timeout`` it raises ``NotPrimary`` after so many
+        seconds.
         """
         if not stale:
             if timeout == 0 and self._log.paused:
@@ -195,7 +195,7 @@ class Replica(Generic[M]):
         self._wake()
 
     def _lost(self) -> None:
-        """Another primary's state takes the place of this one's, with all that was acknowledged of it."""
+        """Another primary's state replaces this one, and calls that were acknowledged here are lost."""
         if self._core.acknowledged.count:
             self._tell(dissolved("calls", self.name, self._core.acknowledged))
             self._core.acknowledged.clear()

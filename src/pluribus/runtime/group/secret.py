@@ -25,7 +25,7 @@ Given = Secret | bytes | str | os.PathLike[str]
 
 
 def secret_from(wanted: Given | None) -> Secret | None:
-    """What the caller gave, else ``$PLURIBUS_SECRET``, else the file that ``$PLURIBUS_SECRET_FILE`` names."""
+    """The caller's secret, else ``$PLURIBUS_SECRET``, else the file that ``$PLURIBUS_SECRET_FILE`` names."""
     if wanted is None:
         if VARIABLE in os.environ:
             wanted = os.environ[VARIABLE]

@@ -17,8 +17,8 @@ LAYER, ABOVE = "spread", "reliable"
 
 
 def spreading(specification: str, spread: str | None) -> str:
-    """The same stack with the layer ``spread`` in it, directly below reliability, which asks for nothing again that the
-    way brings by itself. None leaves it as it is: the engine brings what is for all."""
+    """The same stack with the layer ``spread``, directly below reliability, which then does not ask again for frames
+    that the layer itself will bring. None: the stack as it is, where the engine sends to all."""
     if spread is None:
         return specification
     if spread not in SPREADS:

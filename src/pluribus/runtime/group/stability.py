@@ -1,4 +1,4 @@
-"""Waiting until everybody has what was sent: ``send(..., wait="stable")``, and the end of a bus."""
+"""Waiting until every receiver has what was sent: ``send(..., wait="stable")``, and the closing of a bus."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...stack.events import Unconfirmed
 from ..loop.futures import has_come
 
 LOOK_S = 0.1
-"""How often what is left is looked at again, while a bus is being closed."""
+"""How often undelivered messages are looked at again, while a bus is being closed."""
 
 
 class Stability:
-    """The messages of one group that somebody waits for."""
+    """The messages of one group for which callers wait."""
 
     def __init__(self, channel: Channel, dispatch: Dispatch, now: Callable[[], float]) -> None:
         self._channel = channel
@@ -28,7 +28,7 @@ class Stability:
         """In their order, which a set does not keep: a world must do the same every time."""
 
     def check(self, wait: str) -> None:
-        """Whether one may wait for that here."""
+        """``BadInput`` if ``wait`` is unknown, or not possible on this stack."""
         if wait != "stable":
             raise BadInput(f"wait={wait!r} is nothing to wait for: use wait='stable', or leave it out")
         if not self._dispatch.cuts:
@@ -119,7 +119,7 @@ class _Stream:
 
 
 def _unconfirmed(dispatch: Dispatch, reliable: Reliable) -> list[Unconfirmed]:
-    """What everybody should have and does not, or is not known to: a line a stream."""
+    """Messages that some receiver lacks or may lack: a line of text a stream."""
     found = {(sent.group, sent.to): sent for sent in reliable.unconfirmed()}
     for unsent in dispatch.unsent():
         sent = found.get((unsent.group, unsent.to), unsent)

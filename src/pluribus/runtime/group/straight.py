@@ -1,17 +1,17 @@
-"""The straight way: what all layers of the usual stack do with the usual frame, at one go.
+"""The straight way: one function does what all layers of the usual stack do with the usual frame.
 
-Most frames are alike: data of a plain group, the next of their stream, from a member that nobody suspects. What the
-layers do with such a frame is a few additions, and the ten functions in which they do them cost more than these, above
-all after a pause, when nothing of them is in the processor's caches.
+Most frames are alike: data of a plain group, the next of their stream, from a member that nobody suspects. For such a
+frame the layers make a few additions. Calling the ten functions that make them costs more than the additions, above all
+after a pause, when they are not in the processor's caches.
 
-This is no protocol of its own. It does to the layers' own state what the layers would do, in their order; where
-anything is unusual it does nothing, and the frame goes the long way through all of them. It is in C
-(``_speed/c/straight.h``), and where that was not compiled there is only the long way. Who changes a layer must look
-there too: ``tests/_speed/test_straight.py`` plays the same worlds with the straight way and without, and wants
-every datagram of them to be the same. What it is made of it finds by name when a stack is made, and it looks at the
-types of what it reads as a structure: a name or a type that changed is missed at once, and a warning says so.
+This is no protocol of its own. It changes the layers' state as the layers would, in their order. If anything is unusual
+it does nothing, and the frame goes the long way through all layers. It is written in C (``_speed/c/straight.h``); where
+that was not compiled there is only the long way. Whoever changes a layer must change it too:
+``tests/_speed/test_straight.py`` plays the same worlds with the straight way and without, and compares every datagram.
+When a stack is made, the straight way finds its fields by name and checks their types; if a name or a type has changed,
+it is not used, and a warning says so.
 
-Only for stacks of exactly these layers: one that was put between them, or in the place of one, sees every frame.
+It is used only for stacks of exactly these layers, so that a layer of your own between them sees every frame.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from .secret import Given, catalogue, secret_from, secured
 
 OUTSIDE = "transport | fragment | introductions"
 QUIET_S = 0.3
-"""Nobody new has answered for so long: those are all."""
+"""If no new member answers for so long, all have answered."""
 LISTEN_S = 0.03
 ASK_S = 0.5
 """Ask again, for answers that were lost and members that were introduced late."""
@@ -65,14 +65,14 @@ GAUGES = frozenset(
         "waiting",
     }
 )
-"""Statistics that go up and down; every other number only grows, and has a rate."""
+"""Statistics that go up and down; all other numbers only grow, and are shown as rates."""
 
 Counts = dict[str, dict[str, Any]]
 """By layer: what it counted."""
 
 
 class SurveyAnswer(msgspec.Struct, frozen=True):
-    """How a member was at a time of its own clock."""
+    """One member's statistics, at a time of its own clock."""
 
     member: MemberId
     name: str
@@ -117,7 +117,7 @@ class Survey:
         inquirer.on_answer = self._hear
 
     async def take(self, wait_s: float = 1.0) -> list[SurveyAnswer]:
-        """Everybody's answer, by name; as soon as no more come, or after ``wait_s`` when none came at all."""
+        """All answers, by name, as soon as no more come; none after ``wait_s`` seconds without any."""
         loop = asyncio.get_running_loop()
         began = asked = loop.time()
         self._answers, self._quiet_s = {}, 0.0

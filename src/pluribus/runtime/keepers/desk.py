@@ -37,6 +37,8 @@ from ..styles.topics.many_desk import ManyDesk
 
 MACHINE_FIELDS = ("machine", "kind", "version", "commands", "turn_bytes")
 WAITERS_MAX = 65_536
+CODE_S = 3.0
+"""For a voter that is there to say which code it has."""
 
 
 class DeskPart(Protocol):
@@ -176,9 +178,14 @@ class KeeperDesk:
         return int(outcome.number)
 
     async def announced(self) -> None:
-        """What this process has the code of is known to all keepers."""
+        """What this process has the code of is known to all keepers, and what the other voters have, too, unless they
+        take long to say it: one that was started just now has the code and did not say so yet."""
         if dict(self.host.announced(self.keeper.id)) != self.host.versions():
             await self.ordered(HOST, [words.encode(Announce(self.keeper.id, self.host.versions()))])
+        until = asyncio.get_running_loop().time() + CODE_S
+        while not all(self.host.announced(voter) for voter in self.keeper.applied_voters):
+            if not await self.changed(until):
+                return
 
     async def _call(self, asked: Call) -> SessionEntry:
         if Command.decoded(asked.command) is None:
@@ -192,7 +199,7 @@ class KeeperDesk:
         if not asked.stale:
             await self.barrier()
         hosted = await self._hosted(asked.name)
-        if not asked.question:
+        if asked.question is None:
             return b""
         query = getattr(getattr(hosted.machine, "machine", None), "query", None)
         if query is None:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ...core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Overflow, Refused, Uncertain
+from ...core.errors import BadInput, Closed, GroupMismatch, NotPrimary, Overflow, PluribusError, Refused, Uncertain
 from ...core.ids import checked_name
 from ...group.host.requests import Call, Inspect, Open
 from ...group.log import StateMachine
-from ...group.replica import CALLS_MAX, CallId
+from ...group.replica import CALLS_MAX, UNSETTLED_MAX, CallId
 from ...group.sessions import FIRST_TIME, Command, SessionEntry
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class DurableReplica(Generic[M]):
         self._next = 0
         self._unsettled: dict[int, None] = {}
         """Sequences without a certain answer, in their order."""
+        self._kept: dict[int, None] = {}
+        """Those among them that nobody waits for now, and that may be asked for again as long as there is room."""
         self._room = asyncio.Semaphore(CALLS_MAX)
         self._closed = False
 
@@ -51,36 +53,62 @@ class DurableReplica(Generic[M]):
 
     def new_id(self) -> CallId:
         """An identity for a call that has not been made yet, for callers that write it down first."""
+        key = self._new()
+        self._keep(key[1])
+        return key
+
+    def _new(self) -> CallId:
         self._next += 1
         self._unsettled[self._next] = None
         return (self._session, self._next)
+
+    def _keep(self, sequence: int) -> None:
+        self._kept[sequence] = None
+        if len(self._kept) > UNSETTLED_MAX:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest], self._unsettled[oldest]
+
+    def _settle(self, key: CallId) -> None:
+        if key[0] == self._session:
+            self._unsettled.pop(key[1], None)
 
     async def call(self, command: bytes, *, id: CallId | None = None, timeout: float | None = None) -> bytes:
         """Have a command applied, and return what the machine made of it.
 
         It is applied once, between the beginning and the end of this call, and on the disks of most voters when this
         returns. With ``timeout`` it raises ``Uncertain`` after so many seconds; its ``id``, given to another call, from
-        any process, makes sure that the command is applied once. ``Refused`` is an exception of the machine.
+        any process, makes sure that the command is applied once. ``Refused`` is an exception of the machine; any other
+        error says that the command was not applied and will not be.
         """
         self._check_open()
         if timeout == 0 and self._room.locked():
             raise Overflow(f"{CALLS_MAX:,} calls of {self.name!r} are under way: await some of them")
         again = id is not None
-        key = id if id is not None else self.new_id()
+        key = id if id is not None else self._new()
         session, sequence = key
-        async with self._room:
-            settled = next(iter(self._unsettled), 0) if session == self._session else 0
-            asked = Command(session, sequence, settled, DURABLE if again else FIRST_TIME, command).encoded()
-            try:
-                async with asyncio.timeout(timeout):
-                    entry: SessionEntry = await self._asking.ask(Call(self.name, asked), timeout)
-            except (Uncertain, Closed, TimeoutError) as error:
-                why = str(error) or f"no answer of the keepers in {timeout:g} s"
-                raise Uncertain(f"{why}: call again with the same id", key) from None
-        if entry.lost:
-            raise Uncertain(f"the keepers forgot what became of this call of {self.name!r}", key)
-        if session == self._session:
-            self._unsettled.pop(sequence, None)
+        own = session == self._session
+        if own:
+            self._kept.pop(sequence, None)
+        try:
+            async with self._room:
+                settled = next(iter(self._unsettled), 0) if own else 0
+                asked = Command(session, sequence, settled, DURABLE if again else FIRST_TIME, command).encoded()
+                try:
+                    async with asyncio.timeout(timeout):
+                        entry: SessionEntry = await self._asking.ask(Call(self.name, asked), timeout)
+                except (Uncertain, Closed, TimeoutError) as error:
+                    why = str(error) or f"no answer of the keepers in {timeout:g} s"
+                    raise Uncertain(f"{why}: call again with the same id", key) from None
+                except PluribusError:
+                    if not again:  # else it may have been applied the first time
+                        self._settle(key)
+                    raise
+            if entry.lost:
+                raise Uncertain(f"the keepers forgot what became of this call of {self.name!r}", key)
+            self._settle(key)
+        finally:
+            if own and sequence in self._unsettled:
+                self._keep(sequence)
         if not entry.fine:
             raise Refused(f"{self.name!r} refused the command: {entry.result.decode(errors='replace')}")
         return entry.result
@@ -88,6 +116,9 @@ class DurableReplica(Generic[M]):
     async def query(self, question: bytes, *, stale: bool = False, timeout: float | None = None) -> bytes:
         """What ``machine.query(question)`` answers at a keeper, without changing anything. It sees everything that was
         applied before this call, unless ``stale=True``: then it is answered from what that keeper has."""
+        return await self._inspect(question, stale, timeout)
+
+    async def _inspect(self, question: bytes | None, stale: bool, timeout: float | None) -> bytes:
         self._check_open()
         try:
             async with asyncio.timeout(timeout):
@@ -99,7 +130,7 @@ class DurableReplica(Generic[M]):
     async def read(self, question: Callable[[M], T], *, stale: bool = False, timeout: float | None = None) -> T:
         """What ``question`` finds in the machine of this process's own keeper, which it must not change."""
         if not stale:
-            await self.query(b"", timeout=timeout)
+            await self._inspect(None, stale, timeout)
         machine = self._own(self.name)
         if machine is None:
             raise BadInput(
@@ -121,6 +152,7 @@ class DurableReplica(Generic[M]):
     def validate(self) -> None:
         """Assert every invariant; for tests and the simulator."""
         assert list(self._unsettled) == sorted(self._unsettled)
+        assert len(self._kept) <= UNSETTLED_MAX and self._kept.keys() <= self._unsettled.keys()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, cast
 
-from ..styles.style import Styled
+from ..styles.style import Styled, StylesInUse
 
 if TYPE_CHECKING:  # loaded when first used
     from ..styles.topics.durable import Durable
@@ -15,12 +16,20 @@ if TYPE_CHECKING:  # loaded when first used
 class KeepersFace:
     """``Bus`` and ``ClientBus`` are one."""
 
+    _styles: StylesInUse
+
     @property
     def keeping(self) -> Keeping:
         """The way to the keepers, and this member's own, if it is one; for those who extend it."""
         from .keeping import Keeping
 
         return cast(Styled, self)._style(Keeping)
+
+    @property
+    def kept(self) -> Keeping | None:
+        """``keeping``, if anything was asked of keepers on this bus."""
+        module = sys.modules.get("pluribus.runtime.keepers.keeping")
+        return None if module is None else self._styles.found(module.Keeping)
 
     @property
     def durable(self) -> Durable:

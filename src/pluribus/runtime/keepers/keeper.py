@@ -32,7 +32,7 @@ from ...store.backend import Backend
 from ...store.sqlite import SqliteBackend
 from ..group.group import Group
 from ..group.member_line import MemberLine
-from ..machines.kinds import style_machines
+from ..machines.kinds import STYLE_MACHINES, style_machines
 from .desk import KeeperDesk
 from .store_writer import StoreWriter
 
@@ -50,7 +50,8 @@ COUNTED_MACHINES_MAX = 32
 """Of which ``pluribus top`` is told."""
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
-RESERVED_KINDS = ("topics", "queues", "spaces", "memory", "slots", "objects", "conversations", "access")
+RESERVED_KINDS = ("topics", "consumer-group", "queues", "spaces", "memory", "slots", "objects", "conversations")
+"""Besides those of ``STYLE_MACHINES``."""
 
 log = logging.getLogger("pluribus")
 
@@ -328,8 +329,8 @@ def refuse_older(store: Store) -> None:
 
 def checked_kind(kind: str) -> str:
     """A name for a user's kind of machine."""
-    if kind in RESERVED_KINDS:
-        raise BadInput(f"{kind!r} is a kind of machine of Pluribus itself: give yours another name")
+    if kind in (*RESERVED_KINDS, *STYLE_MACHINES):
+        raise BadInput(f"{kind!r} is a kind of machine of Pluribus itself, or of a style: give yours another name")
     return checked_name(kind, "the machine")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import BadInput, Refused
 from ...group.keepers.operations import Force, Forced, Roll, Voting
 from ...group.keepers.voting import Standing, chosen, numbered
-from .backups import Backup, back_up
+from .backups import Backup, Restored, back_up, restore
 
 if TYPE_CHECKING:
     from ..styles.topics.durable import Durable
@@ -79,6 +79,12 @@ class Keepers:
                 "this process keeps nothing: back up where the keeper is, `pluribus keepers backup STORE PATH`"
             )
         return await asyncio.to_thread(back_up, self._keeping.path, os.fspath(path))
+
+    @staticmethod
+    def restore(backup: str | os.PathLike[str], store: str | os.PathLike[str]) -> Restored:
+        """Make a store of a backup, for a new keeper: start it with this store, and without a vote. It blocks while it
+        copies. ``Damaged`` if too much of the backup cannot be read."""
+        return restore(os.fspath(backup), os.fspath(store))
 
     async def _chosen(self, *keepers: str) -> list[str]:
         """Their numbers. Who just came may not have said yet that it keeps something."""

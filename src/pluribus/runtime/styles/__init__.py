@@ -22,6 +22,7 @@ from .style import Style
 from .tables.face import TablesFace
 from .topics.face import TopicsFace
 from .transactions.face import TransactionsFace
+from .transformations.face import TransformationsFace
 
 
 class Faces(
@@ -34,9 +35,14 @@ class Faces(
     SlotsFace,
     SpacesFace,
     TransactionsFace,
+    TransformationsFace,
     TablesFace,
 ):
     """What the styles add to a bus."""
+
+    def _begin(self) -> None:
+        """What faces need on a new bus, before anything is asked of it."""
+        self._publish_later()
 
 
 ANSWERED: dict[str, str | type[Style]] = {

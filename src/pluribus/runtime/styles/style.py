@@ -19,26 +19,25 @@ from ...core.errors import Refused
 
 
 class Asker(Protocol):
-    """Somebody who asks, as a style sees it: a client, for instance."""
+    """The program that asks a question, as a style sees it: a client, a member, or this program itself."""
 
     client: bool
     """Whether it is no member of the bus."""
     visitor: Any
-    """Of a client: who it is, for the guard of the door (``runtime/styles/access/guard.py``)."""
+    """For a client: its identity for the guard (``runtime/styles/access/guard.py``)."""
     held: dict[Any, Callable[[], Awaitable[None]]]
-    """What styles hold for it, with the way to let go of each. All of it is let go of when the asker is gone."""
+    """What styles hold for this asker, each with a function that releases it. All are called when the asker is gone."""
 
     async def push(self, style: str, body: Any) -> None:
-        """Send something that was not asked for; returns when there is room for more. ``TooLarge`` if it does not
-        fit."""
+        """Send something that is no answer; returns when there is room for more. ``TooLarge`` if it does not fit."""
 
 
 class Style:
     """What one style has open on one bus. Made with the bus, at most once; every method may be called at any time."""
 
     closes: ClassVar[int] = 50
-    """Styles drain and close in this order, the smallest first; of equal ones the one that was used last. What others
-    stand on has a large number."""
+    """Styles drain and close in the order of these numbers, the smallest first; of equal ones the style that was first
+    used last. Styles on which others stand have large numbers."""
     on_clients: ClassVar[str] = ""
     """``module:Class``, below this package, of the style on a client; empty: it needs a member."""
 
@@ -46,7 +45,7 @@ class Style:
         self.bus = bus
 
     async def handle(self, request: Any, asker: Asker) -> Any:
-        """Answer one of the style's questions. Errors of ours go back to the asker as they are."""
+        """Answer one of the style's questions. Exceptions of ``core.errors`` are raised to the asker as they are."""
         raise Refused(f"{type(request).__name__} is not answered by this member: it is of another release")
 
     async def drain(self, timeout: float) -> None:
@@ -60,7 +59,7 @@ class Style:
         """Stop as a crash would: cancel tasks, say nothing to anybody."""
 
     def told(self) -> dict[str, dict[str, Any]]:
-        """What ``pluribus top`` is told of it, by heading; a few lines, for they travel in datagrams."""
+        """Lines for ``pluribus top``, by heading; only a few, because they travel in datagrams."""
         return {}
 
     def validate(self) -> None:
@@ -71,7 +70,7 @@ S = TypeVar("S", bound=Style)
 
 
 class Styled(Protocol):
-    """What a face may expect of the object that it is a face of."""
+    """What a face needs of the bus to which it belongs."""
 
     def _style(self, kind: type[S]) -> S: ...
 

@@ -19,44 +19,49 @@ called here too.
 from __future__ import annotations
 
 import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from time import monotonic
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from ...core.errors import Closed, Uncertain, Undelivered
+from ...core.errors import Uncertain, Undelivered
 from ...core.events import Event
-from ...core.frame import Message
 from ...core.ids import MemberId, MessageId
-from ...core.limits import CACHE_ENTRIES_MAX, SLOT_QUEUE_MESSAGES
-from ...core.view import View
+from ...core.limits import CACHE_ENTRIES_MAX, DRAIN_S, SLOT_QUEUE_MESSAGES
+from ...core.url import BusUrl
 from ...group.asking import Answers, Replies
-from ...group.cache import Key
+from ...group.log import StateMachine
 from ...group.stalled import WAIT
 from ...group.state import State
 from .. import bus as real_bus
-from ..group import cache as real_cache
-from ..group import group as real_group
-from ..group import replica as real_replica
 from ..group.asking import ANSWER_S
 from ..group.secret import Given
 from ..loop.background import Background, background
+from ..styles.conversations.face import BYTES_MAX, MESSAGES_MAX
 from ..styles.queues.face import OPEN_S as QUEUE_OPEN_S
 from ..styles.slots.face import ENROL_S
 from ..styles.spaces.face import OPEN_S
 from ..styles.style import Style
-from .face import Face, one_by_one
+from ..styles.tables.face import ROWS_MAX
+from ..styles.tables.face import TIMEOUT_S as SQL_S
+from ..styles.transactions.face import TIMEOUT_S as TRANSACTION_S
+from ..styles.transformations.face import STEP_S
+from .face import Face, one_by_one, real_of
+from .groups import Cache, Group, Notifications, Objects, Relayed, Replica
+from .rooms import Conversations, EnrolledSlot, Room
 from .topics import TopicsSync
 
-T = TypeVar("T")
-
 if TYPE_CHECKING:  # loaded when first used
+    from ...core.secret import Secret
+    from ...filters import Filter
+    from ...tables.result import SqlTable
+    from ..clients.doorman import Doorman
     from ..styles.objects.sync import SyncCommunicator, SyncDirectory, SyncHandle, SyncNetwork, SyncQueue, SyncShadow
     from ..styles.queues.sync import SyncMessageQueue
+    from ..styles.spaces.spaces import SpaceInfo
     from ..styles.spaces.sync import SyncSpace
     from ..styles.transactions.sync import SyncTransaction
+    from ..styles.transactions.transactions import TransactionInfo
+    from ..styles.transformations.sync import SyncTransformer
 
 
 class Bus(TopicsSync):
@@ -76,6 +81,24 @@ class Bus(TopicsSync):
     @property
     def name(self) -> str:
         return self._real.name
+
+    @property
+    def url(self) -> BusUrl:
+        return self._real.url
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The orders that the stack of this bus offers, the default first."""
+        return self._real.orders
+
+    @property
+    def primary(self) -> bool:
+        """Whether this member is in the primary view, where total and safe order go on."""
+        return self._thread.ask(lambda: self._real.primary)
+
+    def force_primary(self) -> None:
+        """Found a new primary with the members that are here. See ``pluribus.Bus.force_primary``."""
+        self._thread.ask(self._real.force_primary)
 
     @property
     def members(self) -> dict[MemberId, str]:
@@ -121,13 +144,44 @@ class Bus(TopicsSync):
         stop = self._thread.ask(self._real.on_event, listener)
         return lambda: self._thread.ask(stop)
 
-    def objects(self, name: str, interface: type | None = None, **options: Any) -> Objects:
-        """Join an object group; ``options`` are those of ``pluribus.Bus.objects``."""
-        return Objects(self._thread.call(self._real.objects, name, interface, **options), self._thread)
+    def objects(
+        self,
+        name: str,
+        interface: type | None = None,
+        *,
+        serve: object | None = None,
+        one_by_one: bool = True,
+        timeout: float | None = ANSWER_S,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        state: State | None = None,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
+    ) -> Objects:
+        """Join an object group. See ``pluribus.Bus.objects``."""
+        options: dict[str, Any] = {"serve": serve, "one_by_one": one_by_one, "timeout": timeout}
+        options |= {"order": order, "safe": safe, "own": own, "state": state, "stalled": stalled}
+        real = self._thread.call(self._real.objects, name, interface, open=open, key=key, **options)
+        return Objects(real, self._thread)
 
-    def notifications(self, name: str, consumer: Any, **promises: Any) -> Face:
+    def notifications(
+        self,
+        name: str,
+        consumer: Any,
+        *,
+        order: str | None = None,
+        safe: bool = False,
+        own: bool = True,
+        stalled: str = WAIT,
+        open: bool = False,
+        key: Given | None = None,
+    ) -> Notifications:
         """Join a notification bus. See ``pluribus.Bus.notifications``; plain consumers are called in threads."""
-        return Face(self._thread.call(self._real.notifications, name, consumer, **promises), self._thread)
+        options: dict[str, Any] = {"order": order, "safe": safe, "own": own, "stalled": stalled}
+        real = self._thread.call(self._real.notifications, name, consumer, open=open, key=key, **options)
+        return Notifications(real, self._thread)
 
     def send(self, name: str, body: Any, *, timeout: float | None = None) -> MessageId:
         """Send to a group, also from outside of it. See ``pluribus.Bus.send``."""
@@ -141,13 +195,24 @@ class Bus(TopicsSync):
         """Join a replicated cache. See ``pluribus.Bus.cache``."""
         return Cache(self._thread.call(self._real.cache, name, entries_max=entries_max), self._thread)
 
-    def conversation(self, name: str, **options: Any) -> Room:
-        """Be in a conversation; ``options`` are those of ``pluribus.Bus.conversation``."""
+    def conversation(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        store: str | os.PathLike[str] | None = None,
+        messages_max: int = MESSAGES_MAX,
+        bytes_max: int = BYTES_MAX,
+        identities_only: bool = False,
+    ) -> Room:
+        """Take part in a conversation. See ``pluribus.Bus.conversation``."""
+        options: dict[str, Any] = {"description": description, "store": store, "messages_max": messages_max}
+        options |= {"bytes_max": bytes_max, "identities_only": identities_only}
         return Room(self._thread.call(self._real.conversation, name, **options), self._thread)
 
-    def conversations(self, **options: Any) -> Conversations:
-        """All conversations that this member knows of."""
-        return Conversations(self._thread.call(self._real.conversations, **options), self._thread)
+    def conversations(self, *, store: str | os.PathLike[str] | None = None) -> Conversations:
+        """All conversations that this member knows of. See ``pluribus.Bus.conversations``."""
+        return Conversations(self._thread.call(self._real.conversations, store=store), self._thread)
 
     def queue(
         self,
@@ -163,6 +228,7 @@ class Bus(TopicsSync):
         lease: float | None = None,
         dead_max: int | None = None,
         dead_expired: bool | None = None,
+        transform: str | None = None,
         timeout: float | None = QUEUE_OPEN_S,
     ) -> SyncMessageQueue:
         """Open a message queue. See ``pluribus.Bus.queue``."""
@@ -170,7 +236,7 @@ class Bus(TopicsSync):
 
         options: dict[str, Any] = {"durable": durable, "messages_max": messages_max, "bytes_max": bytes_max}
         options |= {"full": full, "tries": tries, "backoff": backoff, "window": window, "lease": lease}
-        options |= {"dead_max": dead_max, "dead_expired": dead_expired, "timeout": timeout}
+        options |= {"dead_max": dead_max, "dead_expired": dead_expired, "transform": transform, "timeout": timeout}
         return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
 
     def replica(
@@ -215,9 +281,18 @@ class Bus(TopicsSync):
         """The keepers of the bus. See ``pluribus.Bus.keepers``."""
         return Face(self._thread.ask(lambda: self._real.keepers), self._thread)
 
-    def relay(self, name: str) -> Face:
-        """A way to send to an open group without joining it: ``send`` and ``drain``, as ``pluribus.Bus.relay`` has."""
-        return Face(self._thread.ask(self._real.relay, name), self._thread)
+    def relay(self, name: str) -> Relayed:
+        """A way to send to an open group without joining it. See ``pluribus.Bus.relay``."""
+        return Relayed(self._thread.ask(self._real.relay, name), self._thread)
+
+    def serve(self, address: str, secret: Secret | None = None) -> Doorman:
+        """Speak for programs that are no members, at HOST:PORT; ``connect(serve=)`` does it."""
+        return self._thread.call(self._real.serve, address, secret)
+
+    @property
+    def doors(self) -> list[Doorman]:
+        """Where clients are served; each has its ``address``."""
+        return self._thread.ask(lambda: self._real.doors)
 
     @property
     def directory(self) -> SyncDirectory:
@@ -233,12 +308,47 @@ class Bus(TopicsSync):
 
         return SyncCommunicator(self._thread.ask(lambda: self._real.communicator), self._thread)
 
-    def transaction(self, *, timeout: float = 60.0, join: int = 0) -> SyncTransaction:
+    def transaction(self, *, timeout: float = TRANSACTION_S, join: int = 0) -> SyncTransaction:
         """``with bus.transaction() as tx:``. See ``pluribus.Bus.transaction``."""
         from ..styles.transactions.sync import SyncTransaction
 
         real = self._thread.ask(self._real.transaction, timeout=timeout, join=join)
         return SyncTransaction(real, self._thread)
+
+    def transformer(
+        self,
+        source: str | Face,
+        target: str | Face,
+        chain: str,
+        *,
+        where: str | Filter | None = None,
+        timeout: float = STEP_S,
+    ) -> SyncTransformer:
+        """``with bus.transformer("incoming", "orders", "csv > json"):``. See ``pluribus.Bus.transformer``."""
+        from ..styles.transformations.sync import SyncTransformer
+
+        ends = (real_of(source), real_of(target))
+        real = self._thread.ask(self._real.transformer, *ends, chain, where=where, timeout=timeout)
+        return SyncTransformer(real, self._thread)
+
+    def transactions(self, *, prepared: bool = False) -> list[TransactionInfo]:
+        """Transactions that several processes act in, or that are prepared. See ``pluribus.Bus.transactions``."""
+        return self._thread.call(self._real.transactions, prepared=prepared)
+
+    def transaction_state(self, id: int) -> str:
+        """What became of a transaction. See ``pluribus.Bus.transaction_state``."""
+        return self._thread.call(self._real.transaction_state, id)
+
+    def resolve_transaction(self, id: int, *, commit: bool) -> None:
+        """Decide about a prepared transaction. See ``pluribus.Bus.resolve_transaction``."""
+        self._thread.call(self._real.resolve_transaction, id, commit=commit)
+
+    def sql(
+        self, statement: str, *, rows_max: int = ROWS_MAX, timeout: float = SQL_S, push_down: bool = True
+    ) -> SqlTable:
+        """Any SELECT of SQLite over queues and durable topics. See ``pluribus.Bus.sql``."""
+        options: dict[str, Any] = {"rows_max": rows_max, "timeout": timeout, "push_down": push_down}
+        return self._thread.call(self._real.sql, statement, **options)
 
     @property
     def queued_calls(self) -> SyncQueue:
@@ -265,8 +375,13 @@ class Bus(TopicsSync):
         options |= {"copies": copies, "key": key, "timeout": timeout}
         return SyncSpace(self._thread.call(self._real.space, name, **options), self._thread)
 
+    def spaces(self, *, timeout: float | None = OPEN_S) -> list[SpaceInfo]:
+        """The spaces that were opened on this bus, by name."""
+        return self._thread.call(self._real.spaces, timeout=timeout)
+
     def bridge(self, other: Bus, alias: str) -> SyncShadow:
-        """Add an object that stands for the objects of an alias on another bus. See ``pluribus.Bus.bridge``."""
+        """Add an object to this bus that stands for the objects of an alias on another one. See
+        ``pluribus.Bus.bridge``."""
         from ..styles.objects.sync import SyncShadow
 
         return SyncShadow(self._thread.call(self._real.bridge, other._real, alias), self._thread)
@@ -301,9 +416,19 @@ class Bus(TopicsSync):
     def stats(self) -> dict[str, dict[str, Any]]:
         return self._thread.ask(self._real.stats)
 
-    def close(self) -> None:
+    def describe(self) -> str:
+        """The stack, top to bottom, a line a layer."""
+        return self._thread.ask(self._real.describe)
+
+    def validate(self) -> None:
+        """Assert the invariants of every layer; for tests."""
+        self._thread.ask(self._real.validate)
+
+    def close(self, timeout: float = DRAIN_S) -> None:
+        """Leave, when everybody has what was sent. See ``pluribus.Bus.close``."""
         try:
-            super().close()
+            if not self.closed:
+                self._thread.call(self._real.close, timeout)
         finally:
             self._forget_goodbye()
 
@@ -319,260 +444,37 @@ class Bus(TopicsSync):
             error.add_note(str(lost))
 
 
-class Group(Face):
-    """A group of a synchronous bus: send, iterate, look at the view. See ``pluribus.Group``."""
-
-    _real: real_group.Group
-
-    def __init__(self, real: real_group.Group, thread: Background) -> None:
-        super().__init__(real, thread)
-        self._fetched: deque[Message] = deque()
-        self._turn = threading.Condition()
-        self._fetching = False
-        real._channel.answer = lambda question, body: thread.call(real.reply, question, body)
-
-    @property
-    def me(self) -> MemberId:
-        return self._real.me
-
-    @property
-    def name(self) -> str:
-        return self._real.name
-
-    @property
-    def view(self) -> View:
-        """The members now. It is read without crossing: a view never changes, it is replaced."""
-        return self._real.view
-
-    def send(self, body: Any, **options: Any) -> MessageId:
-        """Send one message; ``options`` are those of ``pluribus.Group.send``. ``send_many`` is much faster for many."""
-        return self._thread.call(self._real.send, body, **options)
-
-    def send_many(self, bodies: Iterable[Any], **options: Any) -> list[MessageId]:
-        """Send all of these, in order, in one crossing."""
-        return self._thread.call(self._real.send_many, list(bodies), **options)
-
-    def receive(self, timeout: float | None = None) -> Message:
-        """The next message; ``TimeoutError`` after ``timeout`` seconds, ``Closed`` when there will be none."""
-        self._thread.check()
-        deadline = None if timeout is None else monotonic() + timeout
-        while True:
-            try:
-                return self._fetched.popleft()
-            except IndexError:
-                self._fetch(None if deadline is None else max(deadline - monotonic(), 0.0))
-
-    def receive_many(self, most: int = real_group.RECEIVE_MANY, timeout: float | None = None) -> list[Message]:
-        """At least one message, and as many as are there, up to ``most``."""
-        messages = [self.receive(timeout)]
-        while self._fetched and len(messages) < most:
-            messages.append(self._fetched.popleft())
-        return messages
-
-    def __iter__(self) -> Iterator[Message]:
-        """Messages until the group is closed; leaving the iteration loses none."""
-        self._thread.check()
-        fetched = self._fetched
-        while True:
-            while fetched:
-                try:
-                    message = fetched.popleft()
-                except IndexError:  # another thread was quicker
-                    break
-                yield message
-            try:
-                self._fetch(None)
-            except Closed:
-                return
-
-    def handle(self, handler: Callable[[Message], Any]) -> None:
-        """Call ``handler`` with every message, one after another, until the group is closed. A question is answered
-        with what it returns or raises, unless it replied itself."""
-        for message in self:
-            if message.asks:
-                self._answer(handler, message)
-            else:
-                handler(message)
-
-    def _answer(self, handler: Callable[[Message], Any], message: Message) -> None:
-        """The handler works in the caller's thread; what came of it is told on the loop."""
-        result, failure = None, None
-        try:
-            result = handler(message)
-        except Exception as error:  # noqa: BLE001 - it is the asker's to handle
-            failure = error
-
-        async def handled() -> Any:
-            if failure is not None:
-                raise failure
-            return result
-
-        async def told() -> None:
-            await self._real._asker.answer_with(message, handled())
-
-        self._thread.call(told)
-
-    def proxy(self, interface: type | None = None, **options: Any) -> Objects:
-        """An object that stands for the objects of all members; see ``pluribus.Group.proxy``."""
-        return Objects(self._real.proxy(interface, **options), self._thread)
-
-    def wait_for(self, members: int, timeout: float | None = 10.0) -> View:
-        """The first view with at least so many members."""
-        return self._thread.call(self._real.wait_for, members, timeout)
-
-    def views(self) -> Iterator[View]:
-        """The view now, and every later one; one that was replaced before it could be shown is skipped."""
-        return one_by_one(self._thread, self._real.views())
-
-    def _fetch(self, timeout: float | None) -> None:
-        """Have at least one message fetched, by this thread or by another that is at it already."""
-        with self._turn:
-            if self._fetched:  # by another thread, since we looked
-                return
-            if self._fetching:
-                if not self._turn.wait(timeout):
-                    raise TimeoutError
-                return
-            self._fetching = True
-        try:
-            self._thread.call(self._take, timeout)
-        finally:
-            with self._turn:
-                self._fetching = False
-                self._turn.notify_all()
-
-    async def _take(self, timeout: float | None) -> None:
-        """On the loop: what is taken from the real group is in ``_fetched`` at once, so an interrupted caller loses
-        nothing."""
-        self._fetched.extend(await self._real.receive_many(timeout=timeout))
-
-
-class EnrolledSlot(Face):
-    """A slot of a synchronous bus, with ``send``, ``ask``, ``move`` and ``drop_out``. See ``pluribus.Bus.enroll``."""
-
-    def port(self, name: str) -> SlotPort:
-        """A port that receives or answers: iterate it, or ``receive``."""
-        return SlotPort(self._thread.ask(self._real.port, name), self._thread)
-
-    def close(self) -> None:
-        """Leave the slot; its routes stay."""
-        if not self.closed and self._real.state == "enrolled":
-            self._thread.call(self._real.close)
-
-
-class SlotPort(Face):
-    """Messages have ``acknowledge``, ``withhold`` and ``reply``; each is acknowledged when the next is asked for."""
-
-    def receive(self, timeout: float | None = None) -> Face:
-        """The next message; ``TimeoutError`` after ``timeout`` seconds."""
-        return Face(self._thread.call(self._real.receive, timeout), self._thread)
-
-    def __iter__(self) -> Iterator[Face]:
-        return (Face(message, self._thread) for message in one_by_one(self._thread, aiter(self._real)))
-
-
-class Cache(Face):
-    """A replicated cache of a synchronous bus. See ``pluribus.runtime.group.cache.Cache``."""
-
-    _real: real_cache.Cache
-
-    def get(self, key: Key, default: Any = None) -> Any:
-        """What this member has now. It is read without crossing: an entry is replaced, never changed."""
-        return self._real.get(key, default)
-
-    def __getitem__(self, key: Key) -> Any:
-        return self._real[key]
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._real
-
-    def __len__(self) -> int:
-        return len(self._real)
-
-    def __iter__(self) -> Iterator[Key]:
-        return self._thread.ask(lambda: iter(self._real))
-
-
-class Room(Face):
-    """One conversation. Iterate it for messages from now on."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return one_by_one(self._thread, self._real.__aiter__())
-
-
-class Conversations(Face):
-    """All conversations that a member knows of."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._thread.ask(lambda: list(self._real)))
-
-    def invitations(self) -> Iterator[Any]:
-        """Those that this member is not in: known ones, then new ones."""
-        return one_by_one(self._thread, self._real.invitations())
-
-    def join(self, name: str) -> Room:
-        return Room(self._thread.call(self._real.join, name), self._thread)
-
-
-class Objects:
-    """An object group: ``objects.method(...)``, ``objects.all.method(...)``. See ``pluribus.Group.proxy``."""
-
-    def __init__(self, real: Any, thread: Background) -> None:
-        self._real = real
-        self._thread = thread
-
-    @property
-    def first(self) -> Objects:
-        return Objects(self._real.first, self._thread)
-
-    @property
-    def all(self) -> Objects:
-        return Objects(self._real.all, self._thread)
-
-    @property
-    def majority(self) -> Objects:
-        return Objects(self._real.majority, self._thread)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._real, name)
-        return lambda *args, **named: self._thread.call(method, *args, **named)
-
-    def __repr__(self) -> str:
-        return f"<synchronous {self._real!r}>"
-
-
-class Replica(Face):
-    """A replica of a synchronous bus: call and read. See ``pluribus.runtime.group.replica.Replica``."""
-
-    _real: real_replica.Replica[Any]
-
-    @property
-    def name(self) -> str:
-        return self._real.name
-
-    def call(self, command: bytes, **options: Any) -> bytes:
-        """Have a command applied by every member, and return what the machine made of it here."""
-        return self._thread.call(self._real.call, command, **options)
-
-    def read(self, question: Callable[[Any], T], **options: Any) -> T:
-        """What ``question`` finds in the machine; it runs on the background loop."""
-
-        async def reading() -> T:
-            return await self._real.read(question, **options)
-
-        return self._thread.call(reading)
-
-
-def connect(url: str | None = None, *, name: str | None = None, **options: Any) -> Bus:
+def connect(
+    url: str | None = None,
+    *,
+    name: str | None = None,
+    stack: str = "views",
+    spread: str | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    secret: Given | None = None,
+    store: str | os.PathLike[str] | None = None,
+    votes: bool = False,
+    voters: int = 1,
+    fresh: bool = False,
+    machines: Mapping[str, Callable[[], StateMachine]] | None = None,
+    founders: int | None = None,
+    serve: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+) -> Bus:
     """Join the bus that a URL names, and wait until that is done. Use it with ``with``, or close the bus yourself;
     what is still open when the process ends says goodbye then.
 
-    ``options`` are those of ``pluribus.connect``. Inside a running asyncio loop it raises ``BadInput``.
+    The options are those of ``pluribus.connect``. Inside a running asyncio loop it raises ``BadInput``.
     """
     thread = background()
-    name = name if name is not None else f"process-{os.getpid()}"
+    options: dict[str, Any] = {"stack": stack, "spread": spread, "trace": trace, "secret": secret, "store": store}
+    options |= {"votes": votes, "voters": voters, "fresh": fresh, "machines": machines, "founders": founders}
+    options |= {"serve": serve, "user": user, "password": password, "token": token}
+    options["name"] = name if name is not None else f"process-{os.getpid()}"
 
     async def connecting() -> real_bus.Bus:
-        return await real_bus.connect(url, name=name, **options)
+        return await real_bus.connect(url, **options)
 
     return Bus(thread.call(connecting), thread)

@@ -20,6 +20,8 @@ from ...store.backend import value_sum
 from ...store.memory import MemoryBackend, Undo
 from .kernel import Kernel
 
+COMMITS_KEPT = 8
+"""So many of the last commits can be lost with the end of the journal."""
 Done = Callable[[Exception | None], None]
 Gate = Callable[[Callable[[], None]], None]
 
@@ -43,6 +45,9 @@ class SimStore:
         self._gate = gate
         self._platter = MemoryBackend()
         self._cached: deque[list[Undo]] = deque()
+        self._synced: deque[list[Undo]] = deque(maxlen=COMMITS_KEPT)
+        """How to take back the last commits."""
+        self._lacks_commits = False
         self._incarnation = 0
         self._idle_at = 0.0
         self.full = False
@@ -110,6 +115,7 @@ class SimStore:
             raise Unavailable("no room on the disk: free some space")
         assert not self._cached, "writes are under way"
         self._platter = MemoryBackend()
+        self._synced.clear()
         self._platter.write(changes)
         self._platter.commit()
         self.broken = False
@@ -125,6 +131,9 @@ class SimStore:
     def crash(self) -> None:
         """The machine's cache is gone: keep what was synced and the first part of the rest."""
         self._incarnation += 1
+        if not self._lacks_commits:  # it was written to since, so its mark is right again
+            for kept in self._platter.logs.values():
+                kept.sure = True
         if not self._cached:
             return
         keep = self._random.randrange(len(self._cached) + 1)
@@ -134,7 +143,22 @@ class SimStore:
         while len(self._cached) > keep:
             for take_back in reversed(self._cached.pop()):
                 take_back()
+        self._synced.extend(self._cached)
         self._cached.clear()
+
+    def lose_commits(self) -> bool:
+        """Of a machine that is down: the end of the journal is gone with the commits in it, and the store knows that
+        some are missing. False if there are few."""
+        if len(self._synced) < COMMITS_KEPT or self.broken:
+            return False
+        for _ in range(self._random.randrange(1, COMMITS_KEPT)):
+            for take_back in reversed(self._synced.pop()):
+                take_back()
+        for kept in self._platter.logs.values():
+            kept.sure = False
+        self._lacks_commits = True
+        self._faults["lost_commits"] += 1
+        return True
 
     def flip(self) -> bool:
         """Flip one bit of one stored row or value; false if nothing is stored."""
@@ -169,6 +193,7 @@ class SimStore:
         rows = sum(platter.read(log, kept.start, 1 << 60).count(None) for log, kept in platter.logs.items())
         return (
             self.broken
+            + self._lacks_commits
             + rows
             + sum(value_sum(key, value) != checksum for key, (checksum, value) in platter.keys.items())
         )
@@ -189,7 +214,8 @@ class SimStore:
             if incarnation != self._incarnation:
                 return  # the host crashed in between: nothing was synced, and nobody is there to hear it
             if error is None:
-                self._cached.popleft()
+                self._synced.append(self._cached.popleft())
+                self._lacks_commits = False
             self._gate(tell)
 
         def tell() -> None:

@@ -70,6 +70,7 @@ def scenario(name: str) -> Scenario:
         states,
         topics,
         transactions,
+        transformations,
         waking,
     )
 
@@ -80,6 +81,7 @@ def scenario(name: str) -> Scenario:
     styles = (
         queues.QUEUES,
         transactions.TRANSACTIONS,
+        transformations.TRANSFORMATIONS,
         slots.SLOTS,
         slots.SLOTS_REPLICA,
         objects.OBJECTS,

@@ -30,7 +30,7 @@ from ..machinery.chaos import STRIKES, torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
 from . import Scenario
-from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, found, settle
+from .keepers import CALM_S, NAME, PORT, SETTINGS, TORMENT_S, all_applied, found, settle
 from .keepers import Life as KeeperLife
 from .keepers import Play as KeepersPlay
 
@@ -337,8 +337,7 @@ async def finals_of_all(playing: Play) -> list[Finals]:
     until = playing.world.now + CALM_S
     while playing.world.now < until:
         await asyncio.sleep(0.1)
-        keepers = [life.keeper for life in playing.lives.values()]
-        if len({keeper.applied for keeper in keepers}) == 1 and all(keeper.whole for keeper in keepers):
+        if all_applied([life.keeper for life in playing.lives.values()]):
             with suppress(PluribusError):
                 return [life.final() for life in playing.lives.values()]
     raise Violation(f"keepers differ, or cannot read what they keep, {CALM_S:g} s after the last fault")

@@ -212,7 +212,7 @@ class Player:
         left, right = self.jobs("left"), self.jobs("right")
         if host is None or left is None or right is None:
             raise Violation(f"{self.bus.me!r} has no machines after all faults")
-        names, _ = host.host.freeze()
+        names, _ = host.host.freeze(())
         state = [(name, host.host.whole_part(name)) for name in names]
         host.host.thaw(False)
         jobs = [[*one.jobs, *one.held, *one.hidden] for one in (left, right)]

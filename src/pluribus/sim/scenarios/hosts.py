@@ -22,7 +22,7 @@ from ...group.host.space import LogExtents
 from ...group.host.tending import Tending
 from ...group.host.user import hosted
 from ...group.host.words import AGAIN, DONE, Create, Outcome, Together, encode
-from ...group.keepers import Keeper
+from ...group.keepers import Keeper, Settings
 from ...group.sessions import FIRST_TIME, Command, SessionEntry
 from ...runtime.bus import BEST_EFFORT
 from ...runtime.machines.reading import read_bodies
@@ -50,6 +50,8 @@ CONSUMERS = 3
 CODE_LATE = 0.3
 """The share of runs in which a learner has no code of jobs at first."""
 BODY = b"body of job %d " * 8
+SLICED = msgspec.structs.replace(SETTINGS, turn_bytes=100)
+"""Snapshots are taken over many turns, between which commands are applied and keepers crash."""
 MEMORY_BYTES = 2_000
 """Rows in memory, so few that most bodies must be read."""
 READ_S = 3.0
@@ -100,7 +102,14 @@ class Life(KeeperLife):
         jump = play.world.random.uniform(-50, 50)
         clock, random = self.host.clock(), self.host.random("/keeper")
         self.keeper = Keeper(
-            NAME, self.host.disk, self, clock, random, SETTINGS, self._report, lambda: 1_000 + play.world.now + jump
+            NAME,
+            self.host.disk,
+            self,
+            clock,
+            random,
+            play.settings,
+            self._report,
+            lambda: 1_000 + play.world.now + jump,
         )
         codes = {kind: code for kind, code in play.codes.items() if not (late and kind == play.late_kind)}
         self.hosting = Host(self.keeper, codes, (), SmallSpace)
@@ -167,6 +176,7 @@ class Play(KeepersPlay):
     """Names and kinds."""
     late_kind: ClassVar[str] = "jobs"
     """Of which a learner may have no code at first."""
+    settings: ClassVar[Settings] = SLICED
     validates: ClassVar[int] = 1
     """Machines are validated at every so manieth row."""
 
@@ -408,7 +418,7 @@ async def play(world: World, history: History) -> None:
     for number, life in playing.lives.items():
         life.keeper.validate()
         life.hosting.validate()
-        names, _ = life.hosting.freeze()
+        names, _ = life.hosting.freeze(())
         state = [(name, life.hosting.whole_part(name)) for name in names]
         life.hosting.thaw(False)
         left, right = life.jobs("left"), life.jobs("right")

@@ -55,6 +55,8 @@ CALM_S = 30.0
 """Within it every operation must be answered."""
 ANSWER_S = 3.0
 RESULTS_MAX = 512
+JOURNALS = 7
+"""In one world of so many, a disk loses the end of its journal, and not of a log."""
 SETTINGS = Settings(heartbeat_s=0.05, election_s=0.3, submit_s=2.0, snapshot_bytes=3_000, words_bytes=200, slack_rows=6)
 """Short times and small messages, so that much happens in twenty seconds."""
 
@@ -352,8 +354,16 @@ class Play:
             world.flip_bit(world.random.randrange(len(world.hosts)))
 
     async def lose_tail(self, world: World, restarted: Restarted) -> None:
-        if self._may_strike():
-            world.random.choice(world.hosts).disk.lose_tail()
+        """In some worlds, of the store's journal, with whatever was promised in it; the machine is down meanwhile."""
+        if not self._may_strike():
+            return
+        host = world.random.choice(world.hosts)
+        if world.seed % JOURNALS != 5:
+            host.disk.lose_tail()
+            return
+        if host.up:
+            world.crash(world.hosts.index(host))
+        host.disk.lose_commits()
 
     async def shatter(self, world: World, restarted: Restarted) -> None:
         if self._may_strike():
@@ -509,11 +519,22 @@ async def settle(playing: Play) -> None:
     """Everybody has applied the same, and is whole."""
     until = playing.world.now + CALM_S
     while playing.world.now < until:
-        keepers = [life.keeper for life in playing.lives.values()]
-        if len({keeper.applied for keeper in keepers}) == 1 and all(keeper.whole for keeper in keepers):
+        if all_applied([life.keeper for life in playing.lives.values()]):
             return
         await asyncio.sleep(0.1)
     raise Violation(f"keepers differ {CALM_S:g} s after the last fault: {_standing(playing)}")
+
+
+def all_applied(keepers: Sequence[Keeper]) -> bool:
+    """Whether all are whole and have done everything, as somebody says who leads: alike they are also when all were
+    started again and have done nothing yet."""
+    alike = len({keeper.applied for keeper in keepers}) == 1 and all(keeper.whole for keeper in keepers)
+    return alike and any(
+        one.leads
+        and one.ledger.epoch_at(one.seat.commit - 1) == one.ledger.epoch
+        and one.seat.applied_row == one.seat.commit
+        for one in keepers
+    )
 
 
 def _standing(playing: Play) -> str:
@@ -536,7 +557,8 @@ KEEPERS = Scenario(
     },
     (
         *STRIKES,
-        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "disk_full", "broken_store", "disk_lost", "forced"),
+        *("unsynced_lost", "torn_write", "bit_flip", "lost_tail", "lost_commits", "disk_full", "broken_store"),
+        *("disk_lost", "forced"),
     ),
     members_min=3,
     members_max=7,

@@ -18,6 +18,7 @@ from ...filters import parse
 from ...filters.packed import packed
 from ...group.host import words as host_words
 from ...group.host.machine import Machine
+from ...group.keepers import Settings as KeeperSettings
 from ...queues import words
 from ...queues.batch import BatchExtra, bodies_of, head_of, pack
 from ...queues.machine import Queue
@@ -30,7 +31,7 @@ from ..machinery.chaos import torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
 from . import Scenario, hosts
-from .keepers import CALM_S, TORMENT_S, found, settle
+from .keepers import CALM_S, SETTINGS, TORMENT_S, found, settle
 
 LEASE_US = 2_000_000
 CONSUMERS = 4
@@ -103,6 +104,7 @@ class Play(hosts.Play):
     codes: ClassVar[dict[str, type[Machine]]] = {"queue": Queue}
     machines: ClassVar[tuple[tuple[str, str], ...]] = (("orders", "queue"), ("done", "queue"))
     late_kind: ClassVar[str] = "queue"
+    settings: ClassVar[KeeperSettings] = SETTINGS
     validates: ClassVar[int] = 16
 
     def __init__(self, world: World, history: History) -> None:
@@ -110,6 +112,8 @@ class Play(hosts.Play):
         self._numbers = 0
         self._transactions = 0
         self._settlements = 0
+        self._senders = 0
+        """Who may still send: a message may be confirmed long after the last fault."""
 
     async def begin(self, number: int, bus: Any = None) -> None:
         life = self.lives[number] = Life(self, number)
@@ -154,6 +158,7 @@ class Play(hosts.Play):
     async def sends(self, session: int) -> None:
         random = self.world.random
         sequence = 1
+        self._senders += 1
         while not self.calm:
             await asyncio.sleep(random.random() * 0.2)
             plain = random.random() < 0.4
@@ -173,6 +178,7 @@ class Play(hosts.Play):
             for at, one in enumerate(sent):
                 one.thing = outcome.number + at if outcome.number >= 0 else -1
                 self.add(session, "sent", (one.number, one.thing), _encode(one))
+        self._senders -= 1
 
     # Receiving.
 
@@ -276,7 +282,7 @@ class Play(hosts.Play):
 
     def _left(self) -> bool:
         queues = [life.queue("orders") for life in self.lives.values() if life.up]
-        return any(one is None or one.messages.count for one in queues) or not queues
+        return bool(self._senders) or any(one is None or one.messages.count for one in queues) or not queues
 
     async def redriver(self) -> None:
         """Dead letters come back at last, when nothing is rejected any more."""
@@ -332,14 +338,15 @@ async def play(world: World, history: History) -> None:
     for number, life in playing.lives.items():
         life.keeper.validate()
         life.hosting.validate()
-        names, _ = life.hosting.freeze()
+        names, _ = life.hosting.freeze(())
         state = [(name, life.hosting.whole_part(name)) for name in names]
         life.hosting.thaw(False)
         playing.add(number, "final", (0, 0), _encode((state, ([], []), {})))
-        for body in await bodies_left(life, "done"):
-            playing.add(number, "done", (0, number), body)
         playing.add(number, "stored", hosts.stored(life), b"")
         playing.add(number, "differed", (life.keeper.differed, 0), b"")
+    for number, life in playing.lives.items():  # afterwards: it takes time, in which states change
+        for body in await bodies_left(life, "done"):
+            playing.add(number, "done", (0, number), body)
     playing.done = True
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
 

@@ -204,15 +204,16 @@ async def play(world: World, history: History) -> None:
     for number, life in playing.lives.items():
         life.keeper.validate()
         life.hosting.validate()
-        names, _ = life.hosting.freeze()
+        names, _ = life.hosting.freeze(())
         state = [(name, life.hosting.whole_part(name)) for name in names]
         life.hosting.thaw(False)
         playing.add(number, "final", (0, 0), _encode((state, ([], []), {})))
+        playing.add(number, "stored", hosts.stored(life), b"")
+        playing.add(number, "differed", (life.keeper.differed, 0), b"")
+    for number, life in playing.lives.items():  # afterwards: it takes time, in which states change
         for name in (*SIDES, "receipts"):
             for body in await queues.bodies_left(life, name):
                 playing.add(number, "receipt" if name == "receipts" else "left", (0, number), body)
-        playing.add(number, "stored", hosts.stored(life), b"")
-        playing.add(number, "differed", (life.keeper.differed, 0), b"")
     playing.done = True
     history.add(Happening(world.now, 0, "settled", members=tuple(playing.lives)))
 

@@ -604,13 +604,18 @@ class ViewsMember:
     @property
     def due_at(self) -> float:
         retries = min((one.retry_at for one in self._requests.values()), default=float("inf"))
-        ends = self.replica.next_end if self.replica is not None else float("inf")
+        ends = self.replica.next_end if self.replica is not None and self._may_expire else float("inf")
         busy = not self.opened or self._ops or self._unlocking or self._merge is not None
         return min(retries, ends, self._repeat_at if busy else float("inf"))
 
+    @property
+    def _may_expire(self) -> bool:
+        """What was reported for an epoch is held until the epoch is installed: the eldest may still ask for it."""
+        return self.epoch is None or self.installed or self.me not in self.epoch.members
+
     def tick(self, now: float) -> None:
         """Say again what was not answered."""
-        if self.replica is not None:
+        if self.replica is not None and self._may_expire:
             self.replica.expire(now)
         if self.epoch is None or self.me not in self.epoch.members:
             self._repeat_at = now + REPEAT_S

@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 import pluribus
-from pluribus.access.words import AUDIT, Look
+from pluribus.access.words import AUDIT, Listed, Login, Look, User
 from pluribus.core.errors import BadInput, BadUrl, Closed, PluribusError, Refused, Uncertain
 from pluribus.core.url import parse_url
+from pluribus.group.host.requests import Transact
 from pluribus.runtime.clients.login import check_private, login_from
 from pluribus.runtime.styles.access import access as styles
 from pluribus.runtime.styles.access import guard as guards
+from pluribus.runtime.styles.access.guard import Visitor
+from tests.engines.certificates import Authority
 from tests.runtime.clients.test_client import served, url_of
 
 PASSWORD = "correct horse battery"
@@ -157,6 +160,8 @@ def test_a_rule_that_is_removed_counts_no_more_and_the_others_do(tmp_path):
             async with ann.subscribe("news/a") as news:
                 await keeper.publish("news/a", "still")
                 assert (await news.receive(WAIT_S)).body == "still"
+            await queue.flush()  # who sent was told
+            queue.send_soon("three")
             with pytest.raises(Refused):
                 await queue.flush()
 
@@ -188,6 +193,7 @@ def test_wrong_passwords_are_slowed_and_logged_without_their_text(tmp_path, monk
         slept.append(max(counts))
 
     monkeypatch.setattr(styles.AccessStyle, "_slowed", slowed)
+    monkeypatch.setattr(styles, "SLOW_S", 0.0)
 
     async def scenario():
         async with listed(tmp_path) as (keeper, url):
@@ -228,6 +234,74 @@ def test_failures_make_the_next_login_slower():
             assert asyncio.get_running_loop().time() - started >= 0.1 > quick / 100
 
     asyncio.run(scenario())
+
+
+def test_guesses_on_many_connections_are_slowed_together(monkeypatch):
+    monkeypatch.setattr(styles, "SLOW_S", 1.0)
+
+    async def scenario():
+        async with pluribus.connect("inproc://access-many", name="many") as bus:
+            style = bus.style(styles.AccessStyle)
+            listed = Listed(1, [User("ann", "")], [], [])
+            style.guard._install(listed, bus._now() + 3_600)
+            tried = []
+
+            async def proved(asked, decisions):
+                tried.append(asked.user)
+                await asyncio.sleep(0)
+                return "", "", 0
+
+            style._proved = proved
+            style.guard.audit.failed = lambda *told: None
+            guesses = [
+                asyncio.ensure_future(style._login(Login("ann", "x", ""), Visitor("1.2.3.4:5"))) for _ in range(50)
+            ]
+            done, waiting = await asyncio.wait(guesses, timeout=0.5)
+            assert len(tried) <= styles.PROVING_MAX and len(done) == len(tried)
+            for one in waiting:
+                one.cancel()
+            await asyncio.gather(*guesses, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_certificate_proves_its_user(tmp_path):
+    ours = Authority(tmp_path)
+    name = f"access-tls-{tmp_path.name}"
+
+    async def scenario():
+        serve = f"127.0.0.1:0?{ours.options('member')}"
+        async with pluribus.connect(f"inproc://{name}", store=tmp_path / "a.db", serve=serve) as keeper:
+            await keeper.access.add_user("ann", certificate="ann.example")
+            await keeper.access.add_rule("ann", "queue:orders", "send")
+            await refusing(keeper)
+            host, port = keeper.doors[0].address
+            url = f"client://{host}:{port}/{name}?"
+            async with pluribus.connect(url + ours.options("ann.example")) as ann:
+                await (await ann.queue("orders")).send("one")
+                with pytest.raises(Refused, match="user 'ann'"):
+                    await ann.queue("others")
+            async with pluribus.connect(url + ours.options("eve.example")) as eve:
+                with pytest.raises(Refused, match="not logged in"):
+                    await eve.queue("orders")
+            theirs = Authority(tmp_path / "theirs")
+            with pytest.raises(PluribusError):
+                await pluribus.connect(url + theirs.options("ann.example"))
+
+    asyncio.run(scenario())
+
+
+def test_an_access_check_on_one_path_only_is_found(tmp_path, monkeypatch):
+    """A guard that looks at single commands and forgets those in transactions lets half of one through."""
+    real = guards.Guard.admit
+
+    async def forgetful(self, request, visitor):
+        if not isinstance(request, Transact):
+            await real(self, request, visitor)
+
+    monkeypatch.setattr(guards.Guard, "admit", forgetful)
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test_a_transaction_is_refused_whole_if_one_part_of_it_is_not_allowed(tmp_path)
 
 
 def test_refusals_are_in_the_audit_log(tmp_path):
@@ -276,6 +350,49 @@ def test_who_came_before_there_was_a_list_is_cut_off(tmp_path):
             await refusing(keeper)
             with pytest.raises(PluribusError):
                 await client.publish("news", "x")
+
+    asyncio.run(scenario())
+
+
+def test_a_list_counts_at_once_at_the_door_through_which_it_was_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(guards, "LOOK_S", 1_000.0)  # by itself the door would not look again
+
+    async def scenario():
+        async with (
+            served(f"access-{tmp_path.name}", store=tmp_path / "a.db") as keeper,
+            pluribus.connect(url_of(keeper)) as maker,
+        ):
+            await maker.publish("news", "before", durable=True)
+            await maker.access.add_rule("anyone", "access:list", "all")
+            assert (await keeper.guard.current()).listed
+            with pytest.raises(Refused):
+                await maker.publish("news", "x")
+            await maker.access.add_rule("anyone", "topic:news", "publish")
+            await maker.publish("news", "x")
+            assert maker.line.connections == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_change_whose_connection_breaks_is_made_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(guards, "LEASE_S", 1.0)
+
+    async def scenario():
+        async with listed(tmp_path) as (keeper, url):
+            await keeper.access.add_rule("bob", "access:list", "all")
+            async with pluribus.connect(url, user="bob", password=PASSWORD) as bob:
+                removing = asyncio.create_task(bob.access.remove_user("ann"))
+
+                async def removed():
+                    return all(user.name != "ann" for user in (await keeper.access.list()).users)
+
+                await until(removed)
+                for visitor in list(keeper.guard.visitors):
+                    visitor.cut()
+                await removing
+                assert bob.line.connections == 2
+            told = [body["what"] for body in await records(keeper)]
+            assert len([what for what in told if "ann" in what and "remove" in what]) == 1, told
 
     asyncio.run(scenario())
 

@@ -183,6 +183,22 @@ def test_several_processes_act_in_one(tmp_path):
     asyncio.run(scenario())
 
 
+def test_one_that_joined_commits_nothing_of_the_others(tmp_path):
+    async def scenario():
+        async with opened("keeper", tmp_path) as bus, pluribus.connect(url_of(bus)) as other:
+            q, theirs = await bus.queue("q"), await other.queue("q")
+            async with bus.transaction() as tx:
+                await tx.send(q, "mine")
+                async with other.transaction(join=tx.id) as joined:
+                    await joined.send(theirs, "theirs")
+                    for end in (joined.commit, joined.prepare):
+                        with pytest.raises(BadInput, match="was begun elsewhere"):
+                            await end()
+            assert sorted(await bodies(q)) == ["mine", "theirs"]
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("commits", [True, False])
 def test_somebody_else_decides_about_a_prepared_one(commits, tmp_path):
     async def scenario():

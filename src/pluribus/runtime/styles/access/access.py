@@ -12,7 +12,7 @@ from ....access import passwords, words
 from ....access.machine import AccessList
 from ....access.rules import Decisions, rule_of
 from ....access.words import AUDIT, Listed, Outcome, Token, User
-from ....core.errors import BadInput, Refused
+from ....core.errors import BadInput, Refused, Uncertain
 from ....group.host import words as host
 from ....group.host.words import ONCE
 from ....pubsub.durable import batch as topic_batch
@@ -31,7 +31,8 @@ FAILURES_MAX = 4_096
 """Users and addresses whose failures are remembered."""
 FORGET_S = 300.0
 PROVING_MAX = 2
-"""Passwords that are compared at once: each takes 16 MiB and a processor."""
+"""Passwords that are compared at once: each takes 16 MiB and a processor. So many guesses at a time get through between
+two waits, over however many connections they come."""
 WRONG = "the user, the password or the token is wrong"
 
 
@@ -46,9 +47,6 @@ class AccessStyle(Style):
         self.guard = Guard(bus)
         self._line: MachineLine[Outcome] | None = None
         self._opening = asyncio.Lock()
-        self._session = 0
-        self._sequence = 0
-        self._changing = asyncio.Lock()
         self._proving = asyncio.Semaphore(PROVING_MAX)
         self._failures: dict[str, tuple[int, float]] = {}
 
@@ -57,7 +55,9 @@ class AccessStyle(Style):
         if isinstance(request, words.Login):
             return await self._login(request, visitor)
         if isinstance(request, words.Change):
-            return await self.change(words.command_of(request.command), visitor.user or "anyone")
+            visitor.free = False  # it may make the list, and is not cut off for having been here before
+            by = visitor.user or "anyone"
+            return await self.change(words.command_of(request.command), by, request.number)
         if isinstance(request, words.Look):
             return await self.listed()
         if isinstance(request, words.Check):
@@ -73,26 +73,27 @@ class AccessStyle(Style):
             if self._line is None:
                 machines: Machines = self.bus._style(Machines)
                 self._line = await machines.open(words.MACHINE, AccessList, Outcome, timeout=ASK_S)
-                self._session = self.bus.durable.new_number()
             return self._line
 
-    async def change(self, command: words.Command, by: str) -> Outcome:
-        """Make a change, with its record; returns when no door goes by the list of before."""
+    async def change(self, command: words.Command, by: str, number: int | None = None) -> Outcome:
+        """Make a change, with its record; returns when no door goes by the list of before. A change that is asked for
+        again with its ``number`` is made once."""
         line = await self.line()
         at = self.bus._wall()
         kind, encoded = encode_body({"what": words.told(command), "user": by, "address": "", "count": 1, "at": at})
-        session = ONCE + self.bus.durable.new_number() % ONCE
+        session = ONCE + (self.bus.durable.new_number() if number is None else number) % ONCE
         sender = int(self.bus.me)
         record = topic_batch.pack(AUDIT, session, 1, sender, kind, int(at * 1e6), [encoded], [None], [None])
         takes = isinstance(command, words.DropUser | words.DropRule | words.DropToken)
         if isinstance(command, words.PutUser):  # a user that was there may have lost a role, or the password
             takes = any(user.name == command.user.name for user in (await self.listed()).users)
-        async with self._changing:
-            self._sequence += 1
-            parts = [(words.MACHINE, [words.encode(command)]), (TOPICS, [record])]
-            found = await line.transact(self._session, self._sequence, self._sequence, parts, ASK_S)
+        parts = [(words.MACHINE, [words.encode(command)]), (TOPICS, [record])]
+        found = await line.transact(session, 1, 1, parts, ASK_S)
         if found.status == host.REFUSED:
             raise Refused(found.reason)
+        if found.status == host.UNKNOWN:
+            raise Uncertain(f"{found.reason}: look at the list", (session, 1))
+        await self.guard.caught_up()
         if takes:
             await asyncio.sleep(guards.LEASE_S)
         return Outcome(words.DONE)
@@ -112,17 +113,16 @@ class AccessStyle(Style):
         if not decisions.listed:
             return ""
         keys = [f"address {visitor.address.rpartition(':')[0]}", f"user {asked.user}" if asked.user else ""]
-        await self._slowed(keys)
-        if asked.token:
-            user, token, until_us = await self._by_token(asked.token, decisions)
-        else:
-            user, token, until_us = asked.user, "", 0
-            kept = decisions.users.get(user, User("nobody")).password
+        found = None
+        while found is None:
+            await self._slowed(keys)
             async with self._proving:
-                good = await asyncio.to_thread(passwords.proves, asked.password, kept)
-            user = user if good else ""
+                if self._wait_s(keys) <= 0:  # else others failed while this one waited for its turn
+                    found = await self._proved(asked, decisions)
+                    if not found[0]:
+                        self._fail(keys)
+        user, token, until_us = found
         if not user:
-            self._fail(keys)
             self.guard.audit.failed(visitor, asked.user, "token" if asked.token else "password")
             raise Refused(f"{WRONG}: look at user=, password= and token=")
         decisions = await self.guard.current()  # it may be another by now
@@ -135,21 +135,33 @@ class AccessStyle(Style):
         visitor.version = decisions.version
         return user
 
-    async def _by_token(self, text: str, decisions: Decisions) -> tuple[str, str, int]:
+    async def _proved(self, asked: words.Login, decisions: Decisions) -> tuple[str, str, int]:
+        """The user, the id of the token and its end; an empty user if it is not proved."""
+        if asked.token:
+            return self._by_token(asked.token, decisions)
+        kept = decisions.users.get(asked.user, User("nobody")).password
+        good = await asyncio.to_thread(passwords.proves, asked.password, kept)
+        return (asked.user if good else "", "", 0)
+
+    def _by_token(self, text: str, decisions: Decisions) -> tuple[str, str, int]:
         id, digest = passwords.token_parts(text)
         token = decisions.tokens.get(id, Token("-", "", bytes(32), 0))
         good = passwords.same(token.digest, digest) and token.until_us > self.bus._wall() * 1e6
         return (token.user, token.id, token.until_us) if good else ("", "", 0)
 
     async def _slowed(self, keys: list[str]) -> None:
+        while (wait_s := self._wait_s(keys)) > 0:  # noqa: ASYNC110 - it grows if others fail meanwhile
+            await asyncio.sleep(wait_s)
+
+    def _wait_s(self, keys: list[str]) -> float:
+        """How long the next attempt waits, for what failed before."""
         now = self.bus._now()
         wait_s = 0.0
         for key in keys:
             count, at = self._failures.get(key, (0, 0.0))
             if count and now - at < FORGET_S:
                 wait_s = max(wait_s, at + min(SLOW_S * 2 ** (count - 1), SLOW_S_MAX) - now)
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
+        return wait_s
 
     def _fail(self, keys: list[str]) -> None:
         now = self.bus._now()

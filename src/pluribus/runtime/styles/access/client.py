@@ -6,12 +6,16 @@ from ....access import words
 from ....access.words import Listed, Outcome
 from ..style import Style
 
+CHANGE_S = 30.0
+"""A connection that breaks meanwhile is made anew, and the same change is asked for again."""
+
 
 class ClientAccess(Style):
     """What ``AccessStyle`` is on a member."""
 
     async def change(self, command: words.Command, by: str) -> Outcome:
-        found: Outcome = await self.bus.line.ask_once(words.Change(words.encode(command)))
+        durable = self.bus.durable
+        found: Outcome = await durable.ask(words.Change(words.encode(command), durable.new_number()), CHANGE_S)
         return found
 
     async def listed(self) -> Listed:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ....access import words
@@ -80,6 +81,9 @@ class Guard:
         self._known = asyncio.Event()
         """Set while the list that counts is known."""
         self._until = 0.0
+        self._wake = asyncio.Event()
+        self._catching_up: list[asyncio.Future[None]] = []
+        """Who wants a look that begins from now on."""
         self._task: asyncio.Task[None] | None = None
         self.visitors: dict[Visitor, None] = {}
         self.audit = Audit(bus)
@@ -160,9 +164,20 @@ class Guard:
             raise NotPrimary(LATE)
         return self._list
 
+    async def caught_up(self) -> None:
+        """Returns when this member's doors go by a list that was just made; who comes next is asked who it is."""
+        if self._task is None or (self._list is not None and self._list.listed):
+            return
+        looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._catching_up.append(looked)
+        self._wake.set()
+        await looked
+
     async def _watch(self) -> None:
         """For as long as the bus is open."""
         while not self._bus.closed:
+            self._wake.clear()
+            catching_up, self._catching_up = self._catching_up, []
             asked_at = self._bus._now()
             pause_s = 0.0
             try:
@@ -176,7 +191,15 @@ class Guard:
                 pause_s = 0.1
             if self._list is not None and (self._list.listed or self.required) and self._bus._now() >= self._until:
                 self._lapse()
-            await asyncio.sleep(pause_s)
+            for looked in catching_up:
+                if not looked.done():
+                    looked.set_result(None)
+            if pause_s and not self._wake.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._wake.wait()
+            else:
+                await asyncio.sleep(0)
 
     async def _look(self, asked_at: float) -> float:
         """Ask once; how long to pause before the next time."""
@@ -241,4 +264,6 @@ class Guard:
     def abandon(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        for looked in self._catching_up:
+            looked.cancel()
         self.audit.abandon()

@@ -29,6 +29,7 @@ class QueuesFace:
         lease: float | None = None,
         dead_max: int | None = None,
         dead_expired: bool | None = None,
+        transform: str | None = None,
         timeout: float | None = OPEN_S,
     ) -> MessageQueue:
         """The queue of that name; it is made if nobody did. It is on the keepers' log, or with ``durable=False`` in the
@@ -38,11 +39,14 @@ class QueuesFace:
         reached senders wait (``full="wait"``), are refused (``"refuse"``), or the oldest become dead letters
         (``"dead"``); ``tries`` 20, then a message that came back is a dead letter; ``backoff`` from 1 s, doubled each
         time, to 60 s; ``window`` 120 s, in which an ``id`` counts once; ``lease`` none: a consumer holds a message as
-        long as it is there; ``dead_max`` 100,000 dead letters; ``dead_expired`` false: what outlives its ``ttl`` goes.
+        long as it is there; ``dead_max`` 100,000 dead letters; ``dead_expired`` false: what outlives its ``ttl`` goes;
+        ``transform`` nothing: else what arrives is transformed by this chain of formats, such as ``"csv > json"``.
         Raises ``Refused`` if the queue was made with other settings than these; ``configure`` changes them.
         """
         from .options import settings_of
         from .queue import Queues
 
-        given = settings_of(messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired)
+        given = settings_of(
+            messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, transform
+        )
         return await self._style(Queues).open(name, durable, given, timeout)

@@ -38,6 +38,7 @@ class QueueMessage(Generic[T]):
         "reply_to",
         "sent",
         "settled",
+        "ttl",
     )
 
     def __init__(
@@ -61,6 +62,8 @@ class QueueMessage(Generic[T]):
         self.id = f"{head.session:x}-{head.first}"
         """What the sender gave, or a name of our own."""
         self.properties: Mapping[str, Any] = NOTHING
+        self.ttl = 0.0
+        """Seconds that its sender gave it; 0: no end."""
         if head.extra_bytes:
             extra = batch.extra_of(packed, head)
             self.priority = extra.priorities[0] if extra.priorities else words.PRIORITY
@@ -69,6 +72,8 @@ class QueueMessage(Generic[T]):
             self.reply_to = extra.replies[0] if extra.replies else ""
             if extra.ids and extra.ids[0]:
                 self.id = extra.ids[0]
+            if extra.ttls_us:
+                self.ttl = extra.ttls_us[0] / 1e6
             if extra.properties and extra.properties[0]:
                 self.properties = MappingProxyType(batch.properties_of(extra.properties[0]))
 
@@ -87,6 +92,7 @@ class QueueMessage(Generic[T]):
         self.key = self.correlation = self.reply_to = ""
         self.id = f"{head.session:x}-{head.first + place}"
         self.properties = NOTHING
+        self.ttl = 0.0
         return self
 
     def __repr__(self) -> str:

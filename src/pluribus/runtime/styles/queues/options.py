@@ -13,7 +13,9 @@ from ....filters.packed import packed
 from ....group.host.demand import CREDIT_MAX
 from ....queues import words
 from ....queues.words import Settings
-from .sender import OutgoingMessage, checked, encoded_properties
+from .arriving import checked_chain
+from .outgoing import OutgoingMessage
+from .sender import checked, encoded_properties
 
 
 def message_of(
@@ -77,6 +79,7 @@ def settings_of(
     lease: float | None,
     dead_max: int | None,
     dead_expired: bool | None,
+    transform: str | None = None,
     usual: Settings | None = None,
 ) -> Settings | None:
     """Those that are given, and usual ones; None if none is given."""
@@ -91,6 +94,7 @@ def settings_of(
         "lease_us": None if lease is None else int(lease * 1e6),
         "dead_max": dead_max,
         "bury_expired": dead_expired,
+        "transform": None if transform is None else checked_chain(transform),
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     if any(not isinstance(value, str | bool) and value < 0 for value in chosen.values()):

@@ -13,7 +13,7 @@ from ....core.errors import Closed, Refused, TooLarge, Uncertain
 from ....core.ids import MessageId, checked_name
 from ....filters import Filter
 from ....group.host.demand import UNLIMITED
-from ....queues import words
+from ....queues import batch, words
 from ....queues.machine import Queue
 from ....queues.words import PRIORITY, REFUSED, Outcome, Settings, Stats
 from ....wire.bodies import BYTES, encode_body
@@ -21,11 +21,13 @@ from ...machines.line import MachineLine
 from ...machines.machines import Machines
 from ..style import Style
 from ..tables.face import ROWS_MAX, TIMEOUT_S
+from .arriving import transformed
 from .consumer import QueueConsumer
 from .message import QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
+from .outgoing import OutgoingMessage, extra_of
 from .receiving import Handler, Messages, Receiving, Singles, call_with
-from .sender import OutgoingMessage, Sender
+from .sender import Sender, encoded_properties
 
 if TYPE_CHECKING:
     from ....tables.result import SqlTable
@@ -101,6 +103,7 @@ class MessageQueue:
         self._consumers: dict[QueueConsumer, None] = {}
         self._calling: set[asyncio.Task[None]] = set()
         self._last: tuple[int, Stats] | None = None
+        self._chain: str | None = None
         self.closed = False
 
     # Sending.
@@ -140,6 +143,13 @@ class MessageQueue:
         except TimeoutError:
             raise Uncertain(f"the queue {self.name!r} did not confirm the message in {timeout:g} s", identity) from None
         return identity
+
+    async def pass_on(self, message: OutgoingMessage) -> None:
+        """Send a message that is encoded already; returns when it is confirmed."""
+        self._check_open()
+        await self.stage(message)
+        done, _ = self._sender.put(message)
+        await asyncio.shield(done)
 
     async def send_many(self, bodies: Iterable[Any], *, timeout: float | None = None) -> list[MessageId]:
         """Send messages without options, in order; returns when all are confirmed."""
@@ -203,6 +213,18 @@ class MessageQueue:
         message = message_of(kind, encoded, priority, ttl, delay, properties, key, id, correlation, reply_to)
         await self.stage(message)
         return message
+
+    async def chain(self) -> str:
+        """By which the queue transforms what arrives; asked for once. ``Sender`` learns it by itself."""
+        if self._chain is None:
+            self._chain = (await self._now()).settings.transform
+        return self._chain
+
+    def forget_chain(self) -> None:
+        self._chain = None
+
+    async def _now(self) -> Stats:
+        return _stats(await self._line.inspect(words.encode(words.Count()), timeout=None))
 
     async def stage(self, message: OutgoingMessage) -> None:
         """A long body goes ahead of its message, in pieces, which the message then names."""
@@ -369,7 +391,7 @@ class MessageQueue:
 
     async def stats(self) -> QueueStats:
         """How the queue is now; rates are those since this was asked before."""
-        now = _stats(await self._line.inspect(words.encode(words.Count()), timeout=None))
+        now = await self._now()
         loop_us = int(asyncio.get_running_loop().time() * 1e6)
         rates = (0.0, 0.0)
         if self._last is not None and loop_us > self._last[0]:
@@ -384,23 +406,44 @@ class MessageQueue:
         return await self._in_steps(lambda start: words.Purge(max(end, 1), dead, start), progress)
 
     async def redrive(self, limit: int | None = None, *, progress: Progress | None = None) -> int:
-        """Dead letters become messages again, untried, the oldest first; how many there were. They are named, so a
+        """Dead letters become messages again, untried, the oldest first; how many there were. Those that could not be
+        transformed when they arrived are transformed now, or stay. They are named, so a
         command that is asked twice brings none twice; what dies meanwhile is for the next call."""
         total, start, named = 0, 0, 0
+        self._chain = None
+        chain = await self.chain()
         while limit is None or named < limit:
             most = PAGE if limit is None else min(limit - named, PAGE)
             question = words.Look(start, most, selector_of(None), dead=True)
             looked = _looked(await self._line.inspect(words.encode(question), timeout=None))
             if looked.found:
-                things = [one.thing for one in looked.found]
-                named += len(things)
-                total += (await self._do(words.encode(words.Redrive(0, things)))).number
+                raw = [one.thing for one in looked.found if chain and one.reason.startswith(words.NOT_TRANSFORMED)]
+                things = [one.thing for one in looked.found if one.thing not in set(raw)]
+                named += len(looked.found)
+                if things:
+                    total += (await self._do(words.encode(words.Redrive(0, things)))).number
+                for message in await self.kept(raw):
+                    total += await self._remake(message, chain)
             if progress is not None:
                 progress(total)
             start = looked.then
             if not start:
                 break
         return total
+
+    async def _remake(self, message: QueueMessage[Any], chain: str) -> int:
+        """A dead letter that could not be transformed when it arrived, as the queue transforms now; 0 if it still
+        cannot."""
+        kind, encoded = encode_body(message.body)
+        texts = (message.key, message.id, message.correlation, message.reply_to)
+        properties = encoded_properties(message.properties)
+        made = transformed(OutgoingMessage(kind, encoded, message.priority, 0, 0, *texts, properties), chain)
+        if made.failure:
+            return 0
+        packed = batch.pack(
+            self._numbers(), 1, int(message.sent * 1e6), made.kind, [made.body], extra_of([made], chain)
+        )
+        return (await self._do(words.encode(words.Remake([message.number], packed)))).number
 
     async def _in_steps(self, step: Callable[[int], words.Command], progress: Progress | None) -> int:
         total, start = 0, 0
@@ -431,12 +474,17 @@ class MessageQueue:
         lease: float | None = None,
         dead_max: int | None = None,
         dead_expired: bool | None = None,
+        transform: str | None = None,
     ) -> None:
-        """Change settings of the queue; those that are not given stay."""
-        now = (await self.stats()).state.settings
-        given = settings_of(messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, now)
+        """Change settings of the queue; those that are not given stay. ``transform=""``: what arrives stays as it
+        is."""
+        now = (await self._now()).settings
+        given = settings_of(
+            messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, transform, now
+        )
         if given is not None:
             await self.configured(words.Configure(given, True), None)
+            self.forget_chain()
 
     async def configured(self, command: words.Configure, timeout: float | None) -> None:
         await self._do(words.encode(command), timeout)

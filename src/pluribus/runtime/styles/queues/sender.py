@@ -19,9 +19,11 @@ import msgspec
 from ....core.errors import BadInput, Closed, Overflow, PluribusError, Refused, TooLarge, Uncertain
 from ....core.ids import MessageId
 from ....queues import batch, words
-from ....queues.words import AGAIN, DONE, FULL, NEXT, Outcome
-from ....wire.bodies import BYTES, Kind
+from ....queues.words import AGAIN, DONE, FULL, NEXT, UNLIKE, Outcome
+from ....wire.bodies import BYTES
 from ...machines.line import MachineLine
+from .arriving import transformed
+from .outgoing import OutgoingMessage, extra_of
 
 BATCH_BYTES = 256 << 10
 BATCH_MESSAGES = 4_096
@@ -35,42 +37,23 @@ PAUSE_S_MAX = 0.5
 _encode = msgspec.msgpack.encode
 
 
-class OutgoingMessage(msgspec.Struct):
-    """One message on its way."""
-
-    kind: Kind
-    body: bytes
-    priority: int = words.PRIORITY
-    ttl_us: int = 0
-    delay_us: int = 0
-    key: str = ""
-    id: str = ""
-    correlation: str = ""
-    reply_to: str = ""
-    properties: bytes = b""
-    upload: tuple[int, int] = (0, 0)
-
-    @property
-    def plain(self) -> bool:
-        options = (self.ttl_us, self.delay_us, self.key, self.id, self.correlation, self.reply_to, self.properties)
-        return self.priority == words.PRIORITY and not any(options) and not self.upload[0]
-
-
 class _Batch:
-    """Messages that travel together."""
+    """Messages that travel together. ``chain`` is the one by which their bodies were made of those of ``originals``."""
 
-    __slots__ = ("count", "done", "first", "messages", "packed", "plain", "size", "waits")
+    __slots__ = ("chain", "count", "done", "first", "messages", "originals", "packed", "plain", "size", "soon")
 
-    def __init__(self, plain: bool) -> None:
+    def __init__(self, plain: bool, chain: str = "") -> None:
         self.messages: list[OutgoingMessage] = []
+        self.chain = chain
+        self.originals: list[OutgoingMessage] = [] if chain else self.messages
         self.plain = plain
         self.size = 0
         self.count = 0
         self.first = 0
         self.packed = b""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waits = 0
-        """How many wait for it; with nobody, a failure is for ``flush``."""
+        self.soon = False
+        """Whether some of it was sent by somebody who does not wait: a failure is for ``flush``."""
 
     def add(self, message: OutgoingMessage) -> None:
         self.messages.append(message)
@@ -85,26 +68,8 @@ class _Batch:
     def pack(self, session: int, first: int, time_us: int) -> None:
         self.first = first
         bodies = [one.body for one in self.messages]
-        extra = None if self.plain else extra_of(self.messages)
+        extra = None if self.plain and not self.chain else extra_of(self.messages, self.chain)
         self.packed = batch.pack(session, first, time_us, self.messages[0].kind, bodies, extra)
-
-
-def extra_of(messages: list[OutgoingMessage]) -> batch.BatchExtra:
-    def column(name: str, nothing: Any) -> list[Any]:
-        values = [getattr(one, name) for one in messages]
-        return values if any(value != nothing for value in values) else []
-
-    return batch.BatchExtra(
-        column("priority", words.PRIORITY),
-        column("ttl_us", 0),
-        column("delay_us", 0),
-        column("key", ""),
-        column("id", ""),
-        column("correlation", ""),
-        column("reply_to", ""),
-        column("properties", b""),
-        column("upload", (0, 0)),
-    )
 
 
 class Sender:
@@ -128,30 +93,41 @@ class Sender:
         self._waiting_bytes = 0
         self._numbers = 0
         self._closed = False
+        self.chain = ""
+        """By which the queue transforms what arrives, as far as is known here."""
 
     # What callers do.
 
-    def put(self, message: OutgoingMessage) -> tuple[asyncio.Future[None], MessageId]:
-        """Send a message; the future is done when its batch is confirmed."""
+    def put(self, message: OutgoingMessage, soon: bool = False) -> tuple[asyncio.Future[None], MessageId]:
+        """Send a message; the future is done when its batch is confirmed. ``soon``: nobody looks at it."""
         if self._closed:
             raise Closed("the queue is closed: open it again")
-        plain = message.plain
-        last = self._gathering[-1] if self._gathering else None
-        if last is None or not last.takes(message, plain):
-            last = _Batch(plain)
-            last.done.add_done_callback(_looked_at)
-            self._gathering.append(last)
-        last.add(message)
-        self._waiting_bytes += len(message.body)
+        last = self._gathered(message)
+        last.soon |= soon
         self._numbers += 1
         if self._pumping is None:
             self._pumping = asyncio.get_running_loop().call_soon(self._pump)
         return last.done, (self._session, self._numbers)
 
+    def _gathered(self, original: OutgoingMessage) -> _Batch:
+        """The batch that a message travels in."""
+        message = transformed(original, self.chain) if self.chain else original
+        plain = message.plain
+        last = self._gathering[-1] if self._gathering else None
+        if last is None or last.chain != self.chain or not last.takes(message, plain):
+            last = _Batch(plain, self.chain)
+            last.done.add_done_callback(_looked_at)
+            self._gathering.append(last)
+        if self.chain:
+            last.originals.append(original)
+        last.add(message)
+        self._waiting_bytes += len(message.body)
+        return last
+
     def put_soon(self, message: OutgoingMessage) -> MessageId:
         if self._waiting_bytes > WAITING_BYTES_MAX:
             raise Overflow(f"{WAITING_BYTES_MAX:,} bytes wait to be sent: await flush() now and then")
-        return self.put(message)[1]
+        return self.put(message, True)[1]
 
     @property
     def unconfirmed(self) -> int:
@@ -251,23 +227,77 @@ class Sender:
             outcomes = await self._line.order([one.packed for one in taken], None)
         except Refused as error:  # an access list does not allow it: that will not be otherwise in a moment
             for one in taken:
-                self._sent.remove(one)
-                self._end(one, error)
+                if not one.done.done() and one.chain == self.chain:
+                    self._sent.remove(one)
+                    self._end(one, error)
             self._begin_anew()
             return
         refused = False
         for one, outcome in zip(taken, outcomes, strict=True):
+            if one.done.done() or one.chain != self.chain:
+                continue  # another answer said what became of it
             if outcome.status in (DONE, AGAIN):
                 self._sent.remove(one)
                 self._end(one, None)
             elif outcome.status in (FULL, NEXT):
                 self._rewind = True
+            elif outcome.status == UNLIKE:
+                self._send_as(one, outcome.reason)
+                return
             else:
+                self._were_taken(one)
                 self._sent.remove(one)
                 self._end(one, Refused(outcome.reason))
                 refused = True
         if refused:
             self._begin_anew()
+
+    def _send_as(self, refused: _Batch, chain: str) -> None:
+        """The queue transforms by another chain than this batch was made by: it, and all behind it, are made anew."""
+        self._were_taken(refused)
+        self.chain = chain
+        before = [*self._sent, *self._gathering]
+        self._sent.clear()
+        self._gathering.clear()
+        for one in before:
+            self._waiting_bytes -= sum(len(message.body) for message in one.messages)
+            self._divide(one)
+        self._begin_anew()
+
+    def _were_taken(self, refused: _Batch) -> None:
+        """Batches in front of one that is refused were taken, though their answers may be lost: the queue looks at a
+        batch when it has taken those that come before."""
+        while self._sent and self._sent[0] is not refused:
+            self._end(self._sent.popleft(), None)
+
+    def _divide(self, before: _Batch) -> None:
+        """The messages of a batch, in others; it is done when these are."""
+        batches: dict[_Batch, None] = {}
+        failure: PluribusError | None = None
+        for original in before.originals:
+            try:
+                gathered = self._gathered(original)
+            except PluribusError as error:
+                failure = failure or error
+            else:
+                gathered.soon |= before.soon
+                batches[gathered] = None
+
+        def ended(_: asyncio.Future[None] | None = None) -> None:
+            if before.done.done() or not all(one.done.done() for one in batches):
+                return
+            errors = [one.done.exception() for one in batches if not one.done.cancelled()]
+            found = next((error for error in errors if error is not None), failure)
+            if found is None:
+                before.done.set_result(None)
+            else:
+                before.done.set_exception(found)
+
+        if failure is not None and before.soon:
+            self._failure = self._failure or failure
+        for one in batches:
+            one.done.add_done_callback(ended)
+        ended()
 
     def _begin_anew(self) -> None:
         """The queue has taken nothing behind a batch that it refused."""
@@ -284,7 +314,7 @@ class Sender:
         if error is None:
             one.done.set_result(None)
         else:
-            if not one.waits:
+            if one.soon:
                 self._failure = self._failure or error
             one.done.set_exception(error)
 

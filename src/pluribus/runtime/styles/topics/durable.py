@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from ...._speed.packing import of_one_topic
 from ....core.errors import (
@@ -21,6 +21,7 @@ from ....core.errors import (
     NoMembers,
     NotPrimary,
     Overflow,
+    PluribusError,
     Refused,
     Uncertain,
     Unreachable,
@@ -68,6 +69,8 @@ RETAIN_MAX = 1e12
 
 TRANSIENT = (Closed, Damaged, NotPrimary, Overflow, Uncertain, Unreachable, NoMembers)
 """Ask again, perhaps somebody else."""
+DOUBTFUL = (Closed, Uncertain, Unreachable)
+"""What was asked may have been done."""
 
 
 class KeeperLine(Protocol):
@@ -107,19 +110,23 @@ class Durable:
     # Asking.
 
     async def ask(self, request: Any, timeout: float | None = ASK_S) -> Any:
-        """Until it is answered; what keeps it from that is raised after ``timeout`` seconds, ``NoKeeper`` at once."""
+        """Until it is answered; what keeps it from that is raised after ``timeout`` seconds, ``NoKeeper`` at once. If
+        any attempt may have done it, that is ``Uncertain``, whatever became of the last one."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         pause_s = PAUSE_S
+        doubt = ""
         while True:
             try:
                 return await self._line.ask(request)
-            except NoKeeper:
+            except NoKeeper as error:
                 if timeout is not None:
-                    raise
-            except TRANSIENT:
+                    _raise(error, doubt)
+            except TRANSIENT as error:
                 if self._closed or (until is not None and loop.time() + pause_s > until):
-                    raise
+                    _raise(error, doubt)
+                if isinstance(error, DOUBTFUL):
+                    doubt = str(error)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
@@ -555,6 +562,13 @@ class Batches(list[StoredBatch]):
 
     def events(self) -> list[Any]:
         return [event for batch in self for event in unpacked(batch)]
+
+
+def _raise(error: PluribusError, doubt: str) -> NoReturn:
+    """``doubt`` is why an attempt before this one may have done it."""
+    if doubt and not isinstance(error, DOUBTFUL):
+        raise Uncertain(f"{doubt}; asked again: {error}") from None
+    raise error
 
 
 def _encoded(body: Any) -> tuple[Any, bytes]:

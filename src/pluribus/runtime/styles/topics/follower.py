@@ -210,6 +210,12 @@ class DurableSubscription(Generic[B]):
         self._at += len(events)
         return events
 
+    def not_read(self, count: int) -> None:
+        """The last ``count`` events that were handed out were not looked at: they are handed out again, and closing
+        does not commit them. For those who fetch more at a time than they show (``pluribus.sync``)."""
+        assert count <= self._at
+        self._at -= count
+
     async def _fill(self, timeout: float | None) -> None:
         if self._auto and self._ready:
             self._handle_all()

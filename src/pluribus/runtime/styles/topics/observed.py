@@ -16,10 +16,11 @@ class Observed:
     observed.set(price=101, volume=7)`` waits until that is on its way."""
 
     def __init__(self, topics: Topics, name: str) -> None:
-        self.__dict__.update(_topics=topics, _name=name, _values={})
+        for attribute, value in (("_topics", topics), ("_name", name), ("_values", {})):
+            object.__setattr__(self, attribute, value)  # not a property that others watch
 
     def __getattr__(self, name: str) -> Any:
-        values: dict[str, Any] = self.__dict__["_values"]
+        values: dict[str, Any] = object.__getattribute__(self, "_values")
         if name not in values:
             raise AttributeError(f"{self._name!r} has no property {name!r}: set it first")
         return values[name]

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Any
 
 from ....filters import Filter
-from ...sync.face import Face
+from ...sync.face import Face, real_of
 from ..queues.message import QueueMessage
-from ..queues.sync import SyncMessageQueue
+from ..queues.sync import SyncMessage, SyncMessageQueue
 from ..spaces.sync import SyncSpace
 from .transaction import Transaction
 
@@ -38,6 +38,9 @@ class SyncTransaction(Face):
         self, queue: SyncMessageQueue, where: str | Filter | None = None, timeout: float | None = None
     ) -> QueueMessage[Any] | None:
         return self._thread.call(self._real.receive, queue._real, where, timeout)
+
+    def settle(self, queue: SyncMessageQueue, message: SyncMessage | QueueMessage[Any]) -> None:
+        self._thread.ask(self._real.settle, queue._real, real_of(message))
 
     def enter(self, space: SyncSpace) -> int:
         return self._thread.call(self._real.enter, space._real)

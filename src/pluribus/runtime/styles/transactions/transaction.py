@@ -28,11 +28,12 @@ from ....transactions.machine import MOVED
 from ....transactions.words import ABORTED, ACTING, COMMITTED, ENDED, PREPARED, UNKNOWN
 from ....wire.bodies import encode_body
 from ...machines.line import TRANSIENT
+from ..queues.arriving import transformed
 from ..queues.consumer import _runs as runs_of
 from ..queues.message import QueueMessage
 from ..queues.options import message_of
+from ..queues.outgoing import OutgoingMessage, extra_of
 from ..queues.queue import LONG_BYTES, MessageQueue
-from ..queues.sender import OutgoingMessage, extra_of
 from ..spaces.replicated import ReplicatedWay
 from ..spaces.space import Space
 
@@ -70,6 +71,9 @@ class Transaction:
         self._sent: dict[str, list[OutgoingMessage]] = {}
         self._published: list[tuple[str, Any, bytes, dict[str, Any]]] = []
         self._received: list[tuple[MessageQueue, QueueMessage[Any]]] = []
+        self._settled: list[tuple[MessageQueue, QueueMessage[Any]]] = []
+        """Received outside of it; if it does not come to a commit they stay with who received them."""
+        self._targets: dict[MessageQueue, None] = {}
         self._spaces: dict[str, ReplicatedWay] = {}
         self._bytes = 0
         self._others: list[tuple[str, list[bytes]]] = []
@@ -134,10 +138,13 @@ class Transaction:
         """Send a message that is encoded already."""
         self._check(queue)
         self._check_count()
-        await queue.stage(message)
+        chain = await queue.chain()
+        made = transformed(message, chain) if chain else message
+        await queue.stage(made)
         self._check_acting()
-        self._add(len(message.body))
-        self._sent.setdefault(queue.line_name, []).append(message)
+        self._add(len(made.body))
+        self._targets[queue] = None
+        self._sent.setdefault(queue.line_name, []).append(made)
 
     async def receive(
         self, queue: MessageQueue, where: str | Filter | None = None, timeout: float | None = None
@@ -156,6 +163,19 @@ class Transaction:
             self._check_acting()
         self._received.append((queue, message))
         return message
+
+    def settle(self, queue: MessageQueue, message: QueueMessage[Any]) -> None:
+        """A message that was received before is settled with the commit. If the transaction is not committed, the
+        message is as before: in your hands, to be settled or given back."""
+        self._check(queue)
+        self._check_count()
+        consumer = message._consumer
+        if consumer is None or consumer not in queue._consumers:
+            raise BadInput(f"message {message.number} was not received from the queue {queue.name!r} here")
+        if message.settled:
+            raise BadInput(f"message {message.number} is settled already: settle a message once")
+        message.settled = True
+        self._settled.append((queue, message))
 
     async def publish(self, topic: str, body: Any, *, headers: Mapping[str, Any] | None = None) -> None:
         """Publish an event on a durable topic with the commit."""
@@ -208,6 +228,14 @@ class Transaction:
         if self.state != ACTING or self._asked is not None:
             raise TransactionEnded(f"transaction {self.id} is {self.state}, or being committed: begin another")
 
+    def _check_began(self) -> None:
+        """What the others did is not known here: a commit by one that joined would leave it out."""
+        if self._joined:
+            raise BadInput(
+                f"transaction {self.id} was begun elsewhere, and is committed or prepared there: leave the block here "
+                "first"
+            )
+
     def _add(self, size: int) -> None:
         if size > LONG_BYTES or self._bytes + size > BYTES_MAX:
             raise TooLarge(
@@ -218,9 +246,13 @@ class Transaction:
         self._bytes += size
 
     def _check_count(self) -> None:
-        count = sum(map(len, self._sent.values())) + len(self._published) + len(self._received)
+        count = sum(map(len, self._sent.values())) + len(self._published) + len(self._held)
         if count >= MESSAGES_MAX:
             raise TooLarge(f"{MESSAGES_MAX:,} messages are all of one transaction: split it")
+
+    @property
+    def _held(self) -> list[tuple[MessageQueue, QueueMessage[Any]]]:
+        return self._received + self._settled
 
     # Its end.
 
@@ -232,6 +264,7 @@ class Transaction:
         """
         if self.state == COMMITTED:
             return
+        self._check_began()
         if self.state == PREPARED:
             await self._style.resolve(self.id, True, timeout)
             self.state = COMMITTED
@@ -264,6 +297,9 @@ class Transaction:
 
     async def _again(self, reason: str, epochs: list[int]) -> bool:
         """Whether another attempt, with what is known now, may succeed."""
+        if reason.startswith(queue_words.TRANSFORMS):
+            for queue in self._targets:  # the next transaction asks
+                queue.forget_chain()
         if reason == MOVED:
             shown = await self._style.shown(self.id)
             self._version, self._others = shown.version, shown.parts
@@ -276,6 +312,7 @@ class Transaction:
 
         ``TransactionEnded``: it could not be prepared, and nothing was done."""
         self._check_acting()
+        self._check_began()
         if any(one.upload[0] for messages in self._sent.values() for one in messages):
             raise TooLarge(
                 f"a body of more than {LONG_BYTES:,} bytes cannot wait for a decision in a prepared transaction: "
@@ -319,7 +356,7 @@ class Transaction:
     async def leave(self) -> None:
         """End a transaction in which nothing was done; nobody hears of it."""
         self._check_acting()
-        if self._received or self._sent or self._published or self._spaces:
+        if self._held or self._sent or self._published or self._spaces:
             raise BadInput(f"something was done in transaction {self.id}: commit it, or abort it")
         self._end(LEFT)
 
@@ -344,15 +381,17 @@ class Transaction:
 
     def _end(self, state: str) -> None:
         self.state = state
-        received, self._received = self._received, []
-        for _, message in received:
-            consumer = message._consumer
-            if consumer is None:
-                continue
-            if state == ABORTED:
+        if state == ABORTED:
+            for _, message in self._received:
                 _give_back(message)
-            elif consumer.hands.get(message.number) == message.deliveries:
-                del consumer.hands[message.number]
+            for _, message in self._settled:
+                message.settled = False
+        else:
+            for _, message in self._held:
+                consumer = message._consumer
+                if consumer is not None and consumer.hands.get(message.number) == message.assignment:
+                    del consumer.hands[message.number]
+        self._received, self._settled = [], []
         self.abandon()
 
     # Joined.
@@ -366,7 +405,7 @@ class Transaction:
         if outcome.status == ENDED:
             self._end(ABORTED)
             raise TransactionEnded(f"transaction {self.id} is {outcome.reason}: what was done in it here is not done")
-        if self._received:
+        if self._held:
             self._watching = asyncio.create_task(self._watch())
         else:
             self.abandon()
@@ -385,19 +424,18 @@ class Transaction:
     # What its command carries.
 
     def _epochs(self) -> list[int]:
-        return [0 if one._consumer is None else one._consumer.epoch for _, one in self._received]
+        return [0 if one._consumer is None else one._consumer.epoch for _, one in self._held]
 
     def _holds_all(self) -> bool:
         return all(
-            one._consumer is not None and one._consumer.hands.get(one.number) == one.deliveries
-            for _, one in self._received
+            one._consumer is not None and one._consumer.hands.get(one.number) == one.assignment for _, one in self._held
         )
 
     def _parts(self) -> Parts:
         """What this process does in each machine."""
         parts: Parts = {}
         by_consumer: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
-        for queue, message in self._received:
+        for queue, message in self._held:
             consumer = message._consumer
             assert consumer is not None
             held = by_consumer.setdefault((queue.line_name, consumer.number, consumer.epoch), [])
@@ -410,8 +448,9 @@ class Transaction:
         first = 1
         for name, messages in self._sent.items():
             for one in messages:
-                extra = None if one.plain else extra_of([one])
-                packed = queue_batch.pack(self._session, first, time_us, one.kind, [one.body], extra)
+                packed = queue_batch.pack(
+                    self._session, first, time_us, one.kind, [one.body], extra_of([one], one.chain)
+                )
                 parts.setdefault(name, []).append(packed)
                 first += 1
         sender = int(self._style.bus.me)
