@@ -39,7 +39,8 @@ def demo() -> list[Path]:
     with Terminal([sys.executable, "-m", "pluribus", "demo"], 80, 24) as seen:
         seen.wait_until(lambda text: "room: open" in text and " leads" in text, 300, "the open room")
         seen.press("k")
-        seen.wait_until(lambda text: "ALERT" in text and "Spark is live" in text, 600, "an alert")
+        seen.wait_until(lambda text: "ALERT" in text and " prices read, " in text, 600, "an alert")
+        seen.wait_until(lambda text: " 0 averages" not in text, 600, "averages")
         out[0].write_text(seen.svg("pluribus demo"), encoding="utf-8")
         seen.resize(160, 50)
         seen.wait_until(lambda text: "averages by Spark" in text and "BETWEEN" in text, 60, "the wide picture")
@@ -66,7 +67,7 @@ def in_a_browser(pages: list[Callable[[Browser, Path], list[Path]]]) -> None:
 def slots(chromium: Browser, folder: Path) -> list[Path]:
     out = DOCS / "console-slots.png"
     with town(folder) as address:
-        page = chromium.new_page(viewport={"width": 1000, "height": 760})
+        page = chromium.new_page(viewport={"width": 1000, "height": 860})
         page.set_default_timeout(SECONDS_MS)
         while True:
             try:

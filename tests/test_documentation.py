@@ -108,6 +108,34 @@ def test_the_readme_names_every_verb_and_every_command_that_it_names_is_there(ca
             assert f"pluribus {verb}" in capsys.readouterr().out
 
 
+def leaves(command):
+    """The commands of a verb, itself if it has none."""
+    parts = getattr(command, "commands", {})
+    return [leaf for part in parts.values() for leaf in leaves(part)] if parts else [command]
+
+
+def test_the_readmes_options_are_there_and_every_command_takes_json():
+    from pluribus.cli import app
+
+    for first, what in readme_table("Command line"):
+        verbs = [command.split()[1] for command in re.findall(r"`([^`]+)`", first)]
+        options = {
+            option
+            for verb in verbs
+            for leaf in leaves(app.load_verb(verb))
+            for one in leaf.params
+            for option in one.opts
+        }
+        assert set(re.findall(r"--[a-z][a-z-]*", first + what)) <= options, verbs
+    without = [
+        f"{verb} {leaf.name}"
+        for verb in app.VERBS
+        for leaf in leaves(app.load_verb(verb))
+        if not any("--json" in one.opts for one in leaf.params)
+    ]
+    assert without == []
+
+
 def rows_of(text: str) -> set[str]:
     """``P1–P4, P7`` written out."""
     found = set()

@@ -24,6 +24,7 @@ STATE_MACHINES = {
     "src/pluribus/group/keepers/ledger.py",
     "src/pluribus/queues/machine.py",
     "src/pluribus/queues/messages.py",
+    "src/pluribus/slots/occupant.py",
     "src/pluribus/spaces/machine.py",
     "src/pluribus/spaces/views/member.py",
 }

@@ -83,6 +83,16 @@ def test_an_interrupt_closes_the_room_with_a_summary():
     assert summary["lost"] == 0 and summary["spark"] == "Spark takes no part"
 
 
+def test_the_summary_is_cut_between_words(capsys):
+    from pluribus.cli.demo import _told
+
+    assert app.run(["demo", "inproc://told", "--seconds", "0.4", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    whole, narrow = _told(summary), _told(summary, 80)
+    assert max(map(len, narrow.splitlines())) <= 80 < max(map(len, whole.splitlines()))
+    assert narrow.split() == whole.split()
+
+
 def test_without_a_terminal_there_are_plain_lines_and_the_summary(capsys):
     assert app.run(["demo", "inproc://seen", "--seconds", "0.6"]) == 0
     printed = capsys.readouterr().out

@@ -41,6 +41,7 @@ def test_the_demo_on_a_small_terminal(java):
         seen.wait_until(lambda text: "room: open" in text and " leads" in text, LONG_S, "the open room")
         seen.wait_until(lambda text: on_disk(text) > 500, LONG_S, "prices on disk")
         assert {"green", "red", "cyan"} <= seen.colours
+        assert "takes no part" not in seen.typed, "from the first picture on"
         for symbol in ("IBM", "RIO", "AAPL", "SIE"):
             assert re.search(rf"{symbol} +\d+\.\d\d [+-]\d", seen.text), symbol
         seen.press("k")

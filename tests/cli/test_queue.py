@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import sys
 
 import pluribus
+from pluribus.cli import app
 from tests.cli.test_topics import command
 from tests.runtime.clients.test_client import served, url_of
 
@@ -48,3 +50,52 @@ async def every_verb(tmp_path):
         assert stats["depth"] == 1 and stats["sent"] == 2
         assert await told("purge", "orders") == [{"queue": "orders", "purged": 1}]
         assert "depth" in await command("queue", "stats", "orders", "--url", url, "--seconds", "0.1")
+
+
+def test_messages_are_transformed(tmp_path):
+    asyncio.run(transformed(tmp_path))
+
+
+async def transformed(tmp_path):
+    (tmp_path / "prices.py").write_text(
+        "import pluribus\n\n\n@pluribus.transformation('priced')\ndef priced(rows):\n"
+        "    return [row | {'total': 2 * int(row['copies'])} for row in rows]\n"
+    )
+    (tmp_path / "orders.csv").write_bytes(b"book;copies\nDune;3\n")
+    async with served("cli-transform", store=tmp_path / "a.db") as keeper:
+        url = url_of(keeper)
+
+        async def told(*arguments):
+            return json.loads(await command("queue", *arguments, "--url", url, "--json"))
+
+        assert (await told("send", "incoming", "--file", str(tmp_path / "orders.csv")))["sent"] == 1
+        assert (await told("send", "incoming", "[1,\n2]", "--text"))["sent"] == 1
+        code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from pluribus.cli.app import main; main()"
+        moving = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, str(tmp_path), "queue", "transform", "incoming", "orders"),
+            *('csv(";") > priced > json', "--functions", "prices", "--once", "--url", url, "--json"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await asyncio.wait_for(moving.communicate(), 60)
+        assert json.loads(out) == {"source": "incoming", "target": "orders", "transformed": 1, "failed": 1}
+        orders, incoming = await keeper.queue("orders"), await keeper.queue("incoming")
+        assert [one.body async for one in orders.browse()] == ['[{"book":"Dune","copies":"3","total":6}]']
+        assert [one.body async for one in incoming.browse(dead=True)] == ["[1,\n2]"], "text as it stands"
+
+        found = await told("configure", "parcels", "--transform", "xml(parcel) > json", "--tries", "3")
+        assert (found["settings"]["transform"], found["settings"]["tries_max"]) == ("xml(parcel) > json", 3)
+        await told("send", "parcels", "<parcel><to>Ann</to></parcel>")
+        parcels = await keeper.queue("parcels")
+        assert [one.body async for one in parcels.browse()] == ['{"to":"Ann"}']
+        assert "xml(parcel) > json" in await command("queue", "stats", "parcels", "--url", url, "--seconds", "0.1")
+
+
+def test_mistakes_are_found_before_a_bus_is_asked(capsys):
+    for arguments, sentence in (
+        (["transform", "a", "b", "json >"], "the end stands where a step begins"),
+        (["transform", "a", "b", "json > nobody"], "no function is registered here by that name"),
+        (["transform", "a", "b", "json", "--functions", "no.such.module"], "--functions no.such.module"),
+        (["send", "a"], "nothing to send"),
+    ):
+        assert app.run(["queue", *arguments]) == 2
+        assert sentence in " ".join(capsys.readouterr().err.split())

@@ -362,6 +362,15 @@ def test_unread_messages_out_of_sight_are_told_and_found(air, screens):
     expect(bob.page.locator(".pill")).to_have_count(0, timeout=WAIT_MS)
     expect(bob.page.locator(".message.unread")).to_have_count(0, timeout=WAIT_MS)
 
+    bob.page.get_by_role("tree").focus()
+    bob.page.keyboard.press("Home")
+    expect(bob.message("step 0")).to_be_visible(timeout=WAIT_MS)
+    air("say", name="ann", room="stairs", text="found by a key")
+    pill.wait_for()
+    bob.page.keyboard.press("n")
+    expect(bob.message("found by a key")).to_be_visible(timeout=WAIT_MS)
+    expect(bob.page.locator(".message.unread")).to_have_count(0, timeout=WAIT_MS)
+
     first = air("say", name="bob", room="stairs", text="a thread")
     bob.message("a thread").wait_for()
     air("say", name="ann", room="stairs", text="first answer", parent=first)

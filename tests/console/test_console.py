@@ -40,6 +40,7 @@ def test_the_page_of_software_buses(tmp_path):
         sync_api.expect(part("bus-town")).to_contain_text("town: waiting", timeout=40_000)
         part("bus-town").click()
         sync_api.expect(part("slot-bell")).to_contain_text("the bus waits for it", timeout=20_000)
+        sync_api.expect(part("router")).to_contain_text("town-router", timeout=20_000)
         part("slot-bell").click()
         sync_api.expect(part("properties")).to_contain_text("rings at noon", timeout=20_000)
         sync_api.expect(part("properties")).to_contain_text("out rings : text")
@@ -49,12 +50,15 @@ def test_the_page_of_software_buses(tmp_path):
         sync_api.expect(part("slot-bell")).to_contain_text("1 of at most 2", timeout=40_000)
         sync_api.expect(part("bus-town")).to_contain_text("running", timeout=20_000)
 
+        page.locator("#slot-radio").click()
+        sync_api.expect(part("properties")).to_contain_text("radio: transient", timeout=20_000)
         part("source").fill("bell.rings")
         part("target").fill("radio.in")
         part("add").click()
         sync_api.expect(part("routes")).to_contain_text("bell.rings -> radio.in", timeout=20_000)
         part("delete-bell.rings-ears.in").click()
         sync_api.expect(part("routes")).not_to_contain_text("ears.in", timeout=20_000)
+        assert part("source").input_value() == "bell.rings", "what is typed stays though the page is drawn anew"
         part("source").fill("bell.nothing")
         part("target").fill("radio.in")
         part("add").click()

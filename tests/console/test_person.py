@@ -127,6 +127,21 @@ async def test_a_flood_of_invitations_is_shown_in_part():
 
 
 @on_a_loop
+async def test_who_is_said_to_be_in_very_many_rooms_is_brought_back_to_some(monkeypatch):
+    monkeypatch.setattr("pluribus.console.chat.person.COME_BACK_MAX", 3)
+    async with pluribus.connect(new_bus(), name="ann", stack="adhoc") as bus:
+        ann = await person(bus)
+        groups = [GroupInfo(f"room {number}", "", 1.0, [Row("ann", 1, True)], 1) for number in range(20)]
+        ann._lobby._joining.heard(666, Groups(groups), 0.0)
+        ann._lobby._settled()
+        await until(lambda: len(ann.rooms) == 3)
+        assert len(ann.lobby()["invitations"]) == 17, "the others may be joined by hand"
+        await ann.join("room 19")
+        assert len(ann.rooms) == 4
+        ann.close()
+
+
+@on_a_loop
 async def test_the_latest_messages_come_with_what_they_answer():
     async with pluribus.connect(new_bus(), name="ann", stack="adhoc") as bus:
         room = await bus.conversation("long")

@@ -71,6 +71,18 @@ def test_a_long_chain_backwards_needs_no_stack():
     assert shown(found)[-1] == (3_000, (1, 3_000))
 
 
+def test_a_crowd_of_answers_waits_within_bounds_and_comes_under_its_question():
+    found = History()
+    for number in range(60_000):
+        found.add(entry(2, number, (1, 0)), 0.0)
+    assert found.waiting <= module.WAITING_MAX and found.orphans >= 60_000 - module.WAITING_MAX
+    assert not any(found.missing().keys() - {1}), "one question is missing, whoever answers it"
+    added(found, entry(1, 0))
+    (question,) = found.tree().answers
+    assert len(question.answers) == 60_000 and found.waiting == 0
+    found.validate()
+
+
 def test_who_writes_a_flood_loses_its_own():
     found = History(messages_max=100)
     added(found, *(entry(1, number) for number in range(40)))

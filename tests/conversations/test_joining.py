@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pluribus.conversations import joining
 from pluribus.conversations.joining import JOINED, REFUSED, TRANSITIONS, Joining, JoiningState
-from pluribus.conversations.words import GroupInfo, Groups, Join, Leave, Row
+from pluribus.conversations.words import COUNTER_MAX, GroupInfo, Groups, Join, Leave, Row, decode_lobby, encode
 from pluribus.core.errors import BadInput, Overflow
 from tests.conversations.hall import Hall, Talker
 
@@ -29,7 +29,26 @@ def arrives(hall: Hall, talker: Talker) -> Talker:
     return talker
 
 
-def test_every_state_of_the_figure_is_reached_and_left():
+class Walked(dict):
+    """A table of transitions that remembers which were taken."""
+
+    def __init__(self, table):
+        super().__init__(table)
+        self.taken = set()
+
+    def __getitem__(self, key):
+        self.taken.add(key)
+        return super().__getitem__(key)
+
+
+def test_every_state_of_the_figure_is_reached_and_left(monkeypatch):
+    """By the stories below, and not on paper alone."""
+    table = Walked(TRANSITIONS)
+    monkeypatch.setattr(joining, "TRANSITIONS", table)
+    test_the_story_of_chapter_five()
+    test_who_comes_back_is_not_expelled_by_a_list_that_has_it_among_the_left()
+    test_who_forgot_its_counter_and_finds_itself_among_the_left_says_that_it_is_in()
+    assert table.taken == set(TRANSITIONS)
     assert {state for state, _ in TRANSITIONS} == set(JoiningState) == set(TRANSITIONS.values())
 
 
@@ -150,6 +169,34 @@ def test_a_flood_of_invitations_is_bounded_and_hurts_nobody(monkeypatch):
     with pytest.raises(Overflow, match="refuse some"):
         a.create("one too many", "", 1.0, 0.0)
     a.validate()
+
+
+def test_a_forged_counter_silences_nobody():
+    """Above the greatest counter no word could be read: who is said to have left with it still says that it is in."""
+    hall = Hall()
+    a, b = arrives(hall, Talker(1)), arrives(hall, Talker(2))
+    a.lobby.create("G", "", 1.0, hall.now)
+    hall.run(1)
+    for talker in (a, b):
+        talker.lobby.heard(666, Groups([GroupInfo("G", "", 1.0, [Row("p1", COUNTER_MAX, False)], 1)]), hall.now)
+    while a.lobby.out:
+        decode_lobby(encode(a.lobby.out.popleft()))
+    hall.run(3)
+    b.lobby.join("G", hall.now)
+    hall.run(3)
+    assert known(a) == known(b) == {"G": ("", ["p1", "p2"])}
+    a.lobby.validate()
+
+
+@pytest.mark.parametrize("since", [float("nan"), float("inf"), -1.0, 1e13])
+def test_a_conversation_of_an_absurd_age_is_not_heard_of(since):
+    """With an age that is no number, members would keep whichever description they heard first."""
+    a = Joining("a", Talker(1).lobby._random)
+    a.heard(666, Groups([GroupInfo("G", "forged", since)]), 0.0)
+    assert a.groups == {} and a.ignored == 1 and a.invitations == []
+    a.heard(7, Groups([GroupInfo("G", "true", 5.0)]), 0.0)
+    a.heard(666, Groups([GroupInfo("G", "forged", since)]), 0.0)
+    assert a.groups["G"].description == "true" and a.state == JoiningState.INITIAL
 
 
 def test_what_is_not_known_cannot_be_joined():

@@ -6,16 +6,25 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from pluribus.conversations import synchronising
 from pluribus.conversations.synchronising import TRANSITIONS, VAIN_MAX, SynchronisingState
 from pluribus.conversations.words import Answer, Request, Said, unpacked
 from tests.conversations.hall import Hall, Talker, entry
+from tests.conversations.test_joining import Walked
 
 
 def same(*talkers: Talker) -> bool:
     return len({tuple(talker.history.identities()) for talker in talkers}) == 1
 
 
-def test_every_state_of_the_figure_is_reached_and_left():
+def test_every_state_of_the_figure_is_reached_and_left(monkeypatch):
+    """By the stories below, and not on paper alone."""
+    table = Walked(TRANSITIONS)
+    monkeypatch.setattr(synchronising, "TRANSITIONS", table)
+    test_a_joiner_gets_everything_and_the_group_sends_each_message_once()
+    test_the_newest_request_wins_and_a_repeated_one_starts_nothing()
+    test_an_answer_before_its_request_is_used_and_not_repeated()
+    assert table.taken == set(TRANSITIONS)
     assert {state for state, _ in TRANSITIONS} == set(SynchronisingState) == set(TRANSITIONS.values())
 
 
@@ -98,6 +107,10 @@ def test_the_newest_request_wins_and_a_repeated_one_starts_nothing():
     a.sync.heard(9, Request(3, 0, 0, (1 << 63) - 1, [(1, [(0, 1)])]), 2.0)
     a.sync.tick(3.0)
     assert [found.id for found in a.sync.out[-1].entries] == [(1, 2)]
+    said = len(a.sync.out)
+    a.sync.heard(9, Request(1, 0, 0, (1 << 63) - 1, []), 3.5)
+    a.sync.tick(5.0)
+    assert len(a.sync.out) == said, "an old one that comes when nothing is counted is discarded, too"
     a.sync.validate()
 
 
@@ -132,6 +145,20 @@ def test_forged_messages_are_not_believed():
     a.sync.heard(2, Said([entry(3, 0), entry(2, 0)]), 0.0)
     a.sync.heard(2, Answer(1, 1, 0, [entry(1, 7)]), 0.0)
     assert a.history.identities() == [(2, 0)] and a.sync.forged == 2
+
+
+def test_what_others_claim_to_have_is_wanted_within_bounds(monkeypatch):
+    monkeypatch.setattr(synchronising, "WANTED_MAX", 50)
+    a = Talker(1)
+    for number in range(100):
+        claimed = [(writer, [(at, at) for at in range(0, 20, 2)]) for writer in range(100 * number, 100 * number + 20)]
+        a.sync.heard(666, Request(number + 1, 0, 0, (1 << 63) - 1, claimed), float(number))
+    assert sum(len(numbers) for numbers in a.sync._wanted.values()) == 50
+    a.sync.heard(666, Answer(1, 1, 0, [entry(0, at) for at in range(19)]), 100.0)
+    a.sync.tick(200.0)
+    a.sync.heard(7, Request(1, 0, 0, (1 << 63) - 1, [(70_000, [(0, 3)])]), 201.0)
+    assert 70_000 in a.sync._wanted, "there is room again"
+    a.sync.validate()
 
 
 def test_a_parent_that_never_comes_is_asked_for_less_and_less_and_hinders_nothing():

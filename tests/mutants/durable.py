@@ -92,7 +92,7 @@ class Eager(DurableSubscription):
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Doubling: (0, "stands behind"),
-    Overlooking: (5, "did not come to offset"),
+    Overlooking: (10, "did not come to offset"),
     Confident: (0, "was acknowledged as"),
     Wasteful: (0, "cannot read what they keep"),
     Twice: (1, "stands behind"),

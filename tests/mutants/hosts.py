@@ -89,16 +89,13 @@ class Forgetful(Parts):
             self.touched.clear()
 
 
-class Lazy(Parts):
-    """Encodes what the last snapshot does not have when its turn comes, as it is by then."""
+class Late(Parts):
+    """Encodes a part of a snapshot when its turn comes, as it is by then."""
 
     replaces = (machine, "Parts")
 
-    def freeze(self, names, known):
-        touched = set(self.touched)
-        due = super().freeze(names, known)
-        self._waiting &= touched
-        return due
+    def touch(self, name):
+        self.touched.add(name)
 
 
 FOUND = {
@@ -107,6 +104,7 @@ FOUND = {
     Generous: (0, "AssertionError"),
     Hollowing: (0, "is not in row"),
     Jumping: (0, "the time fell"),
-    Repeating: (24, "for a former life"),
-    Forgetful: (1, "has another part"),
+    Repeating: (73, "for a former life"),
+    Forgetful: (30, "has another part"),
+    Late: (9, "has another part"),
 }

@@ -157,7 +157,7 @@ FOUND = {
     Generous: (1, "keepers differ"),
     Stale: (7, "was answered before it was called"),
     Blind: (3, "AssertionError: commands"),
-    Namesake: (35, "a client still waits"),
+    Namesake: (96, "a client still waits"),
     Trusting: (0, "a client still waits"),
-    Careless: (1, "the one that was forced has"),
+    Careless: (2, "the one that was forced has"),
 }

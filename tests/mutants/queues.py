@@ -119,7 +119,7 @@ FOUND = {
     Hasty: (0, "acknowledged again"),
     Forgetful: (0, "clients still wait"),
     Generous: (0, "AssertionError"),
-    Punctual: (0, "was set back"),
+    Punctual: (7, "was set back"),
     Open: (0, "AssertionError"),
     Stingy: (0, "AssertionError"),
     Repeating: (0, "clients still wait"),

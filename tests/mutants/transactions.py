@@ -81,7 +81,7 @@ class Impatient:
 
 
 FOUND = {
-    Half: (0, "are there twice"),
+    Half: (14, "are there twice"),
     Seen: (0, "are there twice"),
     Trusting: (0, "are there twice"),
     Impatient: (0, "could not be decided"),

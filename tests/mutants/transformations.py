@@ -41,7 +41,7 @@ class Silent:
 
 
 FOUND = {
-    SendsThenSettles: (1, "more than once"),
-    SettlesThenSends: (4, "are not in the target"),
+    SendsThenSettles: (0, "more than once"),
+    SettlesThenSends: (0, "are not in the target"),
     Silent: (0, "are no dead letters"),
 }

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pyspark
 
@@ -18,11 +19,11 @@ LOOPBACK = "127.0.0.1"
 START_S = 120.0
 
 
-def environment() -> dict[str, str]:
+def environment(address: str = LOOPBACK) -> dict[str, str]:
     return {
         **os.environ,
         "SPARK_HOME": str(HOME),
-        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_LOCAL_IP": address,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "512m",
         # A dozen Java machines start and end soon: what compiles well and collects on all cores would not pay.
@@ -31,10 +32,10 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def started(folder: Path, name: str, command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def started(folder: Path, name: str, command: list[str], address: str = LOOPBACK) -> Iterator[subprocess.Popen[bytes]]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen(command, env=environment(address), stdout=log, stderr=log, cwd=folder)
     try:
         yield process
     finally:
@@ -46,12 +47,12 @@ def started(folder: Path, name: str, command: list[str]) -> Iterator[subprocess.
             process.wait()
 
 
-def wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_for(process: subprocess.Popen[bytes], port: int, log: Path, address: str = LOOPBACK) -> None:
     deadline = time.monotonic() + START_S
     while True:
         assert process.poll() is None, log.read_text()[-3000:]
         with socket.socket() as probe:
-            if probe.connect_ex((LOOPBACK, port)) == 0:
+            if probe.connect_ex((address, port)) == 0:
                 return
         assert time.monotonic() < deadline, f"nothing answers at port {port}: {log.read_text()[-3000:]}"
         time.sleep(0.1)  # between two looks
@@ -64,22 +65,29 @@ def wait_for_words(log: Path, words: str) -> None:
         time.sleep(0.1)  # between two looks
 
 
+class Place(NamedTuple):
+    """Where a worker runs: its address, and what stands before its command, to bring it there."""
+
+    address: str = LOOPBACK
+    before: tuple[str, ...] = ()
+
+
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """A master and two workers of one core each."""
+def cluster(folder: Path, head: str = LOOPBACK, places: tuple[Place, Place] = (Place(), Place())) -> Iterator[str]:
+    """A master at an address, and two workers of one core each."""
     port = free_port()
-    url = f"spark://{LOOPBACK}:{port}"
-    spark_class = [str(HOME / "bin" / "spark-class")]
-    head = [*spark_class, "org.apache.spark.deploy.master.Master", "--host", LOOPBACK, "--port", str(port)]
-    work = [*spark_class, "org.apache.spark.deploy.worker.Worker", "--host", LOOPBACK, "-c", "1", "-m", "1g"]
-    with started(folder, "master", [*head, "--webui-port", "0"]) as master:
-        wait_for(master, port, folder / "master.log")
-        one = [*work, "-d", str(folder / "one"), "--webui-port", "0", url]
-        other = [*work, "-d", str(folder / "other"), "--webui-port", "0", url]
-        with started(folder, "one", one), started(folder, "other", other):
-            for name in ("one", "other"):
-                wait_for_words(folder / f"{name}.log", "Successfully registered")
-            yield url
+    url = f"spark://{head}:{port}"
+    spark_class, deploy = str(HOME / "bin" / "spark-class"), "org.apache.spark.deploy"
+    leads = [spark_class, f"{deploy}.master.Master", "--host", head, "--port", str(port), "--webui-port", "0"]
+    with started(folder, "master", leads, head) as master, ExitStack() as workers:
+        wait_for(master, port, folder / "master.log", head)
+        for name, place in zip(("one", "other"), places, strict=True):
+            work = [*place.before, spark_class, f"{deploy}.worker.Worker", "--host", place.address]
+            work += ["-c", "1", "-m", "1g", "-d", str(folder / name), "--webui-port", "0", url]
+            workers.enter_context(started(folder, name, work, place.address))
+        for name in ("one", "other"):
+            wait_for_words(folder / f"{name}.log", "Successfully registered")
+        yield url
 
 
 @contextmanager

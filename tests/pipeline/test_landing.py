@@ -53,6 +53,39 @@ def test_a_batch_lands_once_and_small_files_become_one(spark, table):
     assert not [found for found in table.files.list() if found.path.startswith("_staging")]
 
 
+def test_a_new_checkpoint_lands_what_is_new_and_nothing_twice(spark, table):
+    """It counts its batches from 0 again, and reads everything again."""
+    from pluribus.pipeline.landing import without
+
+    def land(query, number, some):
+        known = table.known("w", query, {"a/b": some[0]})
+        place = {"a/b": some[-1] + 1}
+        return table.land("w", number, without(rows(spark, some), known), place=place, query=query)
+
+    assert land("one", 0, range(3)) and land("one", 1, range(3, 5)) and not land("one", 1, range(3, 5))
+    for number, some in enumerate((range(2), range(2, 7), range(7, 9))):
+        assert land("two", number, some) and not land("two", number, some)
+        assert table.place("w") == {"a/b": max(some[-1] + 1, 5)}, "nothing that landed is taken back"
+    assert offsets(spark, table) == list(range(9))
+
+
+def test_rows_that_executors_wrote_to_disks_of_their_own_do_not_count(spark, table):
+    with pytest.raises(BadInput, match=r"2 of 3 rows that executors wrote to .* are here: they have other disks"):
+        table.land("w", 0, rows(spark, [0, 1]), count=3)
+    assert table.last("w") == -1 and not table.snapshot()
+    assert table.land("w", 0, rows(spark, [0, 1, 5]), count=3) and offsets(spark, table) == [0, 1, 5]
+
+
+def test_a_file_takes_the_place_of_another(table):
+    for data in (b"one", b"two"):
+        table.files.write("folder/file", data)
+    assert table.files.read("folder/file") == b"two"
+    table.files.write("folder/other", b"three")
+    table.files.move("folder/other", "folder/file")
+    assert table.files.read("folder/file") == b"three"
+    assert [found.path for found in table.files.list() if found.changed_ms > 0] == ["folder/file"]
+
+
 def test_what_is_replaced_stays_replaced_behind_a_fence(spark, table):
     table.land("w", 0, rows(spark, range(8)))
     old = [path for path in table.snapshot() if "day=2026-09-16" in path]
@@ -112,6 +145,19 @@ def test_a_folder_of_sparks_file_sink_is_taken_over(spark, tmp_path):
     assert not table.land("archive", 7, rows(spark, [1])), "the file sink has done that one"
     assert table.land("archive", 8, rows(spark, [2]))
     assert offsets(spark, table) == [0, 1, 2] and not metadata.exists()
+
+
+def test_days_are_those_of_utc_in_every_session(spark):
+    from pluribus.pipeline.landing import day_of
+
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        moments = [NOON_S + 11 * 3_600, NOON_S + 12 * 3_600, -1]
+        table = spark.createDataFrame([(one,) for one in moments], "s long").selectExpr("timestamp_seconds(s) AS time")
+        assert [row[0] for row in table.select(day_of("time")).collect()] == ["2026-09-15", "2026-09-16", "1969-12-31"]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 def test_what_is_local_and_what_is_not(tmp_path):

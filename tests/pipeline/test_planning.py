@@ -214,3 +214,28 @@ def test_tasks_are_as_many_as_the_cluster_and_the_bytes_ask_for(monkeypatch):
     assert len(reader(TopicReader, large, monkeypatch, parts="3").partitions()) == 3
     small = Log(known("a", 0, 5, 100))
     assert len(reader(TopicReader, small, monkeypatch).partitions()) == 1
+
+
+FULL = """[STREAM_FAILED] Query [id = 7] terminated with exception: An exception was raised by the Python Proxy.
+Traceback (most recent call last):
+  File "tiers.py", line 115, in handle
+py4j.protocol.Py4JJavaError: An error occurred while calling o1.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure.
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+OURS = """[STREAM_FAILED] Query [id = 7] terminated with exception: An exception was raised by the Python Proxy.
+pluribus.core.errors.BadInput: event 7 of 'numbers' breaks the rule
+OSError: [Errno 28] No space left on device
+"""
+
+
+def test_the_error_of_a_query_names_its_cause():
+    from pluribus.pipeline.jobs import _words
+
+    assert _words(FULL).startswith("[STREAM_FAILED] Query [id = 7]") and _words(FULL).endswith(
+        ": No space left on device"
+    )
+    assert _words(OURS) == "event 7 of 'numbers' breaks the rule"
+    assert _words("one line: no more") == "one line: no more" and _words("") == ""

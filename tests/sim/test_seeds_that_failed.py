@@ -57,6 +57,8 @@ ONCE = [
     ("hosts", 8_100_172, "a leader went on to send pieces of a snapshot whose offer the keeper had forgotten"),
     ("transactions", 11_000_049, "states were compared that were taken one after another"),
     ("consumer-groups", 11_000_088, "keepers that had all done nothing yet were taken for settled"),
+    ("spaces", 7_000_015, "a roster went on with an older state, and who knew a later epoch was not heard any more"),
+    ("spaces", 7_000_044, "the same"),
     ("group-hosts", 6, "a large row was sent by two stimuli of the stack"),
 ]
 

@@ -81,6 +81,7 @@ MISTAKES = {
     'bus a\nslot b { program "x }': (2, 18, "does not end on its line"),
     "bus a\nslot b { in x; }": (2, 14, "means nothing here"),
     'bus a\nrole chief "secret"\nslot b': (2, 6, "pluribus slots key"),
+    "bus a\nrole chief\nslot b": (3, 1, "'listed'"),
     "slot b": (1, 7, "write 'bus NAME'"),
     "bus a\nbus b": (2, 1, "one file is one bus"),
     "bus a": (1, 1, "the bus has no slot"),
@@ -120,7 +121,8 @@ names = st.sampled_from(["a", "b_2", "long-name", "Z"])
 
 @st.composite
 def plans(draw_):
-    roles = tuple(Role(name, KEY) for name in draw_(st.sets(names)))
+    given = st.sampled_from([(KEY, False), (KEY, True), ("", True)])
+    roles = tuple(Role(name, *draw_(given)) for name in sorted(draw_(st.sets(names))))
     known = (
         st.lists(st.sampled_from(roles), unique=True).map(lambda found: tuple(r.name for r in found))
         if roles

@@ -1,5 +1,6 @@
 """The protocol of a software bus, word by word: a router and occupants at one table."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,14 +10,18 @@ from pluribus.slots.check import plan_of
 from pluribus.slots.keys import prove, verifier
 from pluribus.slots.map import BusMap, Connect, Denied, Disconnect, Enrol, Expel, Leave
 from pluribus.slots.occupant import ENROLLED, EXPELLED, OUT_OF_IT, REFUSED
+from pluribus.slots.outbox import SlotOutbox
 from pluribus.slots.plan import Connection, End
 from pluribus.slots.router import FENCED, MISSES_MAX, PING_S, Router
 from pluribus.slots.words import (
     AckData,
+    AddRoute,
     Advertise,
     AnsRoute,
     CountTtl,
+    Dropout,
     Dropped,
+    Leg,
     NegAck,
     ReqRoute,
     RouteDeleted,
@@ -200,6 +205,52 @@ def test_of_two_routers_the_later_one_goes_on():
     assert old.state == FENCED and table.router.state != FENCED
 
 
+def test_a_slot_may_be_connected_with_itself():
+    """As in a chat: everybody in the slot gets it, also who has sent it, and may withhold it."""
+    table = Table("bus a\nslot chat 0..4 { out say in hear asks q answers r }\nchat.say -> chat.hear\nchat.q -> chat.r")
+    ann, _ = table.enroll(1, "chat"), table.enroll(2, "chat")
+    for _ in range(2):  # with cold caches and warm ones
+        queued = table.send(1, "say", b"hello")
+        assert queued.counted == 2 and table.read(2, "hear") == [b"hello"] and not queued.done
+        ann.withhold(ann.take_next("hear", table.now))
+        table.pass_time(1)
+        assert table.read(1, "hear") == [b"hello"] and queued.done
+    asked = table.send(1, "q", b"who?", asks=True)
+    arrived = ann.take_next("r", table.now)
+    ann.acknowledge(arrived, (wrapped("I"), ""))
+    assert [unwrapped(answer) for answer, _ in asked.answers] == ["I"]
+    table.pass_time(1)
+    assert table.read(1, "hear") == [] == table.read(2, "hear")
+    table.validate()
+
+
+def test_a_message_is_counted_anew_when_the_map_falls_back():
+    """A forced primary may go on with an older map, whose versions and generations are lower."""
+    outbox = SlotOutbox()
+    queued = outbox.add("o", wrapped(b"x"), 0.0)
+    outbox.count(1, (Leg(End("c", "in"), 10, 60.0, (7, 8), 5),), (3, 9))
+    outbox.acknowledge(1, End("c", "in"), 7, 0.0)
+    older = (Leg(End("c", "in"), 10, 60.0, (7,), 4),)
+    outbox.count(1, older, (3, 8))
+    assert not queued.done, "an answer that was overtaken"
+    outbox.count_anew()
+    outbox.count(1, older, (3, 8))
+    assert queued.done, "ticket 8 was never issued in this life of the map"
+
+
+def test_a_ticket_is_good_for_its_member_alone():
+    """Everybody hears the numbers of all tickets."""
+    table = figure_2()
+    producer = table.machines[PRODUCER]
+    connection = Connection(End("producer", "red"), End("consumer2", "in"))
+    for word in (AddRoute(50, producer.ticket, "producer", connection), Dropout(producer.ticket, "producer")):
+        table.router.take(ONE, word, table.now)
+        table.settle()
+    said = [word.kind for _, to, word in table.heard if to == ONE and isinstance(word, NegAck)]
+    assert said == ["stale", "stale"]
+    assert len(table.router.map.connections) == 3 and table.router.map.live("producer") == (producer.ticket,)
+
+
 def test_routes_change_under_load_and_tables_stay_fresh():
     table = figure_2()
     producer = table.machines[PRODUCER]
@@ -245,6 +296,8 @@ def test_source_routing_on_request():
     queued = table.send(PRODUCER, "red", b"1", destinations=(End("consumer1", "in"),))
     assert table.said[ReqRoute] == 0 and queued.counted == 1, "a receiver that trusts it does not ask"
     assert table.read(ONE) == [b"1"] and table.read(THREE) == [] and queued.done
+    with pytest.raises(BadInput, match="there is no slot 'consumer9'; did you mean"):
+        table.send(PRODUCER, "red", destinations=(End("consumer9", "in"),))
     queued = table.send(PRODUCER, "red", b"2", destinations=(End("consumer3", "in"),))
     assert table.said[ReqRoute] == 1 and table.read(THREE) == [b"2"] and queued.done, "another ignores it, and asks"
 
@@ -345,11 +398,21 @@ commands = st.one_of(
 )
 
 
+def with_a_ticket(command, tickets):
+    """Small numbers stand for tickets that are there."""
+    field = {Leave: "number", Expel: "number", Connect: "by", Disconnect: "by"}.get(type(command))
+    if field is None or not tickets:
+        return command
+    ticket = tickets[getattr(command, field) % len(tickets)]
+    return msgspec.structs.replace(command, **{field: ticket})
+
+
 @given(st.lists(commands, max_size=40))
 def test_a_map_is_the_same_when_commands_come_twice_and_after_a_restart(given_commands):
     plan = plan_of(KEYS.replace("enrol chief", ""))
     one, other = BusMap(plan), BusMap(plan)
-    for command in given_commands:
+    for chosen in given_commands:
+        command = with_a_ticket(chosen, list(one.seats))
         outcome = one.apply(command)
         assert type(other.apply(command)) is type(outcome)
         if not isinstance(outcome, Denied):

@@ -27,7 +27,7 @@ VERBS = {
     "space": ("write", "read", "take"),
     "transaction": ("act", "browse"),
     "group": ("join", "send", "ask"),
-    "slots": ("join", "send", "ask"),
+    "slots": ("join", "enrol", "see", "reconfigure", "host", "send", "ask"),
     "slot-role": ("hold",),
     "conversation": ("join", "send", "ask"),
     "objects": ("join", "send", "ask"),

@@ -4,6 +4,9 @@
 The conditions are of a tick and the one before it. *Places*: three of them rise by a fifth within a minute, each
 another place; the conditions look back at the match, and any event may lie between.
 
+*State*: a stream of a million partitions, each of which remembers a rise; a micro-batch that touches all of them is
+held against one that touches one in a hundred.
+
 In a process, plain dictionaries come in batches of 1,000. On Spark the same events lie in Parquet files: once as a
 table, once as a stream of one file a micro-batch, of which the first, which starts workers, does not count. All three
 must find the same.
@@ -16,13 +19,14 @@ import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from ..core.errors import Unavailable
 from ..patterns import Matcher
-from .report import Goal, Result, at_least, report, result
+from .report import Goal, Result, at_least, at_most, report, result
 
 SHARES = 100
 BATCH = 1_000
@@ -41,6 +45,11 @@ PLACES = """
     DEFINE R1 AS price >= 1.2 * usual, R2 AS price >= 1.2 * usual AND place <> R1.place,
            R3 AS price >= 1.2 * usual AND place <> R1.place AND place <> R2.place
 """
+RISES = """
+    PARTITION BY k ORDER BY t MEASURES LAST(x) AS top
+    PATTERN (A UP{9}) WITHIN 100 ROWS DEFINE UP AS x > PREV(x)
+"""
+"""A rise that is never whole, so every key is remembered."""
 CASES = {"prices": PRICES, "places": PLACES}
 COLUMNS = ("name", "time", "price", "usual", "place")
 Event = dict[str, Any]
@@ -80,6 +89,13 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
         for case, way, rates in _on_spark(events, expected, runs, progress):
             results.append(result(f"{case}, Spark, {way}", "events/s", rates))
             goals.append(at_least(f"{case}, Spark, {way}: events/s", results[-1].value, GOAL))
+        keys = 20_000 if quick else 1_000_000
+        progress(f"state of {keys:,} keys")
+        every_s, some_s = _touched(keys)
+        results.append(result(f"state, all of {keys:,} keys touched", "s", [every_s]))
+        results.append(result(f"state, 1 % of {keys:,} keys touched", "s", [some_s]))
+        if not quick:
+            goals.append(at_most("state, 1 % touched over all touched", some_s / every_s, 0.1))
     except Unavailable as error:
         progress(str(error))
     return report("patterns", results, goals)
@@ -98,9 +114,8 @@ def _in_process(text: str, events: list[Event]) -> tuple[float, list[Any]]:
     return rate, sorted((*match.partition.values(), *match.measures.values()) for match in found)
 
 
-def _on_spark(
-    events: list[Event], expected: dict[str, list[Any]], runs: int, progress: Progress
-) -> Iterator[tuple[str, str, list[float]]]:
+@contextmanager
+def _spark() -> Iterator[Any]:
     from ..pipeline.session import session
 
     cores = os.cpu_count() or 1
@@ -109,7 +124,39 @@ def _on_spark(
         "spark.sql.adaptive.enabled": "false",
         "spark.log.level": "ERROR",
     }
-    with session(f"local[{cores}]", "bench", **settings) as spark, tempfile.TemporaryDirectory() as folder:
+    with session(f"local[{cores}]", "bench", **settings) as spark:
+        yield spark
+
+
+def _touched(keys: int) -> tuple[float, float]:
+    """Seconds of a micro-batch that touches all keys, and of one that touches one in a hundred. Before either, one of
+    the same size makes the state, or warms up."""
+    from ..pipeline.patterns import match_recognize
+
+    with _spark() as spark, tempfile.TemporaryDirectory() as folder:
+        files = Path(folder)
+        for number, step in enumerate((1, 1, 100, 100)):
+            rows = spark.range(0, keys, step, 2).selectExpr("id AS k", f"{number}.0D AS t", f"{number} AS x")
+            made = files / f"made-{number}"
+            rows.coalesce(1).write.parquet(str(made))
+            (files / "in").mkdir(exist_ok=True)
+            (part,) = made.glob("*.parquet")
+            part.rename(files / "in" / f"{number}.parquet")
+            os.utime(files / "in" / f"{number}.parquet", (number + 1, number + 1))
+        source = spark.readStream.schema("k long, t double, x int").option("maxFilesPerTrigger", 1)
+        found = match_recognize(source.parquet(str(files / "in")), RISES, lateness_s=3_600)
+        writer = found.writeStream.format("noop").option("checkpointLocation", str(files / "state"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        took = [each.batchDuration / 1_000 for each in query.recentProgress if each.numInputRows]
+    assert len(took) == 4, f"{len(took)} micro-batches had rows"
+    return took[1], took[3]
+
+
+def _on_spark(
+    events: list[Event], expected: dict[str, list[Any]], runs: int, progress: Progress
+) -> Iterator[tuple[str, str, list[float]]]:
+    with _spark() as spark, tempfile.TemporaryDirectory() as folder:
         files = Path(folder)
         _write(files / "events", events)
         for case, text in CASES.items():

@@ -3,7 +3,9 @@
 *Counted*: protocol messages at the group, one send at a time, to R recipients, on ``multicast://`` with a member each:
 2 + R with the report's router, 1 + R without one, 2 + 2R on a centralised bus, with warm caches; and the same with cold
 ones, and where each member loses 5 % of what it receives. *Measured*: messages a second to eight recipients, several
-under way, beside the centralised bus.
+under way, beside the centralised bus; and how long the longest send takes while the router moves. *Simulated*, in
+virtual time: the same rates where every host has a line of its own, and after how many round trips a changed route is
+known everywhere.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from ..runtime.loop.running import run as run_loop
 from ..runtime.styles.slots.buses import Slots
 from ..runtime.styles.slots.hosts import CENTRAL, REPLICA, ROUTER, RouterHost
 from ..runtime.styles.slots.slot import EnrolledSlot
+from ..sim.machinery.network import Link, Medium
+from ..sim.machinery.world import World
+from ..sim.machinery.world import run as run_world
 from ..slots.central import CentralBus
 from ..slots.check import plan_of
 from ..slots.words import DATA_PATH
-from .report import Curve, Goal, Result, at_least, report, result
+from .report import Curve, Goal, Result, at_least, at_most, report, result
 
 PLAN = "bus bench\nslot p { out o }\nslot c 0..many { in in }\np.o -> c.in ttl 1 h capacity 100000"
 NAME = "bench"
@@ -43,6 +48,11 @@ LOSS = "drop(p=0.05)"
 RATE_RECIPIENTS = 8
 RATE_SENDS = 2_000
 RATIO = 1.3
+LINE = Link(latency_s=0.0005, jitter_s=0.0, bandwidth_bytes_s=12.5e6)
+"""100 Mbit/s for each host."""
+LINE_SENDS, LINE_BYTES, LINES = 1_000, 1_000, 3.0
+TRIPS, MOVE_S = 3.0, 1.0
+MOVES = 3
 
 Progress = Callable[[str], None]
 
@@ -75,6 +85,17 @@ def run(*, quick: bool = False, progress: Progress = lambda text: None, **_: Any
     ratio = statistics.median(rates[ROUTER]) / statistics.median(rates[CENTRAL])
     if not quick:
         goals.append(at_least(f"router over centralised, R = {RATE_RECIPIENTS}: rate", ratio, RATIO))
+    progress("simulated, a line a host")
+    lines = {by: on_lines(by, 100 if quick else LINE_SENDS) for by in (ROUTER, CENTRAL)}
+    rows += [result(f"simulated: {ABOUT[by]}, a line a host", "messages/s", [rate]) for by, rate in lines.items()]
+    goals.append(at_least("simulated: router over centralised, a line a host", lines[ROUTER] / lines[CENTRAL], LINES))
+    for by in (ROUTER, REPLICA):
+        progress(f"{ABOUT[by]}, a route changes")
+        goals.append(at_most(f"{ABOUT[by]}: round trips until a route is known everywhere", changed(by), TRIPS))
+    progress("the router moves")
+    longest_s = run_loop(moved())
+    rows.append(result("the router moves: the longest send", "s", [longest_s]))
+    goals.append(at_most("the router moves: the longest send, s", longest_s, MOVE_S))
     return report("slots", rows, goals, curves)
 
 
@@ -176,3 +197,91 @@ async def _rate(by: str, sends: int) -> float:
         while stage.received < before + sends * RATE_RECIPIENTS:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.001)
         return sends / (perf_counter() - started)
+
+
+async def moved() -> float:
+    """How long the longest send takes until it is counted, while the router moves from member to member."""
+    async with Stage(ROUTER, 2, lossy=False) as stage:
+        await stage.send()
+        host, longest_s, moving = stage.host, 0.0, True
+
+        async def move() -> None:
+            nonlocal host, moving
+            for number in range(MOVES):
+                await asyncio.sleep(0.2)
+                state = await host.move()
+                host = await stage.buses[1 + number % 2].slots(state)
+            await asyncio.sleep(0.2)
+            moving = False
+
+        task = asyncio.create_task(move())
+        while moving:
+            started = perf_counter()
+            await stage.producer.send("o", b"x", timeout=10)
+            longest_s = max(longest_s, perf_counter() - started)
+            await asyncio.sleep(0.005)
+        await task
+        return longest_s
+
+
+def on_lines(by: str, sends: int) -> float:
+    """Messages a second in virtual time, where each host has a line of its own and a multicast takes it once."""
+
+    async def play() -> float:
+        medium = Medium(shared=True)
+        async with World(RATE_RECIPIENTS + 2, 1, stack=BEST_EFFORT, medium=medium) as world:
+            world.set_link(LINE)
+            slots = await _occupied(world, by)
+            got = 0
+
+            async def read(slot: EnrolledSlot) -> None:
+                nonlocal got
+                async for _ in slot.port("in"):
+                    got += 1
+
+            tasks = [asyncio.create_task(read(slot)) for slot in slots[1:]]
+            await slots[0].send("o", b"x")
+            started, pending = world.now, set[asyncio.Task[Any]]()
+            for _ in range(sends):
+                if len(pending) >= 32:
+                    _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                pending.add(asyncio.create_task(slots[0].send("o", b"x" * LINE_BYTES)))
+            await asyncio.wait(pending)
+            while got < (sends + 1) * RATE_RECIPIENTS:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.0005)
+            for task in tasks:
+                task.cancel()
+            return sends / (world.now - started)
+
+    return run_world(play())
+
+
+def changed(by: str) -> float:
+    """Round trips until every occupant knows a route that one of them has added."""
+    latency_s = 0.01
+
+    async def play() -> float:
+        stack = VIEWS if by == REPLICA else BEST_EFFORT
+        async with World(RATE_RECIPIENTS + 2, 1, stack=stack) as world:
+            world.set_link(Link(latency_s=latency_s, jitter_s=0.0))
+            slots = await _occupied(world, by)
+            occupants = [slot._occupant for slot in slots]
+            known = max(occupant.routes.version for occupant in occupants)
+            started = world.now
+            change = asyncio.create_task(slots[0].del_route("p.o", "c.in"))
+            while any(occupant.routes.version <= known for occupant in occupants):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(latency_s / 50)
+            took_s = world.now - started
+            await change
+            return took_s / (2 * latency_s)
+
+    return run_world(play())
+
+
+async def _occupied(world: World, by: str) -> list[EnrolledSlot]:
+    """The producer's slot and the consumers', on a member each; the first member starts the bus."""
+    await world.buses[0].slots(plan_of(PLAN), by=by)
+    producer = await world.buses[1].enroll("p", on=NAME, timeout=60)
+    consumers = [await bus.enroll("c", on=NAME, timeout=60) for bus in world.buses[2:]]
+    await asyncio.sleep(SETTLE_S)
+    return [producer, *consumers]

@@ -1,5 +1,8 @@
 """``pluribus pipeline backbone`` and the verbs beside it: report, resend, backfill, picture, compact."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +15,8 @@ from pluribus.core.errors import BadInput
 Config = Annotated[Path, typer.Argument(help="The configuration of a backbone, in TOML.")]
 Master = Annotated[str, typer.Option(help="local[N], or the address of a cluster.")]
 Conf = Annotated[list[str] | None, typer.Option("--conf", help="A setting of Spark, as spark.executor.instances=4.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show what Spark itself has to say.")]
+Reading = Annotated[str, typer.Option(help="Where Spark runs, if the state is a URI that it must read.")]
 Url = Annotated[str, typer.Option(help="client://HOST:PORT/BUS, in the place of the one in the file.")]
 
 
@@ -26,9 +31,16 @@ def backbone(
     once: Annotated[
         bool, typer.Option("--once", help="Handle what is there now, stage after stage, and stop.")
     ] = False,
+    begin: Annotated[
+        bool,
+        typer.Option(
+            "--begin", help="With an empty state, though keepers remember another: all is judged and published again."
+        ),
+    ] = False,
     master: Master = "local[*]",
     url: Url = "",
     conf: Conf = None,
+    verbose: Verbose = False,
     status: Annotated[
         str, typer.Option(help="Serve a page, /metrics for Prometheus and /status.json at HOST:PORT meanwhile.")
     ] = "",
@@ -40,17 +52,19 @@ def backbone(
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.running import Backbone
     from pluribus.pipeline.jobs import stopped_by_signals
-    from pluribus.pipeline.session import session
+    from pluribus.pipeline.session import VERBOSE, session
     from pluribus.pipeline.status import Status, serve
 
     configuration = load(config, url)
-    settings = dict(_setting(one) for one in conf or [])
+    settings = _settings(conf)
+    if verbose:
+        os.environ[VERBOSE] = "1"
     watched = Status()
     with ExitStack() as stack:
         if status:
             typer.echo(f"status at {stack.enter_context(serve(watched, status))}", err=True)
         spark = stack.enter_context(session(master, f"backbone {configuration.name}", **settings))
-        running = Backbone(spark, configuration, status=watched)
+        running = Backbone(spark, configuration, status=watched, begin=begin)
         with stopped_by_signals(running):
             found = running.run(seconds=seconds, once=once, progress=_tell)
     if json:
@@ -61,12 +75,16 @@ def backbone(
         raise typer.Exit(1)
 
 
-def report(config: Config, url: Url = "", json: JsonFlag = False) -> None:
+def report(
+    config: Config, url: Url = "", master: Reading = "local[1]", conf: Conf = None, json: JsonFlag = False
+) -> None:
     """What became of every event, by run and day; and how far the backbone is behind its topics."""
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.reading import told
 
-    found = told(load(config, url))
+    configuration = load(config, url)
+    with _reading(configuration.state, master, conf) as spark:
+        found = told(configuration, spark)
     if json:
         print_json(found)
         return
@@ -83,13 +101,17 @@ def resend(
     table: Annotated[str, typer.Option(help="Only events of this silver table.")] = "",
     keep_times: Annotated[bool, typer.Option("--keep-times", help="With their own times; most will be late.")] = False,
     url: Url = "",
+    master: Reading = "local[1]",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Send dead events round again, each once, after what was wrong with them was corrected."""
     from pluribus.pipeline.backbone.configuration import load
     from pluribus.pipeline.backbone.resending import resend as send
 
-    found = send(load(config, url), rule=rule, table=table, keep_times=keep_times)
+    configuration = load(config, url)
+    with _reading(configuration.state, master, conf) as spark:
+        found = send(configuration, rule=rule, table=table, keep_times=keep_times, spark=spark)
     if json:
         print_json(found)
     else:
@@ -102,6 +124,7 @@ def backfill(
     stop: Annotated[datetime, typer.Option(help="Events before this time (UTC).")],
     master: Master = "local[*]",
     url: Url = "",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Compute a range of time again from bronze, late events included; whole partitions are replaced."""
@@ -110,7 +133,7 @@ def backfill(
     from pluribus.pipeline.session import session
 
     configuration = load(config, url)
-    with session(master, f"backfill {configuration.name}") as spark:
+    with session(master, f"backfill {configuration.name}", **_settings(conf)) as spark:
         found = fill(spark, configuration, start, stop)
     if json:
         print_json(found)
@@ -140,13 +163,14 @@ def compact(
     folder: Annotated[str, typer.Argument(help="An archive: a folder or a URI.")],
     files: Annotated[int, typer.Option(help="Partitions with so many small files or more.", min=2)] = 16,
     master: Master = "local[*]",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Put small files of an archive together."""
     from pluribus.pipeline.archive import compact as put_together
     from pluribus.pipeline.session import session
 
-    with session(master, "compact") as spark:
+    with session(master, "compact", **_settings(conf)) as spark:
         fewer = put_together(spark, folder, files)
     if json:
         print_json({"fewer": fewer})
@@ -154,11 +178,28 @@ def compact(
         typer.echo(f"{fewer:,} files fewer")
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise BadInput(f"--conf {text!r} has no value: write it as name=value")
-    return name, value
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in conf or []:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise BadInput(f"--conf {text!r} has no value: write it as name=value")
+        found[name] = value
+    return found
+
+
+@contextmanager
+def _reading(state: str, master: str, conf: list[str] | None) -> Iterator[Any]:
+    """A session where the state is a URI that only Spark's Hadoop client reaches; else none is needed."""
+    from pluribus.pipeline.files import local_path
+    from pluribus.pipeline.session import session
+
+    settings = _settings(conf)
+    if local_path(state) is not None:
+        yield None
+        return
+    with session(master, "backbone", **settings) as spark:
+        yield spark
 
 
 def _sum(found: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 import asyncio
 import getpass
+import os
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any
@@ -39,7 +41,7 @@ def command(
     json: JsonFlag = False,
 ) -> None:
     """Talk in threads, without a server, on a page in the browser or with --tui in this terminal. --json prints the
-    page's address, or each message, as a document."""
+    page's address, or each message and note, as a document."""
     person = name or getpass.getuser()
     if tui:
         from pluribus.runtime.loop.running import run
@@ -67,11 +69,16 @@ async def _chat(room: str, name: str, url: str | None, stack: str, store: str | 
 
 async def typed_lines() -> AsyncIterator[str]:
     """What is typed, line by line, until the end of it."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (sys.stdin.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):  # a file never keeps anybody waiting
+        for line in sys.stdin:
+            yield line.rstrip("\r\n")
+        return
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := await reader.readline():
-        yield line.decode(errors="replace").rstrip("\r\n")
+    while data := await reader.readline():
+        yield data.decode(errors="replace").rstrip("\r\n")
 
 
 class Terminal:
@@ -96,16 +103,17 @@ class Terminal:
                 try:
                     await self._do(line)
                 except PluribusError as error:
-                    self._show(f"! {error}")
+                    self._tell(f"! {error}")
         finally:
             stop()
 
     async def _go_to(self, name: str) -> None:
+        room = await self._lobby.room(name)  # if that cannot be, one stays where one is, and hears on
         self._end()
-        self._room = await self._lobby.room(name)
+        self._room = room
         self._numbers.clear()
         self._messages.clear()
-        self._show(f"-- {plain(name)}: {len(self._room.history())} messages; /help tells what you can do")
+        self._tell(f"-- {plain(name)}: {len(self._room.history())} messages; /help tells what you can do")
         self._show_tree()
         self._end = self._room.on_messages(self._given)
 
@@ -115,7 +123,7 @@ class Terminal:
             case "":
                 return
             case "/help":
-                self._show(HELP)
+                self._tell(HELP)
             case "/re":
                 number, _, text = rest.strip().partition(" ")
                 if not number.isdecimal() or int(number) >= len(self._messages) or not text:
@@ -125,17 +133,17 @@ class Terminal:
                 self._show_tree()
             case "/who":
                 who = (name if here else f"{name} (away)" for name, here in self._room.members.items())
-                self._show("-- " + plain(", ".join(who)))
+                self._tell("-- " + plain(", ".join(who)))
             case "/rooms":
                 for info in self._lobby:
-                    self._show(f"-- {plain(info.gid)}: {plain(info.description)} ({plain(', '.join(info.members))})")
+                    self._tell(f"-- {plain(info.gid)}: {plain(info.description)} ({plain(', '.join(info.members))})")
             case "/join":
                 await self._go_to(rest.strip())
             case "/refuse":
                 self._lobby.refuse(rest.strip())
             case "/leave":
                 await self._room.leave()
-                self._show("-- you left; /join NAME goes to another one")
+                self._tell("-- you left; /join NAME goes to another one")
             case _ if word.startswith("/"):
                 raise BadInput(f"{word} is no command: /help lists them; begin with a blank to say it")
             case _:
@@ -143,9 +151,13 @@ class Terminal:
 
     def _invited(self, groups: list[Any]) -> None:
         for info in groups:
-            self._show(
+            self._tell(
                 f"-- there is {plain(info.gid)}: {plain(info.description)}; /join {plain(info.gid)} or /refuse it"
             )
+
+    def _tell(self, note: str) -> None:
+        """What is no message; with --json a document of its own."""
+        self._show(msgspec.json.encode({"note": note}).decode() if self._json else note)
 
     def _given(self, delivered: list[Any]) -> None:
         for found in delivered:

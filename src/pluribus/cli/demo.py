@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,11 +69,12 @@ def _talk(url: str | None, seconds: float, stack: str | None, json: bool) -> dic
 def _deal(
     url: str | None, seconds: float | None, rate: int, spark: bool, patience: float, json: bool
 ) -> dict[str, Any]:
+    from pluribus.cli.dealing import spark as dealing_spark
     from pluribus.cli.dealing.scene import Scene
 
     _check(url)
     # A loop that is late on a busy machine is no news to who watches, and its story would be written over the screen.
-    scene = Scene()
+    scene = Scene(spark=dealing_spark.BEGINS) if spark else Scene()
     with _quiet(), _interrupts(scene):
         if json:
             from pluribus.cli.dealing.room import room
@@ -87,7 +90,7 @@ def _deal(
             from pluribus.cli.dealing.room import room
 
             summary = room(url, scene, seconds, rate, spark, patience)
-    typer.echo(_told(summary))
+    typer.echo(_told(summary, shutil.get_terminal_size().columns if terminal else None))
     return summary
 
 
@@ -110,7 +113,8 @@ def _check(url: str | None) -> None:
         parse_url(url)
 
 
-def _told(summary: dict[str, Any]) -> str:
+def _told(summary: dict[str, Any], width: int | None = None) -> str:
+    """The summary, in lines of the width of a terminal."""
     if summary["uncounted"] and not summary["published"]:
         return "The room was closed before it was open: nothing was published."
     lines = [
@@ -126,6 +130,8 @@ def _told(summary: dict[str, Any]) -> str:
         f"{summary['spark']}: {summary['alerts']:,} alerts of {summary['turns']:,} turns and "
         f"{summary['averages']:,} averages back on the bus."
     )
+    if width is not None:
+        lines = [part for line in lines for part in textwrap.wrap(line, max(width, 20))]
     return "\n".join(lines)
 
 

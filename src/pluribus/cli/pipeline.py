@@ -78,12 +78,12 @@ def run(
     from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
-    from pluribus.pipeline.jobs import Job, stopped_by_signals
+    from pluribus.pipeline.jobs import Job, check_job, stopped_by_signals
     from pluribus.pipeline.status import FILE, Status, serve
 
     options = dict(_pair(one) for one in option or [])
     settings = dict(_pair(one, "--conf") for one in conf or [])
-    _there(job, "a file of Python with a function job(spark, options)")
+    check_job(job)
     with ExitStack() as stack:
         folder = checkpoint or stack.enter_context(TemporaryDirectory())
         watched = Status()
@@ -124,6 +124,7 @@ def archive(
     seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.", min=0)] = None,
     once: Annotated[bool, typer.Option("--once", help="Archive what is there now, and stop.")] = False,
     master: Master = "local[*]",
+    conf: Conf = None,
     verbose: Verbose = False,
     json: JsonFlag = False,
 ) -> None:
@@ -132,7 +133,8 @@ def archive(
     from pluribus.pipeline.jobs import Job, stopped_by_signals
 
     _check_archive(url, topic, gaps)
-    with _spark(master, "pluribus archive", verbose, {}) as spark:
+    settings = dict(_pair(one, "--conf") for one in conf or [])
+    with _spark(master, "pluribus archive", verbose, settings) as spark:
         writer = {"archive": standing(spark, url, topic, folder, retain_s=retain, gaps=gaps)}
         running = Job(spark, "archive", f"{folder.rstrip('/')}.checkpoint", {}, lambda *_: writer)
         with stopped_by_signals(running):
@@ -155,6 +157,10 @@ def replay(
     stop: Annotated[datetime | None, typer.Option(help="Events before this time (UTC).")] = None,
     prefix: Annotated[str, typer.Option(help="What stands before the topics that are played, as replay/.")] = "",
     now: Annotated[bool, typer.Option("--now", help="With the time of the replay instead of their own.")] = False,
+    master: Annotated[
+        str, typer.Option(help="Where Spark runs, if the archive is a URI that it must read.")
+    ] = "local[*]",
+    conf: Conf = None,
     json: JsonFlag = False,
 ) -> None:
     """Publish an archive again."""
@@ -165,7 +171,9 @@ def replay(
     from pluribus.pipeline.session import session
 
     begin, end = (None if moment is None else moment.replace(tzinfo=UTC) for moment in (start, stop))
-    opened: Any = nullcontext() if local_path(folder) is not None else session("local[*]", "pluribus replay")
+    settings = dict(_pair(one, "--conf") for one in conf or [])
+    is_here = local_path(folder) is not None
+    opened: Any = nullcontext() if is_here else session(master, "pluribus replay", **settings)
     with opened as spark:
         options: dict[str, Any] = {"speed": speed, "topic": topic, "prefix": prefix, "now": now, "spark": spark}
         found = play(folder, url, start=begin, stop=end, **options)._asdict()

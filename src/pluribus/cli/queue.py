@@ -187,6 +187,7 @@ def transform(
     from pluribus.core.errors import BadInput
     from pluribus.runtime.bus import connect
     from pluribus.runtime.loop.running import run
+    from pluribus.transformations import Chain
 
     if functions and "" not in sys.path:
         sys.path.insert(0, "")  # modules are found where the command is given, as with `python -m`
@@ -195,6 +196,7 @@ def transform(
             import_module(module)
         except ImportError as error:
             raise BadInput(f"--functions {module}: {error}") from None
+    Chain.parse(chain).check_registered()
 
     async def moved() -> tuple[int, int]:
         async with connect(url, name="queue") as bus:

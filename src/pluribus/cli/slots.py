@@ -139,6 +139,7 @@ def show(
     from pluribus.runtime.loop.running import run
     from pluribus.slots.drawing import draw as drawn
     from pluribus.slots.language import printed
+    from pluribus.slots.plan import ROUTER
 
     async def look() -> "BusShown":
         async with connect(url, name="slots", stack=stack) as member:
@@ -154,6 +155,8 @@ def show(
         typer.echo(printed(found.plan), nl=False)
     else:
         typer.echo(f"{found.name}: {'running' if found.running else 'waiting for ' + ', '.join(found.waiting)}")
+        if found.router:
+            typer.echo(f"  {ROUTER} required 1..1: {found.router}")
         for slot in found.plan.slots:
             who = ", ".join(f"{seat.name} ({seat.number})" for seat in found.occupants(slot.name)) or "empty"
             typer.echo(f"  {slot.name} {slot.kind} {slot.least}..{slot.greatest}: {who}")
@@ -166,6 +169,7 @@ def shown(found: "BusShown") -> dict[str, Any]:
     return {
         "bus": found.name,
         "by": found.by,
+        "router": found.router,
         "waiting": list(found.waiting),
         "slots": [
             {
@@ -292,7 +296,10 @@ def enroll(
                     else:
                         typer.echo(f"{message.source} -> {slot}.{port}: {message.body!r}")
                     if message.asks:
-                        message.reply(message.body)
+                        try:
+                            message.reply(message.body)
+                        except BadInput as error:  # the plan says another type: an echo is no answer there
+                            message.fail(str(error))
                     message.acknowledge()
                     got += 1
                     if count is not None and got >= count:

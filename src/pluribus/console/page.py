@@ -12,6 +12,9 @@ from ..core.errors import PluribusError
 from .software_buses import SoftwareBuses
 
 REFRESH_S = 0.7
+SLOT_OF_THE_GRAPH = (
+    "(event) => { const slot = event.target.closest('g[id^=slot-]'); if (slot) emit(slot.id.slice(5)); }"
+)
 
 
 class Page:
@@ -31,8 +34,12 @@ class Page:
             with ui.column().classes("grow"):
                 self._slots = ui.column().classes("gap-1").props("data-test=slots")
                 self._properties = ui.column().classes("font-mono text-sm gap-0").props("data-test=properties")
-                self._graph = ui.element("div").props("data-test=graph")
+                self._graph = ui.element("div").classes("cursor-pointer").props("data-test=graph")
+                self._graph.on("click", lambda event: self._show(event.args), js_handler=SLOT_OF_THE_GRAPH)
+                self._graph.on("dblclick", lambda event: self._start(event.args), js_handler=SLOT_OF_THE_GRAPH)
                 self._routes = ui.column().props("data-test=routes")
+                self._adding = ui.row().classes("items-end")
+                self._draw_adding()
                 self._complaint = ui.label().classes("text-negative").props("data-test=complaint")
         self._timer = ui.timer(REFRESH_S, self._refresh)
 
@@ -51,21 +58,25 @@ class Page:
                 ui.label("No software bus is advertised: start one with `pluribus slots up FILE`.")
             for advert in model.buses:
                 state = "waiting" if advert.waiting else "running"
-                text = f"{advert.bus}: {state}, {advert.occupants} occupants"
+                text = f"{advert.bus}: {state}, {advert.occupants} occupant{'s' if advert.occupants != 1 else ''}"
                 ui.button(text, on_click=self._selecting(advert.bus)).props(f"flat no-caps data-test=bus-{advert.bus}")
         self._complaint.text = model.complaint
         for part in (self._slots, self._graph, self._routes):
             part.clear()
+        self._adding.set_visibility(model.shown is not None)
         if model.shown is None:
             self._properties.clear()
             return
         with self._slots:
+            ui.label(f"router: {model.shown.router or 'none, every member has the map'}").props("data-test=router")
             for slot in model.shown.plan.slots:
                 label = ui.label(f"{slot.name}: {model.state_of(slot.name)}")
                 label.classes("cursor-pointer").props(f"data-test=slot-{slot.name}")
                 label.on("click", self._showing(slot.name))
                 label.on("dblclick", self._starting(slot.name))
-            ui.label("A click shows a slot's properties, a double click starts its tool.").classes("text-caption")
+            ui.label(
+                "A click on a slot, here or in the graph, shows its properties; a double click starts its tool."
+            ).classes("text-caption")
         self._draw_properties()
         with self._graph:
             ui.html(model.picture(), sanitize=False)
@@ -87,11 +98,15 @@ class Page:
                 ui.label(f"{found} capacity {found.capacity}, {found.ttl_s:g} s")
                 delete = self._doing(partial(self._model.del_route, source, target))
                 ui.button(icon="delete", on_click=delete).props(f"flat dense data-test=delete-{source}-{target}")
-        with ui.row().classes("items-end"):
-            source_input = ui.input("From SLOT.PORT").props("dense data-test=source")
-            target_input = ui.input("To SLOT.PORT").props("dense data-test=target")
-            add = self._doing(lambda: self._model.add_route(source_input.value, target_input.value))
+
+    def _draw_adding(self) -> None:
+        """Once: somebody may be typing there whenever the rest is drawn anew."""
+        with self._adding:
+            source = ui.input("From SLOT.PORT").props("dense data-test=source")
+            target = ui.input("To SLOT.PORT").props("dense data-test=target")
+            add = self._doing(lambda: self._model.add_route(source.value or "", target.value or ""))
             ui.button("Add route", on_click=add).props("no-caps data-test=add")
+        self._adding.set_visibility(False)
 
     # What a person does
 
@@ -104,14 +119,17 @@ class Page:
         return select
 
     def _showing(self, slot: str) -> Callable[[], None]:
-        def show() -> None:
-            self._slot = slot
-            self._draw_properties()
+        return lambda: self._show(slot)
 
-        return show
+    def _show(self, slot: str) -> None:
+        self._slot = slot
+        self._draw_properties()
 
     def _starting(self, slot: str) -> Callable[[], Awaitable[None]]:
         return self._doing(lambda: self._model.start(slot))
+
+    def _start(self, slot: str) -> Awaitable[None]:
+        return self._starting(slot)()
 
     def _doing(self, what: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         """Do it; what cannot be done is said on the page."""

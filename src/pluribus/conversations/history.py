@@ -32,7 +32,7 @@ import msgspec
 
 from ..core.ids import MessageId
 from ..core.intervals import Intervals
-from .words import Entry, add_identity
+from .words import CLOCK_MAX_S, Entry, add_identity
 
 PATIENCE_S = 20.0
 LOOK_S = 1.0
@@ -42,7 +42,6 @@ WRITERS_MAX = 16_384
 SPANS_MAX = 1_024
 MESSAGES_MAX = 1_000_000
 BYTES_MAX = 512 << 20
-CLOCK_MAX_S = 1e12
 FORGET_PART = 64
 """So many parts of the limit are made free at once, one of them, so that looking for whom to forget costs nothing."""
 

@@ -36,7 +36,19 @@ import msgspec
 
 from ..core.errors import BadInput, Overflow
 from ..core.ports import Random
-from .words import MEMBERS_MAX, Advertise, GroupInfo, Groups, Join, Leave, LobbyWord, Row, encode
+from .words import (
+    CLOCK_MAX_S,
+    COUNTER_MAX,
+    MEMBERS_MAX,
+    Advertise,
+    GroupInfo,
+    Groups,
+    Join,
+    Leave,
+    LobbyWord,
+    Row,
+    encode,
+)
 
 GROUPS_MAX = 4_096
 TOLD_MAX = 256
@@ -68,6 +80,7 @@ TRANSITIONS: dict[tuple[JoiningState, str], JoiningState] = {
     (JoiningState.INITIAL, "wish to leave"): JoiningState.SEND_LEAVE,
     (JoiningState.INITIAL, "wish to create"): JoiningState.CREATE_GROUP,
     (JoiningState.RECEIVE_GROUPS, "expelled"): JoiningState.SEND_JOIN,
+    (JoiningState.UPDATE_GROUP, "expelled"): JoiningState.SEND_JOIN,
     (JoiningState.SEND_ADVERTISEMENT, "done"): JoiningState.INITIAL,
     (JoiningState.SEND_GROUPS, "done"): JoiningState.INITIAL,
     (JoiningState.RECEIVE_GROUPS, "done"): JoiningState.INITIAL,
@@ -205,7 +218,8 @@ class Joining:
     def _set_own(self, gid: str, *, here: bool) -> Row:
         group = self.groups[gid]
         known = group.rows.get(self.person)
-        row = group.rows[self.person] = Row(self.person, known.counter + 1 if known is not None else 1, here)
+        counter = min(known.counter + 1, COUNTER_MAX) if known is not None else 1  # nobody can read a greater one
+        row = group.rows[self.person] = Row(self.person, counter, here)
         self.changed.add(gid)
         return row
 
@@ -229,6 +243,9 @@ class Joining:
             self._go("done")
 
     def _receive(self, teller: int, info: GroupInfo, now: float) -> None:
+        if not 0 <= info.since < CLOCK_MAX_S:  # no number, too: whose description is older would not be decided
+            self.ignored += 1
+            return
         group = self.groups.get(info.gid)
         if group is None:
             told = sum(known.teller == teller and known.standing != JOINED for known in self.groups.values())
@@ -262,7 +279,7 @@ class Joining:
         """Somebody believes that this person left, or an earlier life of it did: it is in, and says so."""
         row = group.rows.get(self.person)
         if group.standing == JOINED and (row is None or not row.here):
-            if self.state == JoiningState.RECEIVE_GROUPS:
+            if self.state != JoiningState.SEND_JOIN:  # of several in one list
                 self._go("expelled")
             self._join(group)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from ..core.errors import Damaged
+from ..core.ids import MessageId
 from ..core.intervals import Intervals
 from ..core.ports import Append, Change, Put, Restart, Store
 from .history import History
@@ -29,6 +30,8 @@ class KeptConversation:
         self._store = store
         self._log = f"conversation/{gid}"
         self._written = 0
+        self._under_way: dict[MessageId, Entry] = {}
+        """Given to be written, and not in the history before that is done."""
         self.damaged = 0
         """Rows that could not be read."""
 
@@ -60,9 +63,13 @@ class KeptConversation:
     def changes(self, entries: list[Entry], history: History) -> list[Change]:
         """What to write for these new messages: a row more, or the whole log anew when most of it was forgotten."""
         self._written += len(entries)
+        known = self._under_way | {entry.id: entry for entry in entries}
+        self._under_way = {identity: entry for identity, entry in known.items() if identity not in history}
         if self._written <= 2 * len(history) + SPARE_ENTRIES:
             return [Append(self._log, [encode(entries)])]
         live = [entry for identity in history.identities() if (entry := history.get(identity)) is not None]
+        # Rows of these are on their way to the disk, and would be forgotten with all others.
+        live += self._under_way.values()
         self._written = len(live)
         rows = [encode(live[at : at + ENTRIES_PER_ROW]) for at in range(0, len(live), ENTRIES_PER_ROW)]
         end = self._store.end(self._log)
@@ -71,6 +78,10 @@ class KeptConversation:
             Restart(self._log, end),
             Append(self._log, rows),
         ]
+
+    def gave_up(self, entry: Entry) -> None:
+        """This message of ``changes`` will not come into the history."""
+        self._under_way.pop(entry.id, None)
 
 
 def load_table(store: Store) -> list[GroupInfo]:

@@ -11,9 +11,9 @@ messages of the asker instead; that does not scale, and its own answer then send
 
 When to ask: at the beginning, three times; when somebody new is there; when something is known to be missing, a parent
 or a gap; when somebody else's request shows more. Each is put off by a random while, and called off if what is missing
-came meanwhile, or if somebody with the same messages asked. Asking in vain is repeated less and less often. A request
-of a member that lacks nothing is a *summary*, said once in a while by one of those who have the same: so whatever got
-lost, the last message included, is found in the end.
+came meanwhile; the second and third of the beginning also if somebody with the same messages asked. Asking in vain is
+repeated less and less often. A request of a member that lacks nothing is a *summary*, said once in a while by one of
+those who have the same: so whatever got lost, the last message included, is found in the end.
 
 The newest request of a member wins: an older one that comes late is discarded, one that comes twice starts nothing. An
 answer that overtakes its request is remembered for a moment, so that the repository that the request starts is without
@@ -25,7 +25,8 @@ A member that keeps identities alone never answers for bodies that it lacks, and
 Promise: among members that reach each other long enough, and keep bodies, all have the same messages in the end.
 Assumes that some datagrams arrive. Live, because summaries are said for ever.
 
-Bounds: ``ASKERS_MAX`` repositories, each at most the history; words of ``piece_bytes`` and a few at a time.
+Bounds: ``ASKERS_MAX`` repositories, each at most the history; ``WANTED_MAX`` intervals to ask for; words of
+``piece_bytes`` and a few at a time.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ FIRST_ASKS_S = (0.0, 1.0, 4.0)
 VAIN_MAX = 8
 """Requests that brought nothing; then what is missing is hopeless, until a summary offers it."""
 ASKERS_MAX = 1_024
+WANTED_MAX = 65_536
+"""Intervals of what others have and this member asks for; what is offered besides is offered again by summaries."""
 EARLY_ANSWERS_MAX = 64
 OVERHEAD_BYTES = 96
 EVERYBODY = (1 << 63) - 1
@@ -79,7 +82,9 @@ TRANSITIONS: dict[tuple[SynchronisingState, str], SynchronisingState] = {
     (SynchronisingState.SEND_REQUEST, "sent"): SynchronisingState.INITIAL,
     (SynchronisingState.INITIAL, "request"): SynchronisingState.REQUEST_RECEIVED,
     (SynchronisingState.REQUEST_RECEIVED, "newest"): SynchronisingState.COUNTING,
+    (SynchronisingState.REQUEST_RECEIVED, "nothing to give"): SynchronisingState.INITIAL,
     (SynchronisingState.REQUEST_RECEIVED, "older"): SynchronisingState.INITIAL,
+    (SynchronisingState.REQUEST_RECEIVED, "older than counted"): SynchronisingState.COUNTING,
     (SynchronisingState.COUNTING, "request"): SynchronisingState.REQUEST_RECEIVED,
     (SynchronisingState.COUNTING, "answer"): SynchronisingState.UPDATE_REPOSITORY,
     (SynchronisingState.UPDATE_REPOSITORY, "left"): SynchronisingState.COUNTING,
@@ -97,6 +102,13 @@ Asked = tuple[int, int]
 """Asker and part."""
 
 
+def through(state: SynchronisingState, *events: str) -> SynchronisingState:
+    """The state after these events; a step that is not in the figure is a ``KeyError``."""
+    for event in events:
+        state = TRANSITIONS[(state, event)]
+    return state
+
+
 class Repository:
     """What an asker lacks and this member can give, and when it does (``MIR`` in the thesis)."""
 
@@ -111,7 +123,7 @@ class Repository:
         self.state = SynchronisingState.COUNTING
 
     def go(self, what: str) -> None:
-        self.state = TRANSITIONS[(self.state, what)]
+        self.state = through(self.state, what)
 
 
 class Synchronising:
@@ -228,8 +240,11 @@ class Synchronising:
         asked = (asker, request.part)
         mine = {w: numbers for w, numbers in self.history.have.items() if request.low <= w <= request.high}
         offered = minus(minus(have, lost), mine)
+        room = WANTED_MAX - sum(map(len, self._wanted.values()))
         for writer, numbers in offered.items():
-            self._wanted.setdefault(writer, Intervals()).update(numbers)
+            if len(numbers) <= room:
+                self._wanted.setdefault(writer, Intervals()).update(numbers)
+                room -= len(numbers)
         if offered:
             self._vain = 0
             self._hopeless = minus(self._hopeless, offered)
@@ -237,7 +252,10 @@ class Synchronising:
         lacks = minus(minus(mine, self.history.lost), have)
         if not lacks and not offered and not lost and request.low == 0 and request.high == EVERYBODY:
             self._same(now)
+        counting = self._repositories.get(asked)
+        state = through(SynchronisingState.INITIAL if counting is None else counting.state, "request")
         if request.number <= self._latest.get(asked, 0):
+            through(state, "older" if counting is None else "older than counted")
             return
         if asked not in self._latest and len(self._latest) >= ASKERS_MAX:
             gone = next(iter(self._latest))
@@ -248,6 +266,7 @@ class Synchronising:
         early = self._early.pop((asker, request.number, request.part), None)
         lacks = minus(lacks, early) if early else lacks
         self._repositories.pop(asked, None)
+        through(state, "newest" if lacks else "nothing to give")
         if lacks:
             self._repositories[asked] = Repository(request.number, lacks, now + BACK_OFF_S * self._random.random())
 
@@ -279,7 +298,10 @@ class Synchronising:
             repository.turn = 1
             if not repository.left:
                 del self._repositories[asked]
-        elif answer.number > self._latest.get(asked, 0) and answer.asker != self.me:
+            return
+        mine = answer.asker == self.me
+        through(SynchronisingState.INITIAL, "own answer" if mine else "answer", "delivered")
+        if not mine and answer.number > self._latest.get(asked, 0):
             if len(self._early) >= EARLY_ANSWERS_MAX:
                 del self._early[next(iter(self._early))]
             early = self._early.setdefault((answer.asker, answer.number, answer.part), {})
@@ -344,6 +366,7 @@ class Synchronising:
 
     def _request(self) -> None:
         """What this member has, in as many words as it needs: each speaks for the writers of one range."""
+        through(SynchronisingState.INITIAL, "wish", "sent")
         self.number += 1
         self.requests += 1
         have, lost = self.history.have, self.history.lost

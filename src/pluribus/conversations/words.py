@@ -18,6 +18,8 @@ from ..core.limits import NAME_CHARS_MAX
 
 BODY_CHARS_MAX = 32_768
 DESCRIPTION_CHARS_MAX = 512
+CLOCK_MAX_S = 1e12
+"""Seconds since 1970, by anybody's clock; later is absurd, and refused."""
 ENTRIES_PER_WORD_MAX = 65_536
 SPANS_PER_WORD_MAX = 65_536
 MEMBERS_MAX = 4_096
@@ -26,7 +28,8 @@ GROUPS_PER_WORD_MAX = 1_024
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Identity = tuple[Number, Position]
-Counter = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+COUNTER_MAX = 1 << 40
+Counter = Annotated[int, msgspec.Meta(ge=0, le=COUNTER_MAX)]
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -155,7 +158,24 @@ def checked_body(body: Any) -> str:
         raise BadInput(f"a message of a conversation is text, not {type(body).__name__}: encode it, as JSON perhaps")
     if len(body) > BODY_CHARS_MAX:
         raise BadInput(f"a message of {len(body):,} characters is too long: the limit is {BODY_CHARS_MAX:,}, cut it")
-    return body
+    return _checked_text(body, "a message")
+
+
+def checked_description(text: Any) -> str:
+    """The same for what a conversation is about."""
+    if not isinstance(text, str):
+        raise BadInput(f"a description is text, not {type(text).__name__}")
+    if len(text) > DESCRIPTION_CHARS_MAX:
+        raise BadInput(f"a description of {len(text)} characters is too long: {DESCRIPTION_CHARS_MAX} is most")
+    return _checked_text(text, "a description")
+
+
+def _checked_text(text: str, what: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{what} with half a character at {error.start} is no text: leave out surrogates") from None
+    return text
 
 
 def packed(known: dict[int, Intervals], low: int = 0, high: int = (1 << 63) - 1) -> list[tuple[int, list[Span]]]:

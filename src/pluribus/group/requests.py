@@ -9,7 +9,7 @@ import msgspec
 
 from ..core.ids import MessageId
 from ..core.limits import NAME_CHARS_MAX
-from ..wire.asking import MEMBERS_ONLY, Need, Words
+from ..wire.asking import ANYWHERE, MEMBERS_ONLY, Need, Words
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARS_MAX)]
 Kind = Annotated[int, msgspec.Meta(ge=0)] | Name
@@ -28,6 +28,8 @@ def group_need(group: str, verb: str) -> Need:
     first, _, rest = group.partition("/")
     if first in GROUPS_OF_MEMBERS or group.startswith("queue."):
         return MEMBERS_ONLY
+    if group == "slots":  # buses are advertised there: whoever may join one of them has to hear of it
+        return ("slots", ANYWHERE, verb)
     if first in STYLES_OF_GROUPS:
         return (STYLES_OF_GROUPS[first], rest or "#", verb)
     return ("group", group, verb)

@@ -27,7 +27,7 @@ from ..pubsub.topics import matches
 from ..runtime.clients.log_client import LogClient
 from .columns import kind_of_name
 from .files import files_of, is_local, local_path
-from .landing import COMPACTOR, Landing
+from .landing import COMPACTOR, Landing, day_of, query_of, without
 from .retention import Retention
 from .source import register
 
@@ -80,12 +80,17 @@ class _Archiving:
     def __call__(self, events: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
-        if self._table.last(WRITER) < number:
-            rows = events.withColumn("day", F.date_format("time", "yyyy-MM-dd")).persist()
+        last, query = self._table.latest(WRITER), query_of(self._spark)
+        if last is None or not last.holds(query, number):
+            rows = events.withColumn("day", day_of("time")).persist()
             try:
-                found = rows.groupBy("topic").agg(F.max("offset").alias("most")).collect()
+                counted = [F.min("offset").alias("least"), F.max("offset").alias("most"), F.count("*").alias("rows")]
+                found = rows.groupBy("topic").agg(*counted).collect()
                 place = {row["topic"]: row["most"] + 1 for row in found}
-                self._table.land(WRITER, number, rows, place={**self._table.place(WRITER), **place})
+                known = self._table.known(WRITER, query, {row["topic"]: row["least"] for row in found})
+                count = None if known else sum(row["rows"] for row in found)
+                some = without(rows, known)
+                self._table.land(WRITER, number, some, place=place, count=count, query=query)
             finally:
                 rows.unpersist()
         if self._retention is not None:

@@ -199,11 +199,23 @@ def _chosen(batch: StoredBatch, wanted: Any, bodies: bool) -> StoredBatch | None
     return batch.chosen(which, bodies) if which else None
 
 
-def reaching_back(known: Sequence[Known], where: str) -> list[Known]:
-    """Topics whose first offset is that of an archive, where that has earlier events."""
-    archive = Archived(where)
+Looked = dict[str, tuple[int, int | None]]
+"""Of topics: their first offset when the archive was looked at, and the first one there."""
+
+
+def reaching_back(known: Sequence[Known], where: str, looked: Looked) -> list[Known]:
+    """Topics whose first offset is that of an archive, where that has earlier events.
+
+    ``looked`` is remembered between calls: an archive may have very many files, and a stream asks in every micro-batch.
+    What is there stays there; what is not is looked for again when the topic has forgotten more.
+    """
+    archive: Archived | None = None
     found = []
     for one in known:
-        first = archive.first(one.topic)
+        seen = looked.get(one.topic)
+        if seen is None or (seen[1] is None and seen[0] != one.first):
+            archive = archive or Archived(where)
+            seen = looked[one.topic] = (one.first, archive.first(one.topic))
+        first = seen[1]
         found.append(one if first is None or first >= one.first else msgspec.structs.replace(one, first=first))
     return found

@@ -26,6 +26,7 @@ class Found(NamedTuple):
     path: str
     """Below the folder, with slashes."""
     size_bytes: int
+    changed_ms: int = 0
 
 
 class Files(Protocol):
@@ -109,7 +110,9 @@ class LocalFiles:
                 yield from self._walk(Path(entry.path))
             else:
                 try:
-                    yield Found(Path(entry.path).relative_to(self._root).as_posix(), entry.stat().st_size)
+                    about = entry.stat()
+                    below = Path(entry.path).relative_to(self._root).as_posix()
+                    yield Found(below, about.st_size, about.st_mtime_ns // 1_000_000)
                 except FileNotFoundError:
                     continue  # removed meanwhile
 
@@ -123,11 +126,15 @@ class LocalFiles:
         path = self._root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        try:
+            with beside.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError:  # the disk is full, say: what was begun would take of its room
+            beside.unlink(missing_ok=True)
+            raise
         _synced(path.parent)
 
     def move(self, name: str, to: str) -> None:
@@ -159,7 +166,9 @@ class HadoopFiles:
         self.root = root.rstrip("/")
         self._jvm = spark._jvm
         self._base = self._path("")
-        self._system = self._base.getFileSystem(spark._jsc.hadoopConfiguration())
+        self._configuration = spark._jsc.hadoopConfiguration()
+        self._system = self._base.getFileSystem(self._configuration)
+        self._gateway = spark._sc._gateway
         self._length = len(self._system.makeQualified(self._base).toUri().getPath())
 
     def _path(self, name: str) -> Any:
@@ -176,7 +185,7 @@ class HadoopFiles:
         while files.hasNext():
             status = files.next()
             below = status.getPath().toUri().getPath()[self._length :].lstrip("/")
-            found.append(Found(below, status.getLen()))
+            found.append(Found(below, status.getLen(), status.getModificationTime()))
         return sorted(found)
 
     def exists(self, name: str) -> bool:
@@ -202,9 +211,26 @@ class HadoopFiles:
         source, target = self._path(name), self._path(to)
         self._system.mkdirs(target.getParent())
         if self._system.exists(target):
+            if self._replaced(source, target):
+                return
             self._system.delete(target, False)
         if not self._system.rename(source, target):
             raise OSError(f"{self.under(name)} could not be moved to {self.under(to)}: look at the store's own log")
+
+    def _replaced(self, source: Any, target: Any) -> bool:
+        """Put a file into the place of another in one step, so that a driver that is killed meanwhile leaves the old
+        one or the new one; false where the store's client has no such step."""
+        from py4j.protocol import Py4JJavaError
+
+        hadoop = self._jvm.org.apache.hadoop.fs
+        over = self._gateway.new_array(hadoop.Options.Rename, 1)
+        over[0] = hadoop.Options.Rename.OVERWRITE
+        try:
+            context = hadoop.FileContext.getFileContext(self._base.toUri(), self._configuration)
+        except Py4JJavaError:
+            return False
+        context.rename(self._system.makeQualified(source), self._system.makeQualified(target), over)
+        return True
 
     def remove(self, name: str) -> None:
         self._system.delete(self._path(name), True)

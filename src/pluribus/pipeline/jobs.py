@@ -11,6 +11,7 @@ here asks which it is: progress is read from the queries themselves.
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import runpy
@@ -37,16 +38,36 @@ STOP_S = 30.0
 """How long a stop waits for the micro-batch that is under way."""
 
 OURS = "pluribus.core.errors."
+CAUSE = re.compile(r"(?:: |Caused by: )?(?:[\w$]+\.)*[A-Z][\w$]*(?:Error|Exception): (.+)")
+"""A line of Python or Java that names an exception, and what it says."""
 
 NO_WORKER = "Python worker failed to connect back"
 """Spark waits ten seconds, which nobody can change, until a process that it started for a stream calls it."""
-STARTS_MAX = 4
-"""How often a query is started that ended for want of such a process; each goes on where the one before ended."""
+STARTS_MAX = 6
+"""How often a query is started that ended for want of such a process, and did no micro-batch meanwhile; each goes on
+where the one before ended."""
+BEGIN_S = 30.0
+"""How long the next query waits for the sources of the one before: all of them at once would wait for each other."""
 
 TASKS_S = 10.0
 """How long a stop waits for tasks that were interrupted."""
 
 Progress = Callable[[dict[str, Any]], object]
+
+
+def check_job(path: Path) -> None:
+    """A file that cannot be a job is told before Spark is started. It is read, and not run."""
+    if not path.is_file():
+        raise BadInput(f"there is no job {path}: name a file of Python with a function job(spark, options)")
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes(), str(path))))
+    except (SyntaxError, ValueError) as error:
+        raise BadInput(f"the job {path} is not Python ({error}): mend that line") from None
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+    if not names & {"job", "*"}:
+        raise BadInput(f"{path} has no function job(spark, options): write one that returns its queries")
 
 
 class Job:
@@ -109,6 +130,7 @@ class Job:
             for name, writer in writers.items():
                 self.metrics[name] = {"batches": 0, "rows": 0, "batch": -1, "seconds": 0.0}
                 self.queries[name] = self._started(name, writer, once)
+                self._wait_for_sources(self.queries[name])
             self._watch(until, progress or (lambda _: None), lambda name: self._started(name, writers[name], once))
         finally:
             self._end(progress or (lambda _: None))
@@ -122,8 +144,7 @@ class Job:
         return {"job": self._path.name, "queries": self.metrics}
 
     def _load(self) -> Callable[..., Any]:
-        if not self._path.is_file():
-            raise BadInput(f"there is no job {self._path}: name a file of Python with a function job(spark, options)")
+        check_job(self._path)
         function = runpy.run_path(str(self._path)).get("job")
         if not callable(function):
             raise BadInput(f"{self._path} has no function job(spark, options): write one that returns its queries")
@@ -138,11 +159,21 @@ class Job:
         except PySparkException as error:
             raise JobFailed(f"the query {name!r} cannot be started: {_words(error)}") from None
 
+    def _wait_for_sources(self, query: Any) -> None:
+        until = monotonic() + BEGIN_S
+        while query.isActive and not self._stopping.is_set() and monotonic() < until:
+            if not query.status.get("message", "").startswith("Initializing"):
+                return
+            threading.Event().wait(0.02)
+
     def _watch(self, until: float | None, progress: Progress, start: Callable[[str], Any]) -> None:
         starts = dict.fromkeys(self.queries, 1)
+        batches = dict.fromkeys(self.queries, -1)
         while not self._stopping.is_set():
             self._look(progress)
             for name, query in self.queries.items():
+                if self._seen.get(name, -1) > batches[name]:
+                    batches[name], starts[name] = self._seen[name], 1
                 if not query.isActive and NO_WORKER in str(query.exception() or "") and starts[name] < STARTS_MAX:
                     starts[name] += 1
                     log.warning("%s of the query %r; it is started again", NO_WORKER, name)
@@ -233,10 +264,15 @@ def _failure(name: str, error: Any) -> JobFailed:
 
 
 def _words(error: Any) -> str:
-    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it."""
+    """What an error of Spark says, in one line. What one of our parts raised stands below Spark's words about it; the
+    cause of other errors, such as a disk that is full, stands below all that came of it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     ours = next((line for line in lines if line.startswith(OURS)), None)
-    return (lines[0] if ours is None else ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
+    if ours is not None:
+        return (ours.removeprefix(OURS).partition(": ")[2] or ours)[:500]
+    causes = [found[1] for line in lines[1:] if (found := CAUSE.fullmatch(line))]
+    first = lines[0][:300]
+    return first if not causes or causes[-1] in first else f"{first}: {causes[-1]}"[:500]
 
 
 class Stoppable(Protocol):

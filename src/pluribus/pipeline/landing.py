@@ -14,6 +14,10 @@ A driver that is killed before step 2 leaves staged files, which the next one re
 exact reader) does step 3 again: a move whose source is gone was done. A batch with a number that was committed before
 changes nothing. So every batch is there once, after any number of kills.
 
+Numbers of batches mean something within one checkpoint of Spark, which a commit names by its *query*. A new checkpoint
+counts from 0 again, and mostly reads everything again: its batches are new ones, and of their rows those are left out
+that lie below the *place* of the writer when it began, which is how far it had come in each topic (``without``).
+
 ``snapshot`` lists the files that count, also between 2 and 3. A *fence* is a range of time that was computed again (a
 backfill): rows of it that come later were counted there, and are left out by ``land``.
 
@@ -30,7 +34,7 @@ from __future__ import annotations
 import fcntl
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -42,7 +46,7 @@ from .files import Files, files_of, local_path
 from .manifests import MANIFEST, manifest_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 COMMITS, STAGING, FENCES = "_commits", "_staging", "_commits/fences"
 WHOLE = "_SUCCESS"
@@ -52,6 +56,7 @@ KEPT_COMMITS = 4
 """Commits of each writer that stay written down; the last would do."""
 ROWS_A_FILE = 2_000_000
 COMPACTOR = "compact"
+QUERY_ID = "sql.streaming.queryId"
 
 
 class Commit(msgspec.Struct):
@@ -64,6 +69,22 @@ class Commit(msgspec.Struct):
     """From and to, in microseconds since 1970."""
     place: dict[str, int] = {}
     """How far the writer has come, in each topic."""
+    query: str = ""
+    """Spark's id of the query that counts the batches; empty if the writer counts them itself."""
+    batch: int = -1
+    """The number of the batch in that query."""
+    overlap: dict[str, int] = {}
+    """The writer's place when the query began: rows below it are those of queries before."""
+
+    def holds(self, query: str, number: int) -> bool:
+        """Whether a batch was committed with this one, or before."""
+        if query and self.query:
+            return query == self.query and number <= self.batch
+        return number <= self.number
+
+    def begun(self, query: str) -> dict[str, int]:
+        """The overlap of a query that goes on behind this commit, or begins there."""
+        return self.place if query and self.query and query != self.query else self.overlap
 
 
 _encode = msgspec.json.Encoder().encode
@@ -87,10 +108,22 @@ class Landing:
         """The number of the last batch of a writer; -1 if there is none."""
         return max((number for name, number, _ in self._written() if name == writer), default=-1)
 
+    def latest(self, writer: str) -> Commit | None:
+        """The last commit of a writer."""
+        found = [(number, path) for name, number, path in self._written() if name == writer]
+        return _commit.decode(self.files.read(max(found)[1])) if found else None
+
     def place(self, writer: str) -> dict[str, int]:
         """How far a writer had come with its last batch."""
-        found = [(number, path) for name, number, path in self._written() if name == writer]
-        return _commit.decode(self.files.read(max(found)[1])).place if found else {}
+        found = self.latest(writer)
+        return {} if found is None else found.place
+
+    def known(self, writer: str, query: str, firsts: Mapping[str, int]) -> dict[str, int]:
+        """Of a batch with these first offsets: below which offsets of which topics its rows landed under another
+        checkpoint."""
+        last = self.latest(writer)
+        begun = {} if last is None else last.begun(query)
+        return {topic: begun[topic] for topic, first in firsts.items() if first < begun.get(topic, 0)}
 
     def land(
         self,
@@ -102,16 +135,24 @@ class Landing:
         fence: tuple[int, int] | None = None,
         place: dict[str, int] | None = None,
         days: Sequence[str] = (),
+        count: int | None = None,
+        query: str = "",
     ) -> bool:
-        """Rows of a batch, once; False if that number landed before. ``rows`` have the columns of the keys.
+        """Rows of a batch, once; False if that number landed before, of the same ``query`` if one is named. ``rows``
+        have the columns of the keys; ``count`` is how many they are, where that is known: then ``BadInput`` if fewer
+        are found in a folder of this machine, because executors have written to disks of their own.
 
         False also if other commits were quicker: files that it ``removes`` are gone, or there are other ones on the
         ``days`` that it replaces as a whole.
         """
         with self._held():
             self.finish()
-            if self.last(writer) >= number:
+            last = self.latest(writer)
+            if last is not None and last.holds(query, number):
                 return False
+            batch, before = number, Commit(writer, -1) if last is None else last
+            if query:
+                number = before.number + 1
             fences = self.fences() if fence is None and writer != COMPACTOR else []
         staging = f"{STAGING}/{writer}-{number}-{uuid.uuid4().hex[:8]}"
         if rows is not None:
@@ -120,16 +161,39 @@ class Landing:
             if rows is not None and not self.files.exists(f"{staging}/{WHOLE}"):
                 raise OSError(f"{self.files.under(staging)} was removed before it landed: run it again")
             there = [found.path for found in self.files.list(staging) if found.path.endswith(".parquet")]
+            if rows is not None and count is not None and not fences:
+                self._all_here(there, count)
             moves = []
             for count, path in enumerate(there):
                 folder = PurePosixPath(path).parent.relative_to(staging).as_posix()
                 moves.append((path, f"{folder}/{writer}-{number:09d}-{count:04d}.parquet"))
-            data = set(self._data())
-            if not data.issuperset(removes) or set(on_days(data, days)) - set(removes):
-                self.files.remove(staging)
-                return False
-            self._commit(Commit(writer, number, staging, moves, list(removes), fence, place or {}))
+            if removes or days:  # a look at all files, which may be many
+                data = set(self._data())
+                if not data.issuperset(removes) or set(on_days(data, days)) - set(removes):
+                    self.files.remove(staging)
+                    return False
+            begun = before.begun(query)
+            reached = {topic: max(end, begun.get(topic, 0)) for topic, end in (place or {}).items()}
+            commit = Commit(writer, number, staging, moves, list(removes), fence, {**before.place, **reached})
+            commit.query, commit.batch, commit.overlap = query, batch if query else -1, begun
+            self._commit(commit)
         return True
+
+    def _all_here(self, staged: Sequence[str], count: int) -> None:
+        found = self._rows_in(staged)
+        if found not in (None, count):
+            raise BadInput(
+                f"{found:,} of {count:,} rows that executors wrote to {self.files.root} are here: they have other "
+                "disks than this process; name a folder that all of them share, or a URI such as s3a:// or hdfs://"
+            )
+
+    def _rows_in(self, paths: Sequence[str]) -> int | None:
+        """By the footers of these files; None where this process does not read them itself."""
+        if self._local is None:
+            return None
+        import pyarrow.parquet as parquet
+
+        return sum(int(parquet.read_metadata(self._local / path).num_rows) for path in paths)
 
     def _fenced(self, rows: DataFrame, fences: Sequence[tuple[int, int]]) -> DataFrame:
         if not fences or self.at not in rows.columns:
@@ -274,7 +338,7 @@ class Landing:
                 rows = rows.withColumn(key, rows[key].cast("string"))
             order = [name for name in ("topic", "offset", self.at) if name in rows.columns]
             rows = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
-            if self.land(COMPACTOR, self.last(COMPACTOR) + 1, rows, removes=paths):
+            if self.land(COMPACTOR, self.last(COMPACTOR) + 1, rows, removes=paths, count=self._rows_in(paths)):
                 fewer += len(paths) - 1
         return fewer
 
@@ -294,6 +358,33 @@ class Landing:
                     yield
                 finally:
                     self._holding = False
+
+
+def query_of(spark: SparkSession) -> str:
+    """Inside ``foreachBatch``: Spark's id of the query, which is that of its checkpoint; empty if nobody says."""
+    if getattr(spark, "_jsc", None) is None:  # through a Connect server
+        return ""
+    return str(spark.sparkContext.getLocalProperty(QUERY_ID) or "")
+
+
+def without(rows: DataFrame, known: Mapping[str, int]) -> DataFrame:
+    """Without rows of topics that stand before these offsets."""
+    if not known:
+        return rows
+    from pyspark.sql import functions as F
+
+    marks = rows.sparkSession.createDataFrame(list(known.items()), "known_topic string, known_offset long")
+    beside = rows.join(F.broadcast(marks), F.col("topic") == F.col("known_topic"), "left")
+    is_new = F.col("known_offset").isNull() | (F.col("offset") >= F.col("known_offset"))
+    return beside.where(is_new).drop("known_topic", "known_offset")
+
+
+def day_of(column: str) -> Column:
+    """The day of a time, as partitions name it: that of UTC, whatever the zone of the session is."""
+    from pyspark.sql import functions as F
+
+    days = F.floor(F.unix_micros(F.col(column)) / F.lit(86_400_000_000)).cast("int")
+    return F.date_from_unix_date(days).cast("string")
 
 
 def on_days(paths: Iterable[str], days: Iterable[str]) -> list[str]:

@@ -58,7 +58,7 @@ from ..core.errors import BadInput, LogChanged
 from ..pubsub.durable.batch import StoredBatch
 from ..pubsub.durable.requests import Known
 from ..runtime.clients.log_client import LogClient
-from .archived import Archived, reaching_back
+from .archived import Archived, Looked, reaching_back
 from .offsets import EVENTS, TOPICS, UNKNOWN, Offsets, Places, name_of, parted, place, resumed
 from .options import EARLIEST, LATEST, Settings, needed
 from .pushdown import Bounds, condition
@@ -180,6 +180,7 @@ class _Reading:
         self._told = False
         """Whether every log has told a topic, and so its number."""
         self._bounds = Bounds()
+        self._looked: Looked = {}
 
     def _known(self) -> Look:
         """The topics of all logs, as they are now."""
@@ -190,7 +191,7 @@ class _Reading:
             if not here:
                 continue
             if settings.archive:
-                here = {one.topic: one for one in reaching_back(list(here.values()), settings.archive)}
+                here = {one.topic: one for one in reaching_back(list(here.values()), settings.archive, self._looked)}
             log = name_of(next(iter(here.values())))
             other = self._urls.setdefault(log, number)
             if other != number:
@@ -532,7 +533,7 @@ def register(spark: Any) -> None:
     """Make ``format("pluribus")`` known to a session, on any engine, and how many tasks run at a time there: reads are
     divided accordingly."""
     try:
-        cores = int(spark.sparkContext.defaultParallelism)
+        cores = _cores(spark.sparkContext)
     except Exception:  # noqa: BLE001 - a session through Connect has no context, and says so in its own ways
         cores = 0
 
@@ -541,6 +542,18 @@ def register(spark: Any) -> None:
 
     Source.cores = cores
     spark.dataSource.register(Source if cores else PluribusSource)
+
+
+def _cores(context: Any) -> int:
+    """How many tasks run at a time. A cluster that has just been asked for has no executors yet, and Spark says 2 then:
+    that is not known."""
+    told = context.getConf()
+    if context.master.startswith("local") or told.contains("spark.default.parallelism"):
+        return int(context.defaultParallelism)
+    if told.contains("spark.executor.instances"):
+        return int(told.get("spark.executor.instances")) * int(told.get("spark.executor.cores", "1"))
+    executors = len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # one of them is the driver
+    return int(context.defaultParallelism) if executors > 0 else 0
 
 
 def _unread(starts: Offsets, known: Look) -> Iterator[tuple[str, Known, int]]:

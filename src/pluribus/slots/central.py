@@ -69,7 +69,7 @@ class CentralBus(Router):
 
     def _receive(self, sender: int, data: SendData, now: float) -> None:
         here = self.map
-        if not here.valid(data.ticket, data.source.slot):
+        if not self._holds(sender, data.ticket, data.source.slot):
             self._stale(sender, data.ticket, data.source.slot)
             return
         self._heard.add(data.ticket)

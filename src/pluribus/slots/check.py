@@ -41,7 +41,7 @@ def problems(plan: Plan) -> list[Problem]:
 def _roles(plan: Plan) -> Iterator[Problem]:
     known = tuple(role.name for role in plan.roles)
     for role in plan.roles:
-        if not is_verifier(role.verifier):
+        if not is_verifier(role.verifier) and (role.verifier or not role.listed):
             yield Problem(
                 f"role {role.name}", f"the verifier of role {role.name!r} is none", "make one: `pluribus slots key`"
             )
@@ -89,20 +89,11 @@ def _connections(plan: Plan) -> Iterator[Problem]:
 def connection_problem(plan: Plan, found: Connection) -> Problem | None:
     """Why this connection cannot be; also asked when one is added to a running bus."""
     place = str(found)
-    ends: list[Port] = []
-    for end in (found.source, found.target):
-        slot = plan.slot(end.slot)
-        if slot is None:
-            names = [slot.name for slot in plan.slots]
-            remedy = suggestion(end.slot, names, f"there are {', '.join(names) or 'none'}")
-            return Problem(place, f"there is no slot {end.slot!r}", remedy)
-        port = slot.port(end.port)
-        if port is None:
-            names = [port.name for port in slot.ports]
-            remedy = suggestion(end.port, names, f"it has {', '.join(names) or 'none'}")
-            return Problem(place, f"slot {end.slot!r} has no port {end.port!r}", remedy)
-        ends.append(port)
-    source, target = ends
+    wrong = end_problem(plan, found.source) or end_problem(plan, found.target)
+    if wrong is not None:
+        return msgspec.structs.replace(wrong, place=place)
+    source, target = (_port(plan, end) for end in (found.source, found.target))
+    assert source is not None and target is not None
     if FITS.get(source.kind) != target.kind:
         reason = f"{found.source} is {source.kind!r} and {found.target} is {target.kind!r}"
         return Problem(place, reason, "connect out to in, and asks to answers")
@@ -111,6 +102,25 @@ def connection_problem(plan: Plan, found: Connection) -> Problem | None:
             reason = f"{what} of {found.source} are {one!r}, those of {found.target} {other!r}"
             return Problem(place, reason, "give both ports one type, or leave one out")
     return None
+
+
+def end_problem(plan: Plan, end: End) -> Problem | None:
+    """Why there is no such port."""
+    slot = plan.slot(end.slot)
+    if slot is None:
+        names = [slot.name for slot in plan.slots]
+        remedy = suggestion(end.slot, names, f"there are {', '.join(names) or 'none'}")
+        return Problem(str(end), f"there is no slot {end.slot!r}", remedy)
+    if slot.port(end.port) is None:
+        names = [port.name for port in slot.ports]
+        remedy = suggestion(end.port, names, f"it has {', '.join(names) or 'none'}")
+        return Problem(str(end), f"slot {end.slot!r} has no port {end.port!r}", remedy)
+    return None
+
+
+def _port(plan: Plan, end: End) -> Port | None:
+    slot = plan.slot(end.slot)
+    return None if slot is None else slot.port(end.port)
 
 
 def _unreachable(plan: Plan) -> Iterator[Problem]:

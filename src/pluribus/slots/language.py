@@ -6,6 +6,7 @@
     bus figure2                       # add 'static' if its connections never change, 'quiet' for no announcements
 
     role operator "scram$..."         # the verifier of a passphrase; `pluribus slots key` prints one
+    role guard listed                 # the access list says who has it; a role may have a passphrase besides
     reconfigure operator              # who may change routes; 'see' says who may look
 
     slot producer required {
@@ -58,6 +59,7 @@ STATEMENTS = ("bus", "role", "see", "reconfigure", "slot")
 IN_A_SLOT = ("program", "about", "enrol", *PORT_KINDS)
 CONNECTION_WORDS = ("capacity", "ttl")
 ARROW = "->"
+LISTED = "listed"
 PROGRAM_CHARS_MAX = 1_024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _TOKENS = re.compile(
@@ -234,7 +236,8 @@ class _Parser:
         if name.text in self.roles:
             self.fail(name, f"role {name.text!r} is there already", "give another name")
         self.places[f"role {name.text}"] = (name.line, name.column)
-        self.roles[name.text] = Role(name.text, self.quoted("the verifier of its passphrase"))
+        verifier = "" if self.here().text == LISTED else self.quoted("the verifier of its passphrase, or 'listed',")
+        self.roles[name.text] = Role(name.text, verifier, self.taken(LISTED))
 
     def read_see(self, token: Token) -> None:
         self.granted["see"] = self.granted.get("see", ()) + self.names("a role")
@@ -374,7 +377,7 @@ def printed(plan: Plan) -> str:
     """A file that says what the plan says."""
     words = ["bus", plan.name, *(["static"] if plan.static else []), *([] if plan.announces else ["quiet"])]
     lines = [" ".join(words)]
-    lines += [f"role {role.name} {_quoted(role.verifier)}" for role in plan.roles]
+    lines += [f"role {role.name}{_proofs(role)}" for role in plan.roles]
     lines += [f"{word} {', '.join(found)}" for word in ("see", "reconfigure") if (found := getattr(plan, word))]
     for slot in plan.slots:
         greatest = "many" if slot.greatest == MANY else slot.greatest
@@ -393,6 +396,11 @@ def _inside(slot: Slot) -> list[str]:
         answer = f" {ARROW} {port.answer}" if port.answer else ""
         lines.append(f"{port.kind} {port.name}{f' : {port.type}' if port.type else ''}{answer}")
     return lines
+
+
+def _proofs(role: Role) -> str:
+    verifier = f" {_quoted(role.verifier)}" if role.verifier or not role.listed else ""
+    return f"{verifier} {LISTED}" if role.listed else verifier
 
 
 def _duration(seconds: float) -> str:

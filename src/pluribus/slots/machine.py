@@ -5,6 +5,10 @@ message needs (a send costs 1 + R messages), and knows what it may accept. ``Map
 routing table does. A copy that is behind the sender's is in doubt: it waits for the command that it has not applied.
 
 A passphrase is proved for a challenge that names the bus, the member and its nonce: nobody hands out another.
+
+*Lives.* The map of a replica is lost when all its members are gone, and may fall back when a forced primary goes on
+an older state. Where keepers have it (``shelf.py``), ``Resume`` goes on with theirs, in a later epoch: what was
+said before is told apart. Several members may notice at once: the second ``Resume`` names an epoch that is over.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .map import Begin, BusMap, Change, Command, Denied, Done, Enrol, Outcome
+from .map import Begin, BusMap, Change, Command, Denied, Done, Enrol, Outcome, Resume
 from .routes import STALE, Stale
 from .words import Leg, SendData, Version
 
@@ -38,18 +42,23 @@ def challenge_for(bus: str, member: int, nonce: int) -> bytes:
 class MapMachine:
     """The state machine that members replicate: ``Begin`` says which bus it is."""
 
-    def __init__(self, on_change: Callable[[list[Change]], None] = lambda changes: None) -> None:
+    def __init__(self) -> None:
         self.map: BusMap | None = None
-        self.on_change = on_change
+        self.on_change: Callable[[list[Change]], None] = lambda changes: None
+        self.on_replaced: Callable[[], None] = lambda: None
+        """The whole map is another one."""
 
     def apply(self, index: int, command: bytes) -> bytes:
         given = _commands.decode(command)
+        if isinstance(given, Resume):
+            return _encode(self._resume(given))
         if self.map is None:
             if not isinstance(given, Begin):
                 return _encode(Denied("this bus has not begun: start it with bus.slots(FILE, by='replica')"))
             self.map = BusMap(given.plan)
+            self.map.born = given.epoch
             self.map.begin(given.epoch)
-            self.on_change([])
+            self.on_replaced()
             return _encode(Done())
         if isinstance(given, Begin) and given.plan.name != self.map.plan.name:
             return _encode(Denied(f"this is bus {self.map.plan.name!r}: start another under its own name"))
@@ -61,12 +70,23 @@ class MapMachine:
             self.on_change(changes)
         return _encode(outcome)
 
+    def _resume(self, given: Resume) -> Outcome:
+        here, kept = self.map, BusMap.restored(given.state) if given.state else None
+        if given.instead_of != (0 if here is None else here.epoch) or (here is None and kept is None):
+            return Done()
+        if kept is not None and (here is None or kept.born != here.born or kept.age > here.age):
+            self.map = kept
+        assert self.map is not None
+        self.map.begin(max(self.map.epoch, given.instead_of, given.epoch - 1) + 1)
+        self.on_replaced()
+        return Done()
+
     def snapshot(self) -> bytes:
         return b"" if self.map is None else self.map.snapshot()
 
     def restore(self, state: bytes) -> None:
         self.map = BusMap.restored(state) if state else None
-        self.on_change([])
+        self.on_replaced()
 
 
 class MapRoutes:

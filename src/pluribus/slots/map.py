@@ -6,8 +6,10 @@ Two keepers of a map exist, and both apply the same commands to this machine: th
 which writes each snapshot to disk before it answers; and a replica, where every occupant has the map and commands come
 in one order. So what is allowed, counted and deleted is decided here and nowhere else.
 
-- *Tickets* are numbers that are never used twice. A ticket is valid while its occupant is in ``seats``. Each change of
-  who occupies a slot raises the slot's *generation*: whoever knows an older generation knows that it must ask.
+- *Tickets* are numbers that are never used twice, also where two lives of a map go on from one state and do not know
+  of each other: a ticket is drawn from what its occupant drew (the nonce) and from how many were issued before. It is
+  valid while its occupant is in ``seats``. Each change of who occupies a slot raises the slot's *generation*: whoever
+  knows an older generation knows that it must ask.
 - *Version* counts changes of connections, one a connection, so that whoever missed one notices the gap.
 - ``Enrol`` with the same member and nonce gives the same ticket again; ``Leave`` and ``Expel`` of somebody who is not
   there do nothing; ``Connect`` of what is connected alike, and ``Disconnect`` of what is not, change nothing. So every
@@ -22,6 +24,7 @@ Source: the report, sections 1.1 (slots, occupancy), 2.3 (reconfiguration), 2.4.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 
 import msgspec
 
@@ -30,10 +33,9 @@ from ..core.limits import SLOT_CONNECTIONS_MAX, SLOT_OCCUPANTS_MAX
 from .check import connection_problem
 from .keys import proves
 from .plan import REQUIRED, SHADOW, Connection, End, Name, Plan, Text
-from .words import Leg, Proofs, RouteAdded, RouteDeleted, Seat, SlotChanged, Version
+from .words import Claims, Leg, Proofs, RouteAdded, RouteDeleted, Seat, SlotChanged, Version
 
-TICKETS_PER_EPOCH = 1_000
-"""Epochs count milliseconds: so many a millisecond, and a later epoch's tickets are greater."""
+_TICKET_MASK = (1 << 62) - 1
 
 
 class Begin(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -51,6 +53,7 @@ class Enrol(msgspec.Struct, array_like=True, frozen=True, tag=1):
     name: Text = ""
     challenge: bytes = b""
     proofs: Proofs = ()
+    claims: Claims = None
 
 
 class Leave(msgspec.Struct, array_like=True, frozen=True, tag=2):
@@ -75,7 +78,16 @@ class Disconnect(msgspec.Struct, array_like=True, frozen=True, tag=5):
     target: End
 
 
-Command = Begin | Enrol | Leave | Expel | Connect | Disconnect
+class Resume(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """A later life of a replica: from this state, if it is another map or has more than what is here."""
+
+    instead_of: Number
+    """The epoch of the life that ends: in any other it changes nothing. 0: there was none."""
+    epoch: Number
+    state: bytes = b""
+
+
+Command = Begin | Enrol | Leave | Expel | Connect | Disconnect | Resume
 
 
 class Granted(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -104,6 +116,7 @@ class _State(msgspec.Struct, array_like=True, frozen=True):
     version: int
     issued: int
     epoch: int
+    born: int = 0
 
 
 class BusMap:
@@ -112,6 +125,8 @@ class BusMap:
     def __init__(self, plan: Plan, epoch: int = 0) -> None:
         self.plan = plan
         self.epoch = epoch
+        self.born = 0
+        """Of a replica: its first epoch. Two maps of different birth have nothing to do with each other."""
         self.number = 0
         """How many changes of connections there were."""
         self.issued = 0
@@ -124,15 +139,19 @@ class BusMap:
         self._load(_State(plan, list(plan.connections), [], {}, 0, 0, epoch))
 
     def begin(self, epoch: int) -> None:
-        """A later life of the map, though an earlier one were lost: its versions are later, its tickets greater."""
+        """A later life of the map, though an earlier one were lost: its versions are later."""
         self.epoch = epoch
-        self.issued = max(self.issued, epoch * TICKETS_PER_EPOCH)
 
     # What it says
 
     @property
     def version(self) -> Version:
         return (self.epoch, self.number)
+
+    @property
+    def age(self) -> Version:
+        """Of two states of one map, the one of the greater age has more."""
+        return (self.epoch, self.number + sum(self.generations.values()))
 
     @property
     def shape(self) -> Plan:
@@ -177,16 +196,22 @@ class BusMap:
     def may_see(self, roles: Iterable[str]) -> bool:
         return not self.plan.see or bool(set(roles) & set(self.plan.see))
 
-    def roles_of(self, challenge: bytes, proofs: Proofs) -> tuple[str, ...]:
-        """The roles whose passphrases these proofs prove."""
-        known = {role.name: role.verifier for role in self.plan.roles}
-        return tuple(name for name, proof in proofs if name in known and proves(known[name], challenge, proof))
+    def roles_of(self, challenge: bytes, proofs: Proofs, claims: Claims = None) -> tuple[str, ...]:
+        """The roles whose passphrases these proofs prove, and those that the access list gives. A list is asked about
+        clients: a member has every role that nothing but the list gives."""
+        given = dict(proofs)
+        return tuple(
+            role.name
+            for role in self.plan.roles
+            if (role.verifier and role.name in given and proves(role.verifier, challenge, given[role.name]))
+            or (role.listed and (not role.verifier if claims is None else role.name in claims))
+        )
 
     # What changes it
 
     def apply(self, command: Command) -> Outcome:
         match command:
-            case Begin():
+            case Begin() | Resume():  # of a replica's life: ``MapMachine`` does it
                 return Done()
             case Enrol():
                 return self._enrol(command)
@@ -212,19 +237,32 @@ class BusMap:
         for seat in there.values():
             if (seat.member, seat.nonce) == (wish.member, wish.nonce):
                 return Granted(seat, self.generation(wish.slot))
-        roles = self.roles_of(wish.challenge, wish.proofs)
+        roles = self.roles_of(wish.challenge, wish.proofs, wish.claims)
         if slot.enrol and not set(roles) & set(slot.enrol):
-            return Denied(f"slot {wish.slot!r} is for {', '.join(slot.enrol)}: enroll with key=, its passphrase")
+            return Denied(f"slot {wish.slot!r} is for {', '.join(slot.enrol)}: {self.way_to(slot.enrol)}")
         if len(there) >= slot.greatest:
             return Denied(f"slot {wish.slot!r} has its {slot.greatest} occupants: wait until one leaves")
         if len(self.seats) >= SLOT_OCCUPANTS_MAX:
             return Denied(f"the bus has {SLOT_OCCUPANTS_MAX} occupants, which is the most: wait until one leaves")
-        self.issued += 1
-        seat = Seat(self.issued, wish.slot, wish.member, wish.name, roles, wish.nonce)
+        seat = Seat(self._ticket(wish), wish.slot, wish.member, wish.name, roles, wish.nonce)
         self.seats[seat.number] = seat
         self._in.setdefault(wish.slot, {})[seat.number] = seat
         self._changed(wish.slot)
         return Granted(seat, self.generation(wish.slot))
+
+    def _ticket(self, wish: Enrol) -> int:
+        self.issued += 1
+        drawn = f"{wish.member}/{wish.nonce}/{self.issued}".encode()
+        return int.from_bytes(blake2b(drawn, digest_size=8).digest(), "big") & _TICKET_MASK | 1
+
+    def way_to(self, roles: Iterable[str]) -> str:
+        """How one gets one of these roles."""
+        wanted = [role for role in self.plan.roles if role.name in set(roles)]
+        ways = ["give key=, its passphrase"] if any(role.verifier for role in wanted) else []
+        if any(role.listed for role in wanted):
+            rules = " or ".join(f"slot-role:{self.plan.name}/{role.name} hold" for role in wanted if role.listed)
+            ways.append(f"have the access list allow {rules}")
+        return ", or ".join(ways) or "nobody has such a role: add it to the file"
 
     def _leave(self, number: int, end: bool) -> Outcome:
         seat = self.seats.pop(number, None)
@@ -251,7 +289,8 @@ class BusMap:
         shadow = slot is not None and slot.kind == SHADOW
         if not shadow and self.plan.reconfigure and not set(seat.roles) & set(self.plan.reconfigure):
             roles = ", ".join(self.plan.reconfigure)
-            return Denied(f"an occupant of {seat.slot!r} may not change routes: that is for {roles}, with their key")
+            way = self.way_to(self.plan.reconfigure)
+            return Denied(f"an occupant of {seat.slot!r} may not change routes: that is for {roles}; {way}")
         return None
 
     def _connect(self, wished: Connection) -> Outcome:
@@ -294,6 +333,7 @@ class BusMap:
             self.number,
             self.issued,
             self.epoch,
+            self.born,
         )
         return msgspec.msgpack.encode(state)
 
@@ -309,7 +349,7 @@ class BusMap:
         self.connections = {(found.source, found.target): found for found in state.connections}
         self.seats = {seat.number: seat for seat in state.seats}
         self.generations = dict(state.generations)
-        self.number, self.issued, self.epoch = state.version, state.issued, state.epoch
+        self.number, self.issued, self.epoch, self.born = state.version, state.issued, state.epoch, state.born
         self._of, self._in = {}, {}
         for found in state.connections:
             self._of.setdefault(found.source, []).append(found)
@@ -319,7 +359,7 @@ class BusMap:
     def validate(self) -> None:
         """Assert the invariants."""
         assert sorted(self.seats) == sorted(number for there in self._in.values() for number in there)
-        assert all(number <= self.issued for number in self.seats)
+        assert len(self.seats) <= self.issued, "more tickets than were issued"
         assert sum(map(len, self._of.values())) == len(self.connections) <= SLOT_CONNECTIONS_MAX
         for found in self.connections.values():
             assert connection_problem(self.plan, found) is None, f"{found} cannot be"

@@ -42,6 +42,7 @@ from ..core.ids import ALL
 from ..core.limits import SLOT_DOUBTS_MAX, SLOT_QUEUE_MESSAGES
 from ..wire.questions import Wrapped
 from .carry import Carry
+from .check import end_problem
 from .inbox import PLAIN, Answer, InboxMemory
 from .outbox import Queued, SlotOutbox
 from .plan import ASKS, OUT, Connection, End, Plan, Port
@@ -56,6 +57,7 @@ from .words import (
     Alive,
     AnsRoute,
     Challenge,
+    Claims,
     CountTtl,
     DelRoute,
     Dropout,
@@ -82,6 +84,8 @@ ASK_S = 0.2
 """After which a request is made again."""
 ASK_S_MAX = 1.0
 CENTRAL = "central"
+OWN = -1
+"""The sender of a message that this occupant has sent to its own slot."""
 
 
 class ArrivedMessage(msgspec.Struct, frozen=True):
@@ -131,6 +135,7 @@ class Occupant:
         *,
         name: str = "",
         keyed: bool = False,
+        claims: Claims = None,
         carry: Carry | None = None,
         capacity: int = SLOT_QUEUE_MESSAGES,
         trusts: bool = False,
@@ -173,7 +178,7 @@ class Occupant:
             self.outbox.next_number = max(self.outbox.next_number, carry.next_number)
             self.memory.bring(carry.memory)
         if legs_of is None:
-            self._ask(nonce, Enroll(nonce, slot, name, keyed=keyed), now)
+            self._ask(nonce, Enroll(nonce, slot, name, keyed=keyed, claims=claims), now)
 
     # What the application does
 
@@ -194,6 +199,10 @@ class Occupant:
         if self.state != ENROLLED:
             raise self.refusal()
         self.port(port, ASKS if asks else OUT)
+        for end in destinations:
+            wrong = end_problem(self.plan, end) if self.plan is not None else None
+            if wrong is not None:
+                raise BadInput(f"to= names {end}: {wrong.reason}; {wrong.remedy}")
         queued = self.outbox.add(port, body, now)
         queued.asks, queued.destinations = asks, destinations
         self._transmit(queued, now)
@@ -212,7 +221,7 @@ class Occupant:
         self._let_go(arrived)
         self.memory.acknowledge(arrived.id, arrived.target.port, answer)
         if self.state in (ENROLLED, LEAVING):
-            self._say(arrived.sender, AckData(arrived.id, self.ticket, arrived.target, *answer))
+            self._accepted(arrived.sender, AckData(arrived.id, self.ticket, arrived.target, *answer))
 
     def withhold(self, arrived: ArrivedMessage) -> None:
         """No acknowledgement: it stays queued at its sender and comes again."""
@@ -223,10 +232,10 @@ class Occupant:
     def _let_go(self, arrived: ArrivedMessage) -> None:
         self._held[arrived.source, arrived.target.port] -= 1
 
-    def prove(self, challenge: bytes, proofs: Proofs, now: float) -> None:
+    def prove(self, challenge: bytes, proofs: Proofs, now: float, claims: Claims = None) -> None:
         request = self._requests.get(self.nonce)
         if self.state == ENROLLING and request is not None:
-            word = msgspec.structs.replace(request.word, challenge=challenge, proofs=proofs)
+            word = msgspec.structs.replace(request.word, challenge=challenge, proofs=proofs, claims=claims)
             self._ask(self.nonce, word, now)
 
     def route(self, nonce: int, change: Connection | tuple[End, End], now: float) -> None:
@@ -315,12 +324,17 @@ class Occupant:
                 self.withhold(waiting.popleft())
         self.on_event("state", self.state)
 
+    def replaced(self) -> None:
+        """The own copy of the map is another one, perhaps an older one: what was known of versions is void."""
+        self._doubts.clear()  # they come again
+        self.outbox.count_anew()
+
     def recount(self, now: float) -> None:
         """The own copy of the map has changed: who is counted may be others now, and doubts may be solved."""
         if self.legs_of is not None and self.state == ENROLLED:
             for queued in list(self.outbox.queue.values()):
                 legs = self.legs_of(self._end(queued.port), queued.destinations)
-                self.outbox.count(queued.number, legs, self.routes.version)
+                self._count(queued.number, legs, self.routes.version)
             self._reconsider(now)
 
     # Words
@@ -373,7 +387,8 @@ class Occupant:
             return
         self.generation = max(self.generation, word.generation)
         self.table.note(word.version)
-        self.outbox.count(word.id[1], word.legs, word.version, word.count)
+        self._count(word.id[1], word.legs, word.version, word.count)
+        self._take_own(word.id[1], now)
 
     def _acknowledged(self, sender: int, word: AckData, now: float) -> None:
         if word.id[0] != self.origin:
@@ -468,7 +483,7 @@ class Occupant:
         id, port = data.id, leg.target.port
         done = self.memory.done(id, port)
         if done is not None:
-            self._say(sender, AckData(id, self.ticket, leg.target, *done))
+            self._accepted(sender, AckData(id, self.ticket, leg.target, *done))
             return
         if self.state != ENROLLED or self.memory.is_held(id, port):
             return
@@ -520,16 +535,22 @@ class Occupant:
         return End(self.slot, port)
 
     def _transmit(self, queued: Queued, now: float) -> None:
-        source = self._end(queued.port)
         if self.legs_of is not None and queued.counted is None:
-            self.outbox.count(queued.number, self.legs_of(source, queued.destinations), self.routes.version)
+            legs = self.legs_of(self._end(queued.port), queued.destinations)
+            self._count(queued.number, legs, self.routes.version)
             if queued.done:
                 return
+        word = self._word(queued, now)
+        queued.sent = True
+        self._say(self.router[1] if self.by == CENTRAL else ALL, word)
+        self._take_own(queued.number, now)
+
+    def _word(self, queued: Queued, now: float) -> SendData:
         again = queued.sent and queued.counted is not None
-        word = SendData(
+        return SendData(
             (self.origin, queued.number),
             self.ticket,
-            source,
+            self._end(queued.port),
             queued.body,
             self.generation,
             self.routes.version,
@@ -539,8 +560,29 @@ class Occupant:
             queued.destinations,
             queued.wanted() if again or self.legs_of is not None else None,
         )
-        queued.sent = True
-        self._say(self.router[1] if self.by == CENTRAL else ALL, word)
+
+    def _count(self, number: int, legs: tuple[Leg, ...], version: Version, count: int | None = None) -> None:
+        queued = self.outbox.queue.get(number)
+        if queued is not None:
+            queued.own = tuple(leg for leg in legs if leg.target.slot == self.slot and self.ticket in leg.tickets)
+            self.outbox.count(number, legs, version, count)
+
+    def _take_own(self, number: int, now: float) -> None:
+        """A message for the own slot as well: nobody hears its own multicast."""
+        queued = self.outbox.queue.get(number)
+        if queued is None:
+            return
+        for leg in queued.own:
+            opened = queued.legs.get(leg.target)
+            if opened is not None and self.ticket in opened.need - opened.acked:
+                self.memory.heard(self.origin, self.outbox.floor)
+                self._accept(OWN, self._word(queued, now), leg, now)
+
+    def _accepted(self, sender: int, word: AckData) -> None:
+        if sender != OWN:
+            self._say(sender, word)
+        elif (queued := self.outbox.queue.get(word.id[1])) is not None:
+            self._acknowledged(OWN, word, queued.at)
 
     def _changed(self, queued: Queued) -> None:
         self.on_event("queued", queued)

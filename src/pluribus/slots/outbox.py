@@ -81,6 +81,7 @@ class Queued:
         "legs",
         "next_at",
         "number",
+        "own",
         "port",
         "sent",
         "ttl_s",
@@ -94,6 +95,8 @@ class Queued:
         self.at = at
         self.asks = False
         self.destinations: tuple[End, ...] = ()
+        self.own: tuple[Leg, ...] = ()
+        """Connections that lead back to the sender itself."""
         self.counted: int | None = None
         self.ttl_s = 0.0
         self.legs: dict[End, OpenLeg] = {}
@@ -207,6 +210,13 @@ class SlotOutbox:
                     self._close(queued, end)
         self._capacity[queued.port] = {leg.target: leg.capacity for leg in legs}
         self._settle(queued)
+
+    def count_anew(self) -> None:
+        """The next answer counts whatever its version: the map may have fallen back to an older state."""
+        for queued in self.queue.values():
+            queued.version = (0, 0)
+            for leg in queued.legs.values():
+                leg.known = (0, 0)
 
     def acknowledge(self, number: int, target: End, ticket: int, now: float) -> bool:
         """Whether this acknowledgement is a new one."""

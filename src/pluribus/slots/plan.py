@@ -83,8 +83,10 @@ class Connection(msgspec.Struct, array_like=True, frozen=True):
 
 class Role(msgspec.Struct, array_like=True, frozen=True):
     name: Name
-    verifier: Text
-    """What proves a passphrase and does not tell it; ``keys.py`` makes it."""
+    verifier: Text = ""
+    """What proves a passphrase and does not tell it; ``keys.py`` makes it. Empty: no passphrase is right."""
+    listed: bool = False
+    """Whether the access list of the bus gives it as well: to whom it allows ``slot-role:BUS/ROLE hold``."""
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True):

@@ -33,7 +33,7 @@ from ..core.ids import ALL
 from ..core.ports import Random
 from .keys import salt_of
 from .map import BusMap, Change, Connect, Denied, Disconnect, Enrol, Expel, Granted, Leave
-from .plan import REQUIRED, End, Plan
+from .plan import REQUIRED, Plan
 from .words import (
     DENIED,
     PUT_OFF,
@@ -82,6 +82,34 @@ Save = Callable[[bytes, Callable[[Exception | None], None]], None]
 def at_once(snapshot: bytes, done: Callable[[Exception | None], None]) -> None:
     """For a router without a disk."""
     done(None)
+
+
+def challenge_word(plan: Plan, nonce: int, challenge: bytes) -> Challenge:
+    """Who are you? With what is needed to prove a passphrase, and roles that the access list may give."""
+    salts = tuple((role.name, *salt_of(role.verifier)) for role in plan.roles if role.verifier)
+    return Challenge(nonce, challenge, salts, tuple(role.name for role in plan.roles if role.listed))
+
+
+def unseen(map: BusMap, nonce: int) -> NegAck:
+    may = ", ".join(map.plan.see)
+    return NegAck(nonce, DENIED, f"bus {map.plan.name!r} is shown to {may}: {map.way_to(map.plan.see)}")
+
+
+def count_of(map: BusMap, word: SendData) -> CountTtl:
+    """Who has to acknowledge a message, by the map of the moment."""
+    legs = map.legs(word.source, word.destinations)
+    count = sum(leg.count for leg in legs)
+    ttl_s = max((leg.ttl_s for leg in legs), default=0.0)
+    return CountTtl(word.id, count, ttl_s, legs, map.version, map.generation(word.source.slot))
+
+
+def route_of(map: BusMap, word: ReqRoute) -> AnsRoute:
+    """Where messages of a port go, by the map of the moment."""
+    source = word.source
+    legs = map.legs(source)
+    accept = any(leg.target.slot == word.slot for leg in legs)
+    generation, live = map.generation(source.slot), map.live(source.slot)
+    return AnsRoute(word.ticket, source, accept, legs, generation, live, map.version)
 
 
 class _Information:
@@ -301,7 +329,7 @@ class Router:
             return
         challenge = word.challenge if self._challenges.get(word.nonce) == (sender, word.challenge) else b""
         outcome = self.map.apply(
-            Enrol(word.slot, sender, word.nonce, word.name, challenge, word.proofs if challenge else ())
+            Enrol(word.slot, sender, word.nonce, word.name, challenge, word.proofs if challenge else (), word.claims)
         )
         if isinstance(outcome, Denied):
             self._say(sender, NegAck(word.nonce, DENIED, outcome.reason))
@@ -333,8 +361,7 @@ class Router:
             number = self._random.getrandbits(128).to_bytes(16, "big")
             bound = f"{self.plan.name}/{self.map.epoch}/{sender}/{nonce}/".encode()
             self._challenges[nonce] = (sender, bound + number)
-        salts = tuple((role.name, *salt_of(role.verifier)) for role in self.plan.roles)
-        self._say(sender, Challenge(nonce, self._challenges[nonce][1], salts))
+        self._say(sender, challenge_word(self.plan, nonce, self._challenges[nonce][1]))
 
     def _dropout(self, sender: int, word: Dropout, now: float) -> None:
         number = word.ticket
@@ -343,6 +370,9 @@ class Router:
         seat = self.map.seats.get(number)
         if seat is None:
             self._say(sender, Dropped(number))
+            return
+        if seat.member != sender:
+            self._stale(sender, number, word.slot)
             return
         self._heard.add(number)
         slot = self.plan.slot(seat.slot)
@@ -358,10 +388,15 @@ class Router:
     def _alive(self, sender: int, word: Alive, now: float) -> None:
         if word.epoch > self.map.epoch:
             self._later = max(self._later, word.epoch)
-        elif self.map.valid(word.ticket, word.slot):
+        elif self._holds(sender, word.ticket, word.slot):
             self._heard.add(word.ticket)
         elif word.ticket not in self._leaving:
             self._stale(sender, word.ticket, word.slot)
+
+    def _holds(self, sender: int, ticket: int, slot: str) -> bool:
+        """Whether the ticket is valid, and of whoever shows it: everybody hears the numbers of all tickets."""
+        seat = self.map.seats.get(ticket)
+        return seat is not None and (seat.slot, seat.member) == (slot, sender)
 
     def _stale(self, sender: int, ticket: int, slot: str) -> None:
         reason = f"ticket {ticket} of slot {slot!r} is not valid any more: this program was silent; enroll again"
@@ -369,7 +404,7 @@ class Router:
 
     def _data(self, sender: int, word: SendData, now: float) -> None:
         here = self.map
-        if not here.valid(word.ticket, word.source.slot):
+        if not self._holds(sender, word.ticket, word.source.slot):
             self._stale(sender, word.ticket, word.source.slot)
             return
         self._heard.add(word.ticket)
@@ -379,27 +414,18 @@ class Router:
             reason = f"{word.source} is no port that sends: look at the plan"
             self._say(sender, NegAck(word.id[1], DENIED, reason))
             return
-        legs = here.legs(word.source, word.destinations)
-        count = sum(leg.count for leg in legs)
-        ttl_s = max((leg.ttl_s for leg in legs), default=0.0)
-        generation = here.generation(word.source.slot)
-        self._say(sender, CountTtl(word.id, count, ttl_s, legs, here.version, generation))
+        self._say(sender, count_of(here, word))
 
     def _req_route(self, sender: int, word: ReqRoute, now: float) -> None:
         here = self.map
-        if not here.valid(word.ticket, word.slot):
+        if not self._holds(sender, word.ticket, word.slot):
             self._stale(sender, word.ticket, word.slot)
             return
         self._heard.add(word.ticket)
-        source: End = word.source
-        legs = here.legs(source)
-        accept = any(leg.target.slot == word.slot for leg in legs)
-        generation, live = here.generation(source.slot), here.live(source.slot)
-        answer = AnsRoute(word.ticket, source, accept, legs, generation, live, here.version)
-        self._say(ALL if self.answers_all else sender, answer)
+        self._say(ALL if self.answers_all else sender, route_of(here, word))
 
     def _change_route(self, sender: int, word: AddRoute | DelRoute, now: float) -> None:
-        if not self.map.valid(word.ticket, word.slot):
+        if not self._holds(sender, word.ticket, word.slot):
             self._stale(sender, word.ticket, word.slot)
             return
         self._heard.add(word.ticket)
@@ -424,6 +450,9 @@ class Router:
             done()
 
     def _acknowledged(self, sender: int, word: AckInfo, now: float) -> None:
+        seat = self.map.seats.get(word.ticket)
+        if seat is not None and seat.member != sender:
+            return
         for info in self._information:
             told = info.word
             if isinstance(told, SlotChanged):
@@ -454,16 +483,13 @@ class Router:
             self._challenge(sender, word.nonce)
             return
         known = self._challenges.get(word.nonce) == (sender, word.challenge)
-        roles = self.map.roles_of(word.challenge, word.proofs) if known else ()
+        roles = self.map.roles_of(word.challenge, word.proofs if known else (), word.claims)
         if not self.map.may_see(roles):
-            may = ", ".join(self.plan.see)
-            self._say(sender, NegAck(word.nonce, DENIED, f"bus {word.bus!r} is shown to {may}: give their key"))
+            self._say(sender, unseen(self.map, word.nonce))
             return
         if word.hand_over and self.plan.reconfigure and not set(roles) & set(self.plan.reconfigure):
-            may = ", ".join(self.plan.reconfigure)
-            self._say(
-                sender, NegAck(word.nonce, DENIED, f"the router of {word.bus!r} is moved by {may}: give their key")
-            )
+            may, way = ", ".join(self.plan.reconfigure), self.map.way_to(self.plan.reconfigure)
+            self._say(sender, NegAck(word.nonce, DENIED, f"the router of {word.bus!r} is moved by {may}: {way}"))
             return
         if word.hand_over:
             self._handed = word.nonce
@@ -475,7 +501,8 @@ class Router:
         here = self.map
         seats = tuple(here.seats.values())
         state = here.snapshot() if word.hand_over else b""
-        self._say(sender, AnsMap(word.nonce, here.shape, seats, here.version, here.waiting(), self.by, state))
+        waiting = here.waiting()
+        self._say(sender, AnsMap(word.nonce, here.shape, seats, here.version, waiting, self.by, state, self.name))
 
     def _handed_over(self, sender: int, word: ReqMap, now: float) -> None:
         """The answer with the map was lost."""

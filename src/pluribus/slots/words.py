@@ -31,6 +31,9 @@ Id = tuple[Number, Number]
 Live = Annotated[tuple[Number, ...], msgspec.Meta(max_length=SLOT_OCCUPANTS_MAX)]
 """Tickets that are valid in a slot."""
 Proofs = Annotated[tuple[tuple[Name, bytes], ...], msgspec.Meta(max_length=64)]
+Claims = Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] | None
+"""Of a client: roles that the access list of the bus gives it. Its door takes out those that the list does not. None: a
+member says it."""
 
 
 class Leg(msgspec.Struct, array_like=True, frozen=True):
@@ -64,7 +67,8 @@ class Enroll(msgspec.Struct, array_like=True, frozen=True):
     challenge: bytes = b""
     proofs: Proofs = ()
     keyed: bool = False
-    """I have a passphrase: challenge me."""
+    """I may have roles: challenge me."""
+    claims: Claims = None
 
 
 class Dropout(msgspec.Struct, array_like=True, frozen=True):
@@ -262,6 +266,8 @@ class Challenge(msgspec.Struct, array_like=True, frozen=True):
     challenge: bytes
     salts: Annotated[tuple[tuple[Name, Number, bytes], ...], msgspec.Meta(max_length=64)] = ()
     """Roles, with the rounds and the salt of their verifiers."""
+    listed: Annotated[tuple[Name, ...], msgspec.Meta(max_length=64)] = ()
+    """Roles that the access list may give."""
 
 
 # The communications manager's
@@ -301,6 +307,7 @@ class ReqMap(msgspec.Struct, array_like=True, frozen=True):
     keyed: bool = False
     hand_over: bool = False
     """Stop, and give me the map: I go on as the router."""
+    claims: Claims = None
 
 
 class Seat(msgspec.Struct, array_like=True, frozen=True):
@@ -325,6 +332,8 @@ class AnsMap(msgspec.Struct, array_like=True, frozen=True):
     by: Text = "router"
     state: bytes = b""
     """The whole map, if it is handed over."""
+    router: Text = ""
+    """The name of the member in the router's own slot; empty where there is none."""
 
 
 REQUESTS = (Enroll, Dropout, KeepAlive, SendData, ReqRoute, AddRoute, DelRoute)

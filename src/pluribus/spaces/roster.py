@@ -6,7 +6,8 @@ twice, even if all members of the primary are lost: whoever enters says which ep
 
 An epoch is *opened* when all its members have taken its tuples over; nobody acts in it before. So tuples of an epoch
 before the last opened one are out of date, and whoever has only such has lost the space. A roster that begins anew,
-although somebody has seen an earlier one, says that the tuples of all before are out of date.
+although somebody has seen an earlier one, says that the tuples of all before are out of date. One that goes on with an
+older state, because a primary was forced, learns from whoever enters which epochs were opened meanwhile.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Enter(msgspec.Struct, frozen=True, array_like=True, tag=1):
     holds: bool
     seen: Number = 0
     settings: str = ""
+    opened: Number = 0
+    """The last epoch that was opened, as far as this member has seen."""
 
 
 class Strike(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -89,12 +92,14 @@ class Roster:
             if entries and word.settings != settings:
                 return f"this space has {settings or 'no settings'}, not {word.settings or 'none'}".encode()
             known = [(one.member, one.worker, one.holds) for one in entries]
-            if (word.member, word.worker, word.holds) not in known:
+            if (word.member, word.worker, word.holds) not in known or word.seen > number:
                 entries = [one for one in entries if one.member != word.member]
                 if len(entries) >= MEMBERS_MAX:
                     return f"{MEMBERS_MAX:,} members have this space open: use another".encode()
                 if not number and word.seen:
                     opened = word.seen + 1
+                elif word.seen > number:  # this is an older state, with which a forced primary goes on
+                    opened = max(opened, word.opened)
                 number = max(number, word.seen) + 2
                 entries.append(RosterEntry(word.member, word.worker, word.holds, number))
                 self.epoch = Epoch(number, tuple(entries), word.settings, opened)

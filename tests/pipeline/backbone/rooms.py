@@ -2,6 +2,7 @@
 
 import shutil
 from collections import defaultdict
+from pathlib import Path
 
 import msgspec
 
@@ -12,6 +13,95 @@ from tests.features import ROOT
 
 NOON_S = 1_789_473_600  # 2026-09-15 12:00 UTC
 ENCODE = msgspec.msgpack.encode
+
+
+COUNTED = """
+    name = "counted"
+    state = "state"
+    tables = "tables"
+    rows = 400
+
+    [tiers]
+    every = "1 second"
+
+    [[silver]]
+    name = "numbers"
+    topics = "numbers/#"
+    fields = "n bigint"
+    late = "30 seconds"
+    unique = ["n"]
+
+    [[silver.rules]]
+    name = "not 5"
+    where = "n <> 5"
+    otherwise = "drop"
+
+    [[silver.rules]]
+    name = "no sevens"
+    where = "n < 700 OR n >= 707"
+
+    [[gold]]
+    name = "hundreds"
+    of = "numbers"
+    kind = "where"
+    where = "FLOOR(n / 100) * 100 = n"
+    topic = "hundreds"
+
+    [[gold]]
+    name = "sums"
+    of = "numbers"
+    kind = "windows"
+    width = "10 seconds"
+    topic = "sums"
+    values = { sum = "sum(n)", count = "count(*)" }
+"""
+"""A backbone of numbers: one of them is dropped, seven are dead."""
+
+
+def numbers(start, stop):
+    """Ten a second."""
+    return [(n / 10, {"n": n}) for n in range(start, stop)]
+
+
+def bodies_of(url, topic):
+    """What a topic holds."""
+    with LogClient(url) as keepers:
+        return [body for batch in keepers.read(topic, *keepers.offsets(topic)) for body in batch.plain()]
+
+
+def rows_in(where, column):
+    """A column of a table of a backbone, in order, without Spark."""
+    import pyarrow.parquet as parquet
+
+    from pluribus.pipeline.landing import Landing
+
+    files = [parquet.ParquetFile(Path(where) / path) for path in Landing(where).snapshot()]
+    return sorted(value for file in files for value in file.read([column])[column].to_pylist())
+
+
+def verified(configuration, found, wanted):
+    """Everything that must hold of ``COUNTED`` in the end. ``wanted`` are the numbers that were published, three of
+    them twice; ``found`` is the report of all runs."""
+    good = [n for n in wanted if n != 5 and not 700 <= n < 707]
+    dead = [n for n in wanted if 700 <= n < 707]
+    assert found == {
+        "read": len(wanted) + 3, "good": len(good), "dead": len(dead), "dropped": 1, "late": 0, "duplicate": 3,
+        "lost": 0, "adds_up": True,
+    }  # fmt: skip
+    url, tables = configuration.url, configuration.tables
+    hundreds = [n for n in good if n % 100 == 0]
+    assert sorted(body["n"] for body in bodies_of(url, "counted/silver/numbers/a")) == good
+    assert sorted(body["n"] for body in bodies_of(url, "counted/dead/numbers/a")) == dead
+    assert sorted(body["n"] for body in bodies_of(url, "hundreds")) == hundreds
+    sums = [(body["sum"], body["count"]) for body in bodies_of(url, "sums")]
+    oracle = [[n for n in good if at <= n < at + 100] for at in range(0, max(wanted), 100)]
+    assert set(sums) <= {(sum(some), len(some)) for some in oracle}
+    assert len(sums) == len(set(sums)) >= len(oracle) - 5
+    assert len(rows_in(f"{tables}/bronze", "offset")) == len(wanted) + 3
+    assert rows_in(f"{tables}/silver/numbers", "n") == good
+    assert rows_in(f"{tables}/gold/hundreds", "n") == hundreds
+    left = [path for path in Path(tables).rglob("_staging/*/*") if path.is_file()]
+    assert not left, "what was staged has landed, or is gone"
 
 
 def example(folder, name, **changed):

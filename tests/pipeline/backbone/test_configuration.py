@@ -54,6 +54,7 @@ values = { mean = "avg(price)" }
 def written(tmp_path, text):
     path = tmp_path / "c.toml"
     path.write_text(text)
+    (tmp_path / "stocks.csv").write_text("sector,symbol\nfood,calm\n")
     return path
 
 
@@ -82,6 +83,12 @@ BAD = [
     ('of = "known"', 'of = "unknown"', r"line 29, gold 'averages': there is no table 'unknown' before this one"),
     ('on = ["symbol"]', "on = []", r"line 25, enrich 'known': on = \[\] joins everything"),
     ("sector string", "price string", r"line 24, enrich 'known': 'price' is a column of 'ticks' already"),
+    ('"stocks.csv"', '"socks.csv"', r"line 23, enrich 'known': there is no table /.*/socks.csv: write where it is"),
+    (
+        "sector string",
+        "sektor string",
+        r"line 23, enrich 'known': the header of .* has no 'sektor': it has sector, sym",
+    ),
     ('name = "dealing"', 'name = "a/b"', r"line 2: the name 'a/b' is none"),
     ('url = "client', 'url = "http', r"line 3: "),
     ('tables = "tables"', 'tables = "tables"\nspeed = 3', r"line \d+: Object contains unknown field `speed`"),
@@ -109,6 +116,21 @@ def test_a_wrong_one_never_starts_spark(tmp_path, capsys, monkeypatch):
         assert run(["pipeline", verb[0], str(path), *verb[1:]]) == 2
         told = capsys.readouterr().err
         assert "line 14, silver 'ticks', rule 'a price'" in told and "no field prize" in told
+
+
+def test_a_state_that_only_spark_reaches_is_read_by_spark(tmp_path, monkeypatch):
+    asked = []
+
+    def opened(master, app, **settings):
+        asked.append((master, settings))
+        raise BadInput("that is enough")
+
+    monkeypatch.setattr(session, "open_session", opened)
+    path = written(tmp_path, GOOD.replace('"state"', '"s3a://bucket/state"'))
+    options = ["--master", "spark://head:7077", "--conf", "spark.hadoop.fs.s3a.endpoint=http://store"]
+    for verb in ("report", "resend"):
+        assert run(["pipeline", verb, str(path), *options]) == 2
+    assert asked == [("spark://head:7077", {"spark.hadoop.fs.s3a.endpoint": "http://store"})] * 2
 
 
 def test_small_words(tmp_path):

@@ -21,7 +21,7 @@ RULES = [
 NOW_US = 1_789_473_600_000_000
 
 
-def judged(silver, events, watermark_us=NEVER_US, kind="data"):
+def judged(silver, events, watermark_us=NEVER_US, kind="data", now_s=NOW_US / 1e6):
     columns = {
         "topic": pa.array([topic for topic, _, _ in events]),
         "offset": pa.array(range(len(events))),
@@ -30,7 +30,7 @@ def judged(silver, events, watermark_us=NEVER_US, kind="data"):
         "kind": pa.array([kind] * len(events)),
         "body": pa.array([msgspec.msgpack.encode(body) for _, _, body in events]),
     }
-    found = Bench(silver, watermark_us).judge(columns, len(events))
+    found = Bench(silver, watermark_us, now_s).judge(columns, len(events))
     return {name: column.to_pylist() for name, column in found.items()}
 
 
@@ -69,3 +69,11 @@ def test_rules_on_the_envelope_and_bodies_that_were_published_as_bytes():
     silver = Silver("t", "s", "n bigint", rules=[Rule("soon", f"time <= TIMESTAMP '{soon}' AND topic = 's'")])
     found = judged(silver, [("s", 0, {"n": 2.0}), ("s", 1, {"n": 2})], kind="bytes")
     assert found["verdict"] == ["good", "dead"] and found["key"] == [None, None]
+
+
+def test_now_is_one_moment_for_all_of_a_batch():
+    """That of the batch: a task that is done again a minute later judges as before."""
+    silver = Silver("t", "s", "n bigint", rules=[Rule("a clock that is right", "time <= NOW()")])
+    events = [("s", us, {"n": 1}) for us in (-1, 0, 1, 30_000_000)]
+    assert judged(silver, events)["verdict"] == ["good", "good", "dead", "dead"]
+    assert judged(silver, events, now_s=NOW_US / 1e6 + 1)["verdict"] == ["good", "good", "good", "dead"]

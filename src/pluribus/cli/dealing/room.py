@@ -433,7 +433,8 @@ class Room:
             behind = max(scene.on_disk - crew.rows, 0)
             scene.spark_live = True
             found = f"{scene.alerts_count:,} alerts, {scene.averages_count:,} averages"
-            scene.spark = f"Spark is live: {found}; {crew.rows:,} prices read, {behind:,} to read"
+            read = f"{crew.rows:,} prices read, {behind:,} to read" if crew.rows else "the first prices are read"
+            scene.spark = f"Spark is live: {found}; {read}"
         else:
             scene.spark = f"Spark starts: {crew.step}"
 

@@ -44,6 +44,7 @@ def why_not(seconds: float) -> str:
     return ""
 
 
+BEGINS = "Spark starts"
 STARTS, PLANS, RUNS = "Java starts", "the two queries are planned", "the first prices are read"
 """What Spark does before it has answered, in this order."""
 

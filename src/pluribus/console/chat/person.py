@@ -22,6 +22,9 @@ LISTED_MAX = 50
 """Invitations that are shown, and rooms that were refused or left; when one is decided, the next is shown."""
 NAMED_MAX = 4
 """Members of a room that an invitation names."""
+COME_BACK_MAX = 64
+"""Rooms that are opened because others know this person in them; more stay invitations, so that nobody can open any
+number of rooms here by saying so."""
 
 
 class Watcher(Protocol):
@@ -43,6 +46,7 @@ class Person:
         self._lobby = lobby
         self._wall = wall
         self._watchers: list[Watcher] = []
+        self._come_back = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._stops: list[Callable[[], None]] = []
 
@@ -124,13 +128,14 @@ class Person:
     def _invited(self, groups: list[GroupInfo]) -> None:
         """Rooms in which this person was in an earlier life of it are opened again."""
         for info in groups:
-            if self.name in info.members and info.gid not in self.rooms:
-                task = asyncio.create_task(self._come_back(info.gid))
+            if self.name in info.members and info.gid not in self.rooms and self._come_back < COME_BACK_MAX:
+                self._come_back += 1
+                task = asyncio.create_task(self._reopen(info.gid))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         self._changed()
 
-    async def _come_back(self, name: str) -> None:
+    async def _reopen(self, name: str) -> None:
         try:
             await self.open(name)
         except PluribusError:

@@ -7,7 +7,12 @@ mode), where all others answer once, when a window is complete.
 
 The same functions make a table of a table, for a backfill: ``enriched`` and ``answers`` take tables as well as streams.
 
-A clean event is never late here (``intake.py``), so Spark drops nothing.
+A clean event is never late here, so Spark drops nothing. That needs micro-batches that end where those of the intake do
+(``intake.py``): within one of the intake's times are in any order, and who read only a part of it would take the rest
+for late. So a query takes all clean events that are there, however many; a commit of the intake is seen whole.
+
+What is no answer goes to ``NAME/problems/GOLD`` with a ``problem`` in its body: an attempt that a pattern gave up, an
+answer whose values make no topic. One of them does not end the query for all others.
 """
 
 from __future__ import annotations
@@ -17,12 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ...core.errors import BadTopic
 from ...filters.spark import column
-from ...pubsub.topics import is_channel
+from ...pubsub.topics import checked_topic, is_channel
 from ..columns import envelope_fields, named_fields
 from ..decoding import body_fields
 from ..functions import TIME, anomalies, join, last, top, windows
-from ..patterns import match_recognize
+from ..patterns import PROBLEM, match_recognize
 from ..source import register
 from .configuration import (
     AGGREGATE,
@@ -146,15 +152,27 @@ def _versions(rows: DataFrame, step: Enrich) -> DataFrame:
 
 
 def read_table(spark: SparkSession, step: Enrich) -> DataFrame:
-    """A slowly changing table: CSV with a header, lines of JSON, or Parquet; the whole of it fits into memory."""
-    reader = spark.read.schema(named_fields(step.columns))
+    """A slowly changing table: CSV with a header, lines of JSON, or Parquet; the whole of it fits into memory.
+
+    It is read here and now. A plan would read the file anew in every micro-batch, by the length that it had when the
+    plan was made: of a file that is written meanwhile it would see a part.
+    """
+    from pyspark.sql import functions as F
+
+    wanted = named_fields(step.columns)
     if step.table.endswith(".csv"):
-        return reader.option("header", "true").csv(step.table)
-    return reader.json(step.table) if step.table.endswith((".json", ".jsonl")) else reader.parquet(step.table)
+        # By the names in the header. Given a schema, Spark goes by the order of its columns.
+        text = spark.read.option("header", "true").csv(step.table)
+        rows = text.select(*(F.col(f"`{field.name}`").cast(field.dataType) for field in wanted.fields))
+    elif step.table.endswith((".json", ".jsonl")):
+        rows = spark.read.schema(wanted).json(step.table)
+    else:
+        rows = spark.read.schema(wanted).parquet(step.table)
+    return spark.createDataFrame(rows.toArrow(), wanted)
 
 
-def answers(configuration: Configuration, gold: Gold, events: DataFrame) -> DataFrame:
-    """The columns of an answer, one row each."""
+def answers(configuration: Configuration, gold: Gold, events: DataFrame, *, problems: bool = False) -> DataFrame:
+    """The columns of an answer, one row each; with ``problems``, also what a pattern could not answer, and why."""
     from pyspark.sql import functions as F
 
     inputs = [configuration.silver_of(name) for name in configuration.inputs(gold.of)]
@@ -172,13 +190,15 @@ def answers(configuration: Configuration, gold: Gold, events: DataFrame) -> Data
         case "last":
             found = last(events, gold.by)
         case "pattern":
-            matched = match_recognize(events, gold.pattern, lateness_s=late_s, buckets=BUCKETS)
-            found = matched.where(F.col("problem").isNull()).drop("problem")
+            found = match_recognize(events, gold.pattern, lateness_s=late_s, buckets=BUCKETS)
+            if not problems:
+                found = found.where(F.col(PROBLEM).isNull()).drop(PROBLEM)
         case "where":
             found = events  # without a watermark: it would be that of the chosen ones, and hold back the other golds
     if gold.where:
         kinds = {field.name: field.dataType.simpleString() for field in found.schema.fields}
-        found = found.where(column(condition(gold.where, kinds).tree, found.schema))
+        wanted = column(condition(gold.where, kinds).tree, found.schema)
+        found = found.where(wanted | F.col(PROBLEM).isNotNull() if problems and gold.kind == "pattern" else wanted)
     return found
 
 
@@ -192,15 +212,21 @@ def _aggregate(text: str) -> Column:
     return found
 
 
-def published(gold: Gold, found: DataFrame) -> DataFrame:
+def published(configuration: Configuration, gold: Gold, found: DataFrame) -> DataFrame:
     """Answers as events: topic, time, and a body that has the columns as fields."""
     from pyspark.sql import functions as F
 
     literal = PLACEHOLDER.split(gold.topic)
     parts = [F.lit(part) if place % 2 == 0 else F.col(part).cast("string") for place, part in enumerate(literal)]
-    body = [name for name in found.columns if name not in ("id", "sender", "headers", "offset")]
-    plain = found.select(F.concat(*parts).alias("answer_topic"), F.col(time_of(gold)).alias("answer_time"), *body)
-    return plain.mapInArrow(Encoder(gold.name, tuple(body)).encoded, ANSWER)
+    told = gold.kind == "pattern"  # others may have a column of that name
+    left = ("id", "sender", "headers", "offset", *((PROBLEM,) if told else ()))
+    body = [name for name in found.columns if name not in left]
+    problem = (F.col(PROBLEM) if told else F.lit(None)).cast("string").alias("answer_problem")
+    plain = found.select(
+        F.concat(*parts).alias("answer_topic"), F.col(time_of(gold)).alias("answer_time"), problem, *body
+    )
+    encoder = Encoder(gold.name, tuple(body), configuration.prefix("problems") + gold.name)
+    return plain.mapInArrow(encoder.encoded, ANSWER)
 
 
 class Encoder(NamedTuple):
@@ -208,6 +234,8 @@ class Encoder(NamedTuple):
 
     gold: str
     fields: tuple[str, ...]
+    problems: str
+    """The topic of what is no answer."""
 
     def encoded(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -218,16 +246,39 @@ class Encoder(NamedTuple):
         for batch in batches:
             given = dict(zip(batch.schema.names, batch.columns, strict=True))
             values = [given[name].to_pylist(maps_as_pydicts="strict") for name in self.fields]
-            bodies = [encode(dict(zip(self.fields, row, strict=True))) for row in zip(*values, strict=True)]
-            count = batch.num_rows
+            rows = [dict(zip(self.fields, row, strict=True)) for row in zip(*values, strict=True)]
+            topics = given["answer_topic"].to_pylist()
+            headers: list[list[tuple[str, str]] | None] = [header] * batch.num_rows
+            for place, reason in self._problems(topics, given["answer_problem"].to_pylist()).items():
+                rows[place][PROBLEM] = reason
+                topics[place], headers[place] = self.problems, None
             arrays = [
-                given["answer_topic"].cast(pa.string()),
+                pa.array(topics, pa.string()),
                 given["answer_time"].cast(pa.timestamp("us", "UTC")),
-                pa.array([header] * count, told.field("headers").type),
-                pa.array(["data"] * count, pa.string()),
-                pa.array(bodies, pa.binary()),
+                pa.array(headers, told.field("headers").type),
+                pa.array(["data"] * batch.num_rows, pa.string()),
+                pa.array(list(map(encode, rows)), pa.binary()),
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=told)
+
+    def _problems(self, topics: Sequence[str | None], told: Sequence[str | None]) -> dict[int, str]:
+        """Which rows are no answers, and why."""
+        bad = {topic: reason for topic in set(topics) if (reason := _no_topic(topic))}
+        found = {place: reason for place, reason in enumerate(told) if reason is not None}
+        if bad:
+            found = {place: bad[topic] for place, topic in enumerate(topics) if topic in bad} | found
+        return found
+
+
+def _no_topic(topic: str | None) -> str:
+    """Why values make no topic; empty if they do."""
+    if topic is None:
+        return "a value of its topic is null"
+    try:
+        checked_topic(topic)
+    except BadTopic as error:
+        return str(error)
+    return ""
 
 
 def _arrow() -> Any:
@@ -245,25 +296,24 @@ def _arrow() -> Any:
     )
 
 
-def query(spark: SparkSession, configuration: Configuration, group: Group) -> Any:
-    """The standing query of a group, not started."""
+def query(spark: SparkSession, configuration: Configuration, group: Group, begin: bool = False) -> Any:
+    """The standing query of a group, not started; to ``begin`` anew, though keepers remember another state."""
     opened: dict[str, DataFrame] = {}
 
     def tables(name: str) -> DataFrame:
         if name not in opened:
-            opened[name] = clean_events(
-                spark, configuration, configuration.silver_of(name), rows=str(configuration.rows)
-            )
+            opened[name] = clean_events(spark, configuration, configuration.silver_of(name))
         return opened[name]
 
     branches = []
     for gold in group.golds:
         events = enriched(spark, configuration, gold.of, tables)
-        branches.append(published(gold, answers(configuration, gold, events)))
+        branches.append(published(configuration, gold, answers(configuration, gold, events, problems=True)))
     found = branches[0]
     for branch in branches[1:]:
         found = found.unionByName(branch)
     to = {"url": configuration.url, "writer": f"{configuration.name} {group.name}"}
+    to["foreign"] = "begin" if begin else "fail"
     if group.mode == "append":
         return found.writeStream.format("pluribus").options(**to)
 

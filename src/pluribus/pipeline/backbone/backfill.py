@@ -4,10 +4,10 @@ Events from ``start`` up to ``stop`` are judged again, this time with all that c
 of that range take the place of the old ones: whole partitions (days) are replaced, with the rows outside of the range
 as they were. Topics are not written to.
 
-**No gap.** Bronze must hold everything up to ``stop`` and the lateness behind it, and the intake must be past it;
-else the backfill is refused with the time up to which it can go. **No overlap.** The range becomes a *fence* of each
-table (``pipeline/landing.py``): rows of it that are still on their way through topics were computed here, and do not
-land again. What the live queries compute behind ``stop`` is theirs.
+**No gap.** The intake must be past ``stop`` and the lateness behind it, and bronze must hold every event of the range
+that the intake has read; else the backfill is refused with the time up to which it can go. **No overlap.** The range
+becomes a *fence* of each table (``pipeline/landing.py``): rows of it that are still on their way through topics were
+computed here, and do not land again. What the live queries compute behind ``stop`` is theirs.
 
 Windows and patterns look beyond the range: they are given what lies a *margin* before and behind it, and only answers
 of the range itself are kept.
@@ -15,6 +15,7 @@ of the range itself are kept.
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from ...runtime.clients.log_client import LogClient
 from ..decoding import decode
 from ..files import files_of
 from ..landing import Landing, days_between, on_days
+from ..sharing import check_shared
 from .answers import answers, enriched, shaped
 from .configuration import Configuration, Gold, Silver, seconds, time_of
 from .intake import table_of
@@ -50,6 +52,7 @@ def backfill(spark: SparkSession, configuration: Configuration, start: datetime,
         raise BadInput(
             f"from {start:%Y-%m-%d %H:%M:%S} to {stop:%Y-%m-%d %H:%M:%S} is no time: let it begin before it ends"
         )
+    check_shared(spark, configuration.state, configuration.tables)
     tiers = Tiers(spark, configuration)
     low, high = _us(start), _us(stop)
     margin_us = int(max((_margin_s(configuration, gold) for gold in configuration.gold), default=0.0) * 1e6)
@@ -120,11 +123,14 @@ def _check_complete(
                     f"{until:%Y-%m-%dT%H:%M:%S} at most, or run the backbone for longer"
                 )
             for one in known:
-                end = min(keepers.offset_at(one.topic, until_us / 1e6), one.end)
-                if has.get(one.topic, 0) < end:
+                # Times of a topic need not rise: an event of the range may stand behind younger ones. What the intake
+                # has not read yet comes too late for the range.
+                at, stop = max(has.get(one.topic, 0), one.first), min(report.next.get(one.topic, 0), one.end)
+                missing = keepers.read(one.topic, at, stop, bodies=False) if at < stop else ()
+                if any(len(batch) and int(batch.times.min()) < until_us for batch in missing):
                     raise BadInput(
-                        f"bronze has {one.topic!r} up to offset {has.get(one.topic, 0):,}, and {end:,} is needed: "
-                        "run the backbone until its tiers are there"
+                        f"bronze has {one.topic!r} up to offset {at:,}, and events of this range stand behind it: run "
+                        "the backbone until its tiers are there"
                     )
 
 
@@ -143,7 +149,7 @@ def _judged(configuration: Configuration, raw: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     schema = judged_fields(raw.schema)
-    judged = raw.mapInArrow(Judge(tuple(configuration.silver), {}, schema).judged, schema)
+    judged = raw.mapInArrow(Judge(tuple(configuration.silver), {}, schema, time.time()).judged, schema)
     if not any(silver.unique for silver in configuration.silver):
         return judged
     order = Window.partitionBy("table", "key").orderBy("time", "topic", "offset")

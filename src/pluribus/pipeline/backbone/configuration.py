@@ -20,6 +20,7 @@ patterns, and whether the backbone would read what it writes.
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import tomllib
@@ -36,6 +37,7 @@ from ...filters import Filter, parse
 from ...patterns import parse as parse_pattern
 from ...pubsub.topics import checked_topic, levels_of, overlap
 from ..columns import ENVELOPE_NAMES, RESERVED, import_type, named_fields, spark_fields
+from ..files import local_path
 
 LATE_S_MAX = 7 * 86_400.0
 RULES_MAX = 256
@@ -410,8 +412,27 @@ class _Checks:
             clash = [name for name in more if name in kinds and name not in step.on]
             if clash:
                 self._refuse([*keys, "columns"], told, f"{clash[0]!r} is a column of {step.of!r} already: rename it")
+            self._table([*keys, "table"], told, step.table, list(more))
             kinds.update(more)
         self._columns[step.name] = kinds
+
+    def _table(self, keys: Sequence[str | int], told: str, where: str, columns: Sequence[str]) -> None:
+        """Of a table on a disk of this machine: it is there, and the header of a CSV names the columns."""
+        path = local_path(where)
+        if path is None:
+            return
+        if not path.exists():
+            self._refuse(keys, told, f"there is no table {path}: write where it is, below the folder of this file")
+        if path.suffix == ".csv" and path.is_file():
+            try:
+                with path.open(newline="", encoding="utf-8-sig") as lines:
+                    header = next(csv.reader(lines), [])
+            except (OSError, UnicodeDecodeError, csv.Error) as error:
+                self._refuse(keys, told, f"the table {path} cannot be read ({error}): write it as CSV with a header")
+            missing = [name for name in columns if name not in header]
+            if missing:
+                said = f"the header of {path} has no {missing[0]!r}: it has {', '.join(header) or 'nothing'}"
+                self._refuse(keys, told, f"{said}; name columns as the header does")
 
     def _gold(self, number: int, gold: Gold) -> None:
         keys: list[str | int] = ["gold", number]
@@ -512,7 +533,7 @@ class _Checks:
     def _no_loops(self) -> None:
         """No topic is in two tables, and nothing that is written is read."""
         found = self._found
-        own = [f"{found.prefix(what)}#" for what in ("silver", "dead")]
+        own = [f"{found.prefix(what)}#" for what in ("silver", "dead", "problems")]
         for number, silver in enumerate(found.silver):
             keys: list[str | int] = ["silver", number, "topics"]
             for other in found.silver[:number]:

@@ -11,8 +11,8 @@ in memory, and:
 4. the entry is done.
 
 Bodies are not touched: a clean event has the bytes, identity, time and headers of the raw one. What follows reads clean
-topics, so an event is late here or nowhere: whoever reads them with a lateness of ``late`` or more has seen no time
-that was not seen here, so its watermark is never before this one's.
+topics, so an event is late here or nowhere: whoever reads them with a lateness of ``late`` or more, and each commit
+whole, has seen no time that was not seen here before, so its watermark is never ahead of this one's.
 
 Keys of good events are remembered in ``seen/N`` below the state, for as long as an event with the same time is not
 late; every ``SEEN_FOLD`` batches they are put together.
@@ -21,6 +21,7 @@ late; every ``SEEN_FOLD`` batches they are put together.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from ...core.errors import BadInput
 from ...pubsub.topics import is_channel
 from ...runtime.clients.log_client import LogClient
 from ..files import Files
+from ..landing import day_of, query_of
 from ..source import register
 from .configuration import BODY, Configuration
 from .report import Entry, Report, rows_of
@@ -41,7 +43,6 @@ log = logging.getLogger(__name__)
 SEEN_FOLD = 16
 SEEN = "table string, key binary, time timestamp"
 WRITTEN = ("topic", "id", "sender", "time", "parent", "headers", "kind", "body")
-QUERY_ID = "sql.streaming.queryId"
 
 
 def events_of(spark: SparkSession, url: str, patterns: Sequence[str], **options: str) -> DataFrame:
@@ -78,7 +79,11 @@ def _regex(pattern: str) -> str:
 class Intake:
     """What is done with each micro-batch, beside the driver."""
 
-    def __init__(self, spark: SparkSession, configuration: Configuration, files: Files, run: str) -> None:
+    def __init__(
+        self, spark: SparkSession, configuration: Configuration, files: Files, run: str, begin: bool = False
+    ) -> None:
+        """``begin`` anew, though keepers remember another state."""
+        self._foreign = "begin" if begin else "fail"
         self._spark = spark
         self._configuration = configuration
         self._files = files
@@ -99,7 +104,7 @@ class Intake:
         return named.where(F.col("table").isNotNull()).writeStream.foreachBatch(self.handle)
 
     def handle(self, events: DataFrame, number: int) -> None:
-        query = str(self._spark.sparkContext.getLocalProperty(QUERY_ID) or "")
+        query = query_of(self._spark)
         before = self.report.summary
         if before.number >= 0 and before.query != query:
             raise BadInput(
@@ -109,7 +114,7 @@ class Intake:
         if number <= before.number or self._published_before(number, query):
             return
         schema = judged_fields(events.schema)
-        judge = Judge(tuple(self._configuration.silver), dict(before.watermarks_us), schema)
+        judge = Judge(tuple(self._configuration.silver), dict(before.watermarks_us), schema, time.time())
         judged = events.mapInArrow(judge.judged, schema).persist()
         try:
             entry, clean = self._counted(judged, Entry(number, query, self._run))
@@ -136,7 +141,7 @@ class Intake:
 
         if self._keyed:
             judged = self._without_duplicates(judged, entry)
-        day = F.date_format("time", "yyyy-MM-dd").alias("day")
+        day = day_of("time").alias("day")
         grouped = judged.groupBy("table", "topic", day, "verdict", "rule").agg(
             F.count("*").alias("rows"),
             F.min("offset").alias("least"),
@@ -236,4 +241,4 @@ class Intake:
             "body",
         )
         sink = written.write.format("pluribus").options(url=self._configuration.url, writer=self.writer)
-        sink.option("batch", str(number)).mode("append").save()
+        sink.option("batch", str(number)).option("foreign", self._foreign).mode("append").save()

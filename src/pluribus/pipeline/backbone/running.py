@@ -4,8 +4,8 @@
 has a checkpoint for each query and the report; the same state goes on, another one begins. One process at a time runs a
 backbone: on a local disk a lock sees to that.
 
-Slowly changing tables are looked at every few seconds. When one has changed, the queries are stopped between
-micro-batches and started again, and read it anew.
+Slowly changing tables are looked at every few seconds. When one has changed, and is not being written to, the queries
+are stopped between micro-batches and started again, and read it anew.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput, Refused
-from ..files import files_of, local_path
+from ...runtime.clients.log_client import LogClient
+from ..files import HadoopFiles, files_of, local_path
 from ..jobs import Job, of_this_thread
+from ..sharing import check_shared
 from ..status import FILE, Status
 from . import answers
 from .configuration import Configuration
 from .intake import Intake
+from .report import FOLDER
 from .tiers import Tiers
 
 if TYPE_CHECKING:
@@ -34,17 +37,25 @@ if TYPE_CHECKING:
 LOOK_S = 2.0
 NOTE_S = 1.0
 """The status is written at most this often."""
-Progress = Callable[[dict[str, Any]], None]
+Progress = Callable[[dict[str, Any]], object]
+Look = tuple[str, int, int]
+"""A file, its size, and when it was changed last."""
 
 
 class Backbone:
     """``stop`` may be called from any thread, also before it runs."""
 
     def __init__(
-        self, spark: SparkSession, configuration: Configuration, run: str = "", status: Status | None = None
+        self,
+        spark: SparkSession,
+        configuration: Configuration,
+        run: str = "",
+        status: Status | None = None,
+        begin: bool = False,
     ) -> None:
-        """``status`` is fed with the progress of all queries, and written beside the report where the state is a local
-        folder: ``pluribus pipeline status STATE`` shows it."""
+        """``begin``: with an empty state, though keepers remember another one of this name; all that topics still have
+        is judged and published again. ``status`` is fed with the progress of all queries, and written beside the
+        report where the state is a local folder: ``pluribus pipeline status STATE`` shows it."""
         if getattr(spark, "_jvm", None) is None:
             raise BadInput(
                 "a backbone needs a driver of its own, and a Connect server has it elsewhere: use --master local[N], "
@@ -54,9 +65,10 @@ class Backbone:
         self.configuration = configuration
         self.run_name = run or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}"
         self._files = files_of(configuration.state, spark)
-        self.intake = Intake(spark, configuration, self._files, self.run_name)
+        self.intake = Intake(spark, configuration, self._files, self.run_name, begin)
         self.tiers = Tiers(spark, configuration)
         self._status = status or Status()
+        self._begin = begin
         self._noted_at = float("-inf")
         self._stopping = threading.Event()
         self._job: Job | None = None
@@ -73,7 +85,9 @@ class Backbone:
         the report of this run, of all runs (``total``), and what each query did."""
         with held(self.configuration.state):
             of_this_thread(self._spark)
+            check_shared(self._spark, self.configuration.state, self.configuration.tables)
             self.intake.report.load()
+            self._look_for_another_state()
             self.tiers.clean()
             began = monotonic()
             queries: dict[str, dict[str, Any]] = {}
@@ -104,6 +118,21 @@ class Backbone:
             "queries": queries,
         }
 
+    def _look_for_another_state(self) -> None:
+        """An empty state, and yet clean or dead events: they were published by a run with another one, which may have
+        been lost. What was counted there is not known here."""
+        if self._begin or self._files.list(FOLDER):
+            return
+        configuration = self.configuration
+        with LogClient(configuration.url) as keepers:
+            found = [one for what in ("silver", "dead") for one in keepers.topics(f"{configuration.prefix(what)}#")]
+        if any(one.end for one in found):
+            raise BadInput(
+                f"the state {configuration.state} is empty, and there are events of a backbone {configuration.name!r} "
+                "on this bus: name its state, give this backbone another name and tables, or, with --begin, have all "
+                "events judged and published again"
+            )
+
     def _note(self, every_s: float = 0.0) -> None:
         """Write the status, where a local folder is there for it."""
         folder = local_path(self.configuration.state)
@@ -115,8 +144,11 @@ class Backbone:
         """Each reads what those before it have written. Golds run one after another: they share few cores."""
         yield lambda: {"intake": self.intake.query()}
         for group in answers.groups(self.configuration):
-            yield lambda group=group: {group.name: answers.query(self._spark, self.configuration, group)}  # type: ignore[misc]
+            yield lambda group=group: {group.name: self._answers(group)}  # type: ignore[misc]
         yield lambda: {"tiers": self.tiers.query()}
+
+    def _answers(self, group: answers.Group) -> Any:
+        return answers.query(self._spark, self.configuration, group, self._begin)
 
     def _once(self, stage: Callable[[], dict[str, Any]], progress: Progress | None) -> dict[str, Any]:
         self._job = self._a_job(stage)
@@ -139,7 +171,9 @@ class Backbone:
             while not self._stopping.is_set() and (until is None or monotonic() < until):
                 self._job = self._a_job(all_of_them)
                 ended = threading.Event()
-                watch = threading.Thread(target=self._watch_tables, args=(self._job, ended), daemon=True)
+                # Looked at before they are read, so that no change is between.
+                before = self._looks()
+                watch = threading.Thread(target=self._watch_tables, args=(self._job, before, ended), daemon=True)
                 watch.start()
                 try:
                     left_s = None if until is None else max(until - monotonic(), 0.0)
@@ -151,13 +185,27 @@ class Backbone:
             self.tiers.stop()
             compaction.join()
 
-    def _watch_tables(self, job: Job, ended: threading.Event) -> None:
-        paths = [step.table for step in self.configuration.enrich if step.table]
-        before = _looks(paths)
+    def _watch_tables(self, job: Job, before: list[Look], ended: threading.Event) -> None:
+        """Ends the job when a table has changed and was not written to since the last look."""
+        last = before
         while not ended.wait(LOOK_S):
-            if _looks(paths) != before:
+            now = self._looks()
+            if now != before and now == last:
                 job.stop()
                 return
+            last = now
+
+    def _looks(self) -> list[Look]:
+        """Of slowly changing tables: every file with its size and the time of its last change."""
+        found: list[Look] = []
+        for place in [step.table for step in self.configuration.enrich if step.table]:
+            path = local_path(place)
+            if path is None:
+                files = HadoopFiles(place, self._spark).list()
+                found += [(f"{place}/{file.path}", file.size_bytes, file.changed_ms) for file in files]
+            else:
+                found += _of_disk(path)
+        return found
 
     @staticmethod
     def _add(queries: dict[str, dict[str, Any]], more: dict[str, dict[str, Any]]) -> None:
@@ -167,17 +215,14 @@ class Backbone:
                 mine[key] = round(mine[key] + metrics.get(key, 0), 3)
 
 
-def _looks(paths: list[str]) -> list[tuple[str, int, int]]:
-    """Of local tables: every file with its size and the time of its last change."""
+def _of_disk(path: Path) -> list[Look]:
     found = []
-    for path in paths:
-        local = local_path(path)
-        for file in [] if local is None else ([local] if local.is_file() else sorted(local.rglob("*"))):
-            try:
-                about = file.stat()
-            except FileNotFoundError:
-                continue
-            found.append((str(file), about.st_size, about.st_mtime_ns))
+    for file in [path] if path.is_file() else sorted(path.rglob("*")):
+        try:
+            about = file.stat()
+        except FileNotFoundError:
+            continue
+        found.append((str(file), about.st_size, about.st_mtime_ns))
     return found
 
 

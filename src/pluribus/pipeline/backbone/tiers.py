@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..columns import envelope_fields
 from ..decoding import body_fields, decode
-from ..landing import COMPACTOR, Landing
+from ..landing import COMPACTOR, Landing, day_of, query_of, without
 from ..retention import Retention
 from .answers import GOLD_HEADER, answer_fields, answer_patterns, shaped
 from .configuration import Configuration, Gold, Silver, seconds, time_of
@@ -96,21 +96,20 @@ class Tiers:
     def handle(self, events: DataFrame, number: int) -> None:
         from pyspark.sql import functions as F
 
-        kept = events.withColumn("day", F.date_format("time", "yyyy-MM-dd")).persist()
+        kept = events.withColumn("day", day_of("time")).persist()
         try:
             found = kept.groupBy("tier", "table", "topic").agg(
-                F.count("*").alias("rows"), F.max("offset").alias("most")
+                F.count("*").alias("rows"), F.min("offset").alias("least"), F.max("offset").alias("most")
             )
-            counted = [row.asDict() for row in found.collect()]
-            rows: dict[tuple[str, str], int] = {}
-            for one in counted:
+            parts: dict[tuple[str, str], list[Any]] = {}
+            for one in found.collect():
                 key = (one["tier"], one["table"] if one["tier"] in ("silver", "gold") else "")
-                rows[key] = rows.get(key, 0) + one["rows"]
-            place = {one["topic"]: one["most"] + 1 for one in counted if one["tier"] == "bronze"}
+                parts.setdefault(key, []).append(one)
+            query = query_of(self._spark)
             with ThreadPoolExecutor(LANDING_THREADS) as threads:
                 jobs = [
-                    threads.submit(self._land, kept, tier, table, count, number, place)
-                    for (tier, table), count in rows.items()
+                    threads.submit(self._land, kept, tier, table, counted, number, query)
+                    for (tier, table), counted in parts.items()
                 ]
                 for job in jobs:
                     job.result()
@@ -119,20 +118,27 @@ class Tiers:
         if self._retention is not None:
             self._retention.let_go(self.bronze.place(WRITER))
 
-    def _land(self, kept: DataFrame, tier: str, table: str, rows: int, number: int, place: dict[str, int]) -> None:
+    def _land(self, kept: DataFrame, tier: str, table: str, counted: list[Any], number: int, query: str) -> None:
+        """What a micro-batch has for one table; ``counted`` by topic."""
         from pyspark.sql import functions as F
 
+        where = self.all().get(tier if not table else f"{tier}/{table}")
+        if where is None:
+            return  # of a gold that the configuration had before
+        rows = sum(one["rows"] for one in counted)
+        known = where.known(WRITER, query, {one["topic"]: one["least"] for one in counted})
         some = kept.where(F.col("tier") == tier).coalesce(max(1, -(-rows // ROWS_A_TASK)))
+        some = without(some.where(F.col("table") == table) if table else some, known)
         if tier == "bronze":
-            self.bronze.land(WRITER, number, some.drop("tier", "table"), place={**self.bronze.place(WRITER), **place})
+            some = some.drop("tier", "table")
         elif tier == "dead":
-            self.dead.land(WRITER, number, self._dead(some))
+            some = self._dead(some)
         elif tier == "silver":
-            silver = self._configuration.silver_of(table)
-            self.silver[table].land(WRITER, number, self._clean(some.where(F.col("table") == table), silver))
-        elif table in self.gold:
-            gold = next(one for one in self._configuration.gold if one.name == table)
-            self.gold[table].land(WRITER, number, self._answers(some.where(F.col("table") == table), gold))
+            some = self._clean(some, self._configuration.silver_of(table))
+        else:
+            some = self._answers(some, next(one for one in self._configuration.gold if one.name == table))
+        place = {one["topic"]: one["most"] + 1 for one in counted}
+        where.land(WRITER, number, some, place=place, count=None if known else rows, query=query)
 
     def _clean(self, events: DataFrame, silver: Silver) -> DataFrame:
         decoded = decode(events.drop("tier", "table", "parent"), fields=silver.fields, type=silver.type)
@@ -220,6 +226,4 @@ class _Plain:
 
 
 def dated(table: DataFrame, column: str) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return table.withColumn("day", F.date_format(column, "yyyy-MM-dd"))
+    return table.withColumn("day", day_of(column))

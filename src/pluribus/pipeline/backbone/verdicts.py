@@ -18,7 +18,6 @@ is done again is judged as before.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +54,8 @@ class Judge(NamedTuple):
     tables: tuple[Silver, ...]
     watermarks_us: Mapping[str, int]
     schema: StructType
+    now_s: float
+    """``NOW()`` in rules. One moment for the whole micro-batch, because a task that is done again judges as before."""
 
     def judged(self, batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -69,7 +70,7 @@ class Judge(NamedTuple):
                 some = batch.filter(pc.equal(tables, name)) if some is None else some
                 if name not in benches:
                     silver = next(one for one in self.tables if one.name == name)
-                    benches[name] = Bench(silver, self.watermarks_us.get(name, NEVER_US))
+                    benches[name] = Bench(silver, self.watermarks_us.get(name, NEVER_US), self.now_s)
                 columns = dict(zip(some.schema.names, some.columns, strict=True))
                 columns.update(benches[name].judge(columns, some.num_rows))
                 yield pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in told], schema=told)
@@ -78,14 +79,14 @@ class Judge(NamedTuple):
 class Bench:
     """The rules of one table, compiled."""
 
-    def __init__(self, silver: Silver, watermark_us: int) -> None:
+    def __init__(self, silver: Silver, watermark_us: int, now_s: float) -> None:
         fields = body_fields(silver.fields, silver.type)
         self._silver = silver
         self._watermark_us = watermark_us
         self._shape = Shape(fields, fields.names, "aside")
         kinds = kinds_of(silver)
         conditions = [condition(rule.where, kinds) for rule in silver.rules]
-        self._rules = [one.predicate(now=time.time) for one in conditions]
+        self._rules = [one.predicate(now=lambda: now_s) for one in conditions]
         self._asked = [list(dict.fromkeys(path[0] for path in one.fields)) for one in conditions]
         wanted = {name for names in self._asked for name in names}
         self._wanted = [name for name in kinds if name in wanted]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import BadInput, Closed, Excluded, Overflow, PluribusError
@@ -29,16 +30,21 @@ from ...group.guests import (
     Utter,
     Uttered,
 )
+from ...group.requests import Kind
 from ...wire.bodies import encode_body
 from ...wire.questions import ABSENT, Answered, Called
 from ..group.asking import failure
 from ..group.group import Group
 from ..group.outsiders import decoded, replied
+from ..loop.lateness import loaded
 from ..styles.style import Asker, Style
 
 if TYPE_CHECKING:
     from ..bus import Bus
+    from ..styles.access.guard import Guard
 
+GUEST_WORDS = {"slots": "pluribus.slots.guests:GuestWords"}
+"""Styles whose words in groups need rights of their own, by the first level of the names of the groups."""
 GROUPS_MAX = 256
 """Groups of one client."""
 PUSH_MESSAGES_MAX = 1_024
@@ -82,12 +88,22 @@ class Guests(Style):
             raise Overflow(f"{GROUPS_MAX} groups of one client: leave some")
         if ("guest", request.number) in asker.held:
             raise BadInput(f"this client is in a group number {request.number} already")
+        place = GUEST_WORDS.get(request.name.partition("/")[0])
+        if place is not None:
+            await loaded(place.partition(":")[0])
         guest = await self._guest(request.as_name, asker)
         options: dict[str, Any] = {"order": request.order or None, "safe": request.safe, "own": request.own}
-        group = await guest.group(request.name, open=request.open, **options)
-        seat = asker.held["guest", request.number] = GuestSeat(request.number, group, asker)
+        open = request.open and place is None  # what others say from outside would not be looked at
+        group = await guest.group(request.name, open=open, **options)
+        words = words_of_guests(request.name)
+        seat = asker.held["guest", request.number] = GuestSeat(request.number, group, asker, words, self.bus.guard)
         seat.start()
         return Entered(int(group.me), seen(group.view), group.longest_bytes, group.cuts)
+
+    async def guest_of(self, asker: Asker) -> Bus | None:
+        """The member that is run for a client, if it has one."""
+        found = self._guests.get(id(asker))
+        return None if found is None else await asyncio.shield(found)
 
     async def _guest(self, name: str, asker: Asker) -> Bus:
         found = self._guests.get(id(asker))
@@ -123,7 +139,10 @@ class GuestSeat:
     """One group in which a client is a guest. Its messages are pushed as far as the client has room. Calling it
     leaves."""
 
-    def __init__(self, number: int, group: Group, asker: Asker) -> None:
+    def __init__(self, number: int, group: Group, asker: Asker, words: Any, guard: Guard) -> None:
+        self._words = words
+        """What the style of the group knows of its words, for the guard; None: a client that may join may say all."""
+        self._guard = guard
         self._number = number
         self._group = group
         self._asker = asker
@@ -142,15 +161,19 @@ class GuestSeat:
         if self._under_way < CLIENT_EVENTS_MAX:
             self._room.set()
 
+    async def _said(self, kind: Kind, encoded: bytes) -> Any:
+        body = decoded(kind, encoded)
+        return body if self._words is None else await self._guard.admit_words(self._words, body, self._asker.visitor)
+
     async def send(self, request: Utter) -> tuple[int, int]:
-        body = decoded(request.kind, request.body)
+        body = await self._said(request.kind, request.body)
         wait = "stable" if request.stable else None
         options: dict[str, Any] = {"to": request.to, "parent": request.parent, "timeout": request.timeout_s}
         sender, number = await self._group.send(body, wait=wait, **options)
         return (int(sender), number)
 
     async def ask(self, request: Question) -> Any:
-        body = decoded(request.kind, request.body)
+        body = await self._said(request.kind, request.body)
         options: dict[str, Any] = {"to": request.to, "of": request.of, "parent": request.parent}
         return await replied(self._group.ask(body, replies=request.replies, timeout=request.wait_s, **options))
 
@@ -194,6 +217,8 @@ class GuestSeat:
 
     def _uttered(self, message: Message) -> Uttered:
         question = 0
+        if self._words is not None:
+            self._words.heard(message.body)
         if isinstance(message, asking.Question):
             if len(self._questions) >= QUESTIONS_MAX:  # the oldest will hardly be answered any more
                 del self._questions[next(iter(self._questions))]
@@ -217,6 +242,15 @@ class GuestSeat:
             task.cancel()
         with suppress(PluribusError):
             await self._group.close()
+
+
+def words_of_guests(group: str) -> Any:
+    """What is known of the words that are said in a group of this name, for the guard."""
+    place = GUEST_WORDS.get(group.partition("/")[0])
+    if place is None:
+        return None
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)(group)
 
 
 def seen(view: View) -> Seen:

@@ -10,6 +10,7 @@ from ..loop.lateness import loaded
 STYLE_MACHINES: dict[str, str | type[Machine]] = {
     "access": "pluribus.access.machine:AccessList",
     "queue": "pluribus.queues.machine:Queue",
+    "slots-map": "pluribus.slots.shelf:MapShelf",
     "space": "pluribus.spaces.machine:SpaceMachine",
     "transactions": "pluribus.transactions.machine:Transactions",
 }
@@ -44,7 +45,8 @@ def _rights_loaded() -> None:
     """Styles say which right each of their commands needs beside the words themselves."""
     for module in ("access", "queues", "spaces", "transactions", "pubsub.consumer_groups"):
         import_module(f"pluribus.{module}.words")
-    import_module("pluribus.pubsub.durable.rights")
+    for place in ("pubsub.durable.rights", "slots.shelf"):
+        import_module(f"pluribus.{place}")
 
 
 rights.loading.append(_rights_loaded)

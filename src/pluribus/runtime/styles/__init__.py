@@ -49,6 +49,7 @@ ANSWERED: dict[str, str | type[Style]] = {
     "access": "pluribus.runtime.styles.access.access:AccessStyle",
     "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
+    "slots": "pluribus.runtime.styles.slots.buses:Slots",
     "spaces": "pluribus.runtime.styles.spaces.spaces:Spaces",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
     "durable-topics": "pluribus.runtime.keepers.keeping:Keeping",

@@ -51,3 +51,7 @@ class Conversations(Face):
 
     def join(self, name: str) -> Room:
         return Room(self._thread.call(self._real.join, name), self._thread)
+
+    def look(self, name: str) -> Room:
+        """Read one without being a member of it."""
+        return Room(self._thread.call(self._real.look, name), self._thread)

@@ -56,6 +56,8 @@ class Medium(msgspec.Struct, frozen=True):
     path_bytes: int = PATH_BYTES_LOOPBACK
     machines: int = 0
     """Hosts are processes of so many machines, whose locks they share; 0: each has a machine of its own."""
+    shared: bool = False
+    """What is sent to everybody takes the sender's line once, as multicast does; else once for each."""
     listen_s: float = 0.0
     """Whoever starts listens for so long before it founds a primary by itself."""
 
@@ -145,6 +147,13 @@ class Network:
             self.faults["duplicate"] += 1
             self._schedule(source, target, data, link)
 
+    def carry_all(self, source: Address, targets: Sequence[Address], data: bytes) -> None:
+        """One datagram for everybody, which takes the sender's line once."""
+        free_at = self._uplink_free_at.get(source[0], 0.0)
+        for target in targets:
+            self._uplink_free_at[source[0]] = free_at
+            self.carry(source, target, data)
+
     def _schedule(self, source: Address, target: Address, data: bytes, link: Link) -> None:
         kernel, random, pair = self._kernel, self._random, (source, target)
         leaves_at = kernel.now
@@ -207,6 +216,13 @@ class SimEngine:
 
     def send_all(self, datagrams: Sequence[bytes]) -> None:
         others = self._network.others(self.address) if self.broadcasts else self._targets()
+        if self._network.medium.shared:
+            self.stats.calls_out += 1
+            for datagram in datagrams:
+                self.stats.datagrams_out += 1
+                self.stats.bytes_out += len(datagram)
+                self._network.carry_all(self.address, others, datagram)
+            return
         for other in others:
             self.send(datagrams, other)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import Closed, PluribusError, Violation
+from ...core.errors import Closed, Damaged, PluribusError, Violation
 from ...group.keepers import Settings
 from ...runtime.bus import VIEWS, Bus
 from ...runtime.styles.spaces.space import Space
@@ -75,8 +75,12 @@ class Player:
     async def _keep(self) -> None:
         keeping = self.bus.keeping
         keeping._keeps = True
-        disk = self.world.hosts[self.number].disk
-        await keeping.keep_in(await keeping.meeting(), disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+        host = self.world.hosts[self.number]
+        try:
+            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
+        except Damaged:  # both copies of who it is have gone bad: it is given a new disk, as the sentence says
+            host.change_disk()
+            await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
 
     async def _open(self, kind: str) -> Space:
         without = {"views": 3, "partitioned": 4}

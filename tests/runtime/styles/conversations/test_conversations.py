@@ -92,6 +92,19 @@ async def test_what_cannot_be_is_refused_with_a_sentence():
             await room.send("x" * 40_000)
         with pytest.raises(BadInput, match="too long"):
             await ann.conversation("y" * 120)
+        with pytest.raises(BadInput, match="half a character at 2"):
+            await room.send("ab\ud800")
+        with pytest.raises(BadInput, match="half a character"):
+            await ann.conversation("y", description="\udfff")
+        with pytest.raises(BadInput, match="a description is text, not int"):
+            await ann.conversation("y", description=7)
+        for parent in ((1,), "first", 7):
+            with pytest.raises(BadInput, match="is not the identity of a message"):
+                await room.send("hello", parent=parent)
+        with pytest.raises(BadInput, match=r"is open here with messages_max=.*identities_only=False"):
+            await ann.conversation("x", identities_only=True)
+        assert await ann.conversation("x") is room
+        assert (await room.send("what was refused has used no number"))[1] == 0
         with pytest.raises(BadInput, match="keep nothing"):
             await ann.conversation("z", messages_max=0)
         await room.close()
@@ -100,6 +113,30 @@ async def test_what_cannot_be_is_refused_with_a_sentence():
     async with pluribus.connect(new_bus(), name="ann", stack="best-effort") as ann:
         with pytest.raises(BadInput, match="'adhoc' or 'views'"):
             await ann.conversation("x")
+
+
+@on_a_loop
+async def test_who_looks_says_nothing_and_may_join_then():
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        room = await ann.conversation("x")
+        await room.send("hello")
+        lobby = await bob.conversations()
+        await until(lambda: [info.gid for info in lobby] == ["x"])
+        looking = await lobby.look("x")
+        await until(lambda: len(looking.history()) == 1)
+        with pytest.raises(BadInput, match="was opened to be read: join it"):
+            await looking.send("not in it")
+        with pytest.raises(BadInput, match="was opened to be read"):
+            looking.write()
+        assert room.members == {"ann": True} and lobby.joined == []
+        joined = await bob.conversation("x")
+        assert looking.closed and lobby.joined == ["x"]
+        await joined.send("in it")
+        await until(lambda: len(room.history()) == 2 and room.members == {"ann": True, "bob": True})
 
 
 @on_a_loop

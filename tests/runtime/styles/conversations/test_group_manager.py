@@ -1,6 +1,7 @@
 """The group manager: calls and call-backs of chapter 8, with overlapping groups; and the same without ``await``."""
 
 import asyncio
+import json
 import threading
 
 import pytest
@@ -12,8 +13,8 @@ from tests.runtime.styles.conversations.test_conversations import until
 
 
 class Console(pluribus.GroupManager):
-    def __init__(self, bus) -> None:
-        super().__init__(bus)
+    def __init__(self, bus, **options) -> None:
+        super().__init__(bus, **options)
         self.messages: dict[str, list[str]] = {}
         self.groups: list[str] = []
         self.created: list[str] = []
@@ -75,6 +76,30 @@ async def test_four_members_in_groups_that_overlap():
 
 
 @on_a_loop
+async def test_a_program_that_starts_again_is_in_its_groups_and_hears_what_it_missed(tmp_path):
+    url = new_bus()
+    async with pluribus.connect(url, name="A", stack="adhoc") as bus:
+        a = Console(bus)
+        await a.start()
+        towns = await a.create_group("towns")
+        async with pluribus.connect(url, name="B", stack="adhoc") as other:
+            b = Console(other, store=tmp_path / "b.db")
+            await b.start()
+            await until(lambda: towns in [info.gid for info in b._lobby])
+            await b.join_group(towns)
+            question = await a.send(towns, "Delhi?")
+            await until(lambda: b.messages.get(towns) == ["Delhi?"])
+        await a.send(towns, "Chennai?")
+        async with pluribus.connect(url, name="B", stack="adhoc") as other:
+            b = Console(other, store=tmp_path / "b.db")
+            await b.start()
+            await until(lambda: b.messages.get(towns) == ["Delhi?", "Chennai?"])
+            await b.send(towns, "Yes", parent=question)
+            await until(lambda: a.messages[towns][-1] == "Yes")
+            assert b.groups == [], "it is in it, and not invited"
+
+
+@on_a_loop
 async def test_it_is_started_before_it_is_used():
     async with pluribus.connect(new_bus(), name="A", stack="adhoc") as bus:
         with pytest.raises(BadInput, match=r"await manager.start\(\) first"):
@@ -109,6 +134,17 @@ def test_without_await():
         reading.join(5)
         assert len(heard) == 2
         assert [info.gid for info in lobby] == ["notes"] and room.members["bob"] is True
+        with pytest.raises(TypeError, match="identity_only"):
+            ann.conversation("more", identity_only=True)
+        plans = ann.conversation("plans", identities_only=True, messages_max=10)
+        plans.send("seen by who looks")
+        while "plans" not in [info.gid for info in lobby]:
+            reading.join(0.02)
+        looking = lobby.look("plans")
+        while not looking.history():
+            reading.join(0.02)
+        with pytest.raises(BadInput, match="opened to be read"):
+            looking.send("not in it")
 
 
 @on_a_loop
@@ -140,6 +176,32 @@ async def test_a_terminal():
         assert any(line.startswith("! /nothing is no command") for line in shown)
         assert "-- you left; /join NAME goes to another one" in shown
         assert [entry.body for entry in room.history()].count("never") == 0
+
+
+@on_a_loop
+async def test_a_terminal_that_cannot_go_elsewhere_hears_on_and_prints_documents():
+    from pluribus.cli.chat import Terminal
+
+    url = new_bus()
+    async with (
+        pluribus.connect(url, name="ann", stack="adhoc") as ann,
+        pluribus.connect(url, name="bob", stack="adhoc") as bob,
+    ):
+        room = await bob.conversation("lounge")
+        lobby = await ann.conversations()
+        shown: list[str] = []
+
+        async def lines():
+            yield "/join " + "x" * 200
+            await room.send("still heard?")
+            await until(lambda: any("still heard?" in line for line in shown))
+            yield "/rooms"
+
+        await Terminal(lobby, shown.append, json=True).talk("lounge", lines())
+        found = [json.loads(line) for line in shown]
+        assert [one["body"] for one in found if "body" in one] == ["still heard?"]
+        notes = [one["note"] for one in found if "note" in one]
+        assert len(notes) == len(found) - 1 and any("is not a name" in note for note in notes)
 
 
 @on_a_loop

@@ -16,7 +16,7 @@ from pluribus.slots.check import plan_of
 from pluribus.slots.dump import line_of
 from pluribus.slots.keys import verifier
 from pluribus.slots.plan import Connection, End
-from pluribus.slots.words import WORDS, RouteAdded, SendData, report_name
+from pluribus.slots.words import WORDS, RouteAdded, RouteDeleted, SendData, SlotChanged, report_name
 from tests.harness import eventually, new_bus, on_a_loop
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"
@@ -36,6 +36,7 @@ async def test_buses_are_listed_shown_and_forgotten(by):
         bell = await two.enroll("bell", name="the old one")
         shown = await manager.show("town")
         assert [seat.name for seat in shown.occupants("bell")] == ["the old one"] and shown.running
+        assert shown.router == ("one" if by == "router" else "")
         with pytest.raises(NoMembers, match="did not answer"):
             await manager.show("village", timeout=0.3)
         with pytest.raises(BadInput, match="has no program"):
@@ -44,6 +45,35 @@ async def test_buses_are_listed_shown_and_forgotten(by):
         if by == "router":
             await host.close(cancel=True)
             await eventually(lambda: not manager._directory.here(), "it was cancelled")
+
+
+@pytest.mark.parametrize("by", ["router", "replica"])
+@on_a_loop
+async def test_who_is_in_a_shadow_slot_watches_the_bus(by):
+    url = new_bus()
+    plan = SMALL.replace("slot ears", "slot eye shadow {} slot ears")
+    async with pluribus.connect(url, name="one") as one, pluribus.connect(url, name="two") as two:
+        await one.slots(plan_of(plan), by=by)
+        eye = await two.enroll("eye")
+        seen = []
+
+        async def watch():
+            async for change in eye.changes():
+                seen.append(change)
+
+        watching = asyncio.create_task(watch())
+        ears = await one.enroll("ears")
+        await eye.del_route("bell.rings", "ears.in")
+        await eye.add_route("bell.rings", "ears.in")
+        await eventually(lambda: len(seen) >= 3)
+        assert [type(change) for change in seen if getattr(change, "slot", "") != "eye"] == [
+            SlotChanged,
+            RouteDeleted,
+            RouteAdded,
+        ]
+        assert next(change.live for change in seen if getattr(change, "slot", "") == "ears") == (ears.ticket,)
+        await eye.drop_out()
+        await asyncio.wait_for(watching, 10)
 
 
 @on_a_loop
@@ -158,7 +188,7 @@ def test_the_alarm_example():
 
 @pytest.mark.slow
 def test_the_spreadsheet_example():
-    command = [sys.executable, EXAMPLES / "spreadsheet_slots.py", f"multicast://sheet-{os.getpid()}"]
+    command = [sys.executable, EXAMPLES / "spreadsheet_slots.py"]
     said = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout.splitlines()
     assert said == ["the bus is waiting: database is not there", "{'beam': 250.0, 'strut': 400.0}"]
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ....access import words
 from ....access.rules import Decisions
@@ -47,6 +47,16 @@ LATE = (
 )
 
 log = logging.getLogger("pluribus")
+
+
+class GuestVocabulary(Protocol):
+    """What is known of the words that guests say in groups of a style."""
+
+    def needs(self, word: Any) -> Iterable[Need]: ...
+
+    def claims(self, word: Any) -> dict[str, Need]: ...
+
+    def with_claims(self, word: Any, roles: Iterable[str]) -> Any: ...
 
 
 class Visitor:
@@ -110,6 +120,20 @@ class Guard:
         for need in needs:
             if not self.allowed(visitor, need, decisions):
                 self._refuse(visitor, need, type(request).__name__)
+
+    async def admit_words(self, words: GuestVocabulary, word: Any, visitor: Visitor) -> Any:
+        """What a guest of the client says in a group, as far as it may; ``Refused`` says which right it lacks."""
+        decisions = await self.current()
+        if not decisions.listed:
+            return word
+        self.identify(visitor, decisions)
+        for need in words.needs(word):
+            if not self.allowed(visitor, need, decisions):
+                self._refuse(visitor, need, type(word).__name__)
+        claims = words.claims(word)
+        return words.with_claims(
+            word, [role for role, need in claims.items() if self.allowed(visitor, need, decisions)]
+        )
 
     def allowed(self, visitor: Visitor, need: Need, decisions: Decisions) -> bool:
         if visitor.version != decisions.version:

@@ -33,12 +33,15 @@ class GroupManager(ABC):
         self._created = 0
 
     async def start(self) -> None:
-        """Be on the network: advertise, and hear of groups."""
+        """Be on the network: advertise, and hear of groups. Groups that this person is in, by its store, are opened
+        again: ``on_messages`` gets what was kept, then what was said meanwhile."""
         self._lobby = await self.bus.conversations(store=self._store)
         self._lobby.on_invitations(lambda groups: self._call(self.on_new_groups, groups))
         known = [info for info in self._lobby if info.gid not in self._lobby.joined]
         if known:
             self._call(self.on_new_groups, known)
+        for gid in self._lobby.joined:
+            await self._open(gid, "")
 
     # What the program implements
 

@@ -11,7 +11,7 @@ from typing import Any
 from ....conversations.history import BYTES_MAX, MESSAGES_MAX, History
 from ....conversations.joining import JOINED, REFUSED, Joining
 from ....conversations.kept import TABLE, load_table
-from ....conversations.words import DESCRIPTION_CHARS_MAX, GroupInfo, decode_lobby, encode
+from ....conversations.words import GroupInfo, checked_description, decode_lobby, encode
 from ....core.errors import BadInput, Undelivered
 from ....core.ids import checked_name
 from ....core.limits import NAME_CHARS_MAX
@@ -114,20 +114,26 @@ class Conversations(Style):
         bytes_max: int = BYTES_MAX,
         identities_only: bool = False,
     ) -> Room:
-        """Be in a conversation: join the one of that name, or create it."""
+        """Be in a conversation: join the one of that name, or create it. A room that is open already is given again;
+        ``BadInput`` if it was opened with other bounds than these."""
         checked_name(name, "the conversation")
         if len(name) > NAME_MAX:
             raise BadInput(f"a conversation's name of {len(name)} characters is too long: use at most {NAME_MAX}")
-        if len(description) > DESCRIPTION_CHARS_MAX:
-            raise BadInput(
-                f"a description of {len(description)} characters is too long: {DESCRIPTION_CHARS_MAX} is most"
-            )
+        checked_description(description)
         if messages_max < 1 or bytes_max < 1:
             raise BadInput(f"messages_max={messages_max}, bytes_max={bytes_max} keep nothing: use 1 or more")
         await self.open()
         async with self._opening:
             found = self._rooms.get(name)
-            if found is not None:
+            if found is not None and found.looking:
+                await found.close()
+            elif found is not None:
+                kept, wished = found.bounds, (messages_max, bytes_max, identities_only)
+                if wished not in (kept, (MESSAGES_MAX, BYTES_MAX, False)):
+                    raise BadInput(
+                        f"the conversation {name!r} is open here with messages_max={kept[0]}, bytes_max={kept[1]}, "
+                        f"identities_only={kept[2]}: give the same, or close it first"
+                    )
                 return found
             group = await self.bus.group(PREFIX + name, order="semantic", own=False)
             self._joining.create(name, description, self.bus._wall(), self.bus._now())
@@ -145,7 +151,7 @@ class Conversations(Style):
             if name in self._rooms:
                 return self._rooms[name]
             group = await self.bus.group(PREFIX + name, order="semantic", own=False)
-            room = self._rooms[name] = Room(self, group, name, History(), None)
+            room = self._rooms[name] = Room(self, group, name, History(), None, looking=True)
             return room
 
     async def join(self, name: str) -> Room:

@@ -39,9 +39,20 @@ class Room:
     """Made by ``bus.conversation(name)``. Iterate it for messages as they are delivered; ``tree`` and ``history`` show
     all that is known, of before this member came too."""
 
-    def __init__(self, lobby: Conversations, group: Group, name: str, history: History, store: Store | None) -> None:
+    def __init__(
+        self,
+        lobby: Conversations,
+        group: Group,
+        name: str,
+        history: History,
+        store: Store | None,
+        *,
+        looking: bool = False,
+    ) -> None:
         bus = lobby.bus
         self.name = name
+        self.looking = looking
+        """Opened to be read: this person is no member by it, and says nothing in it."""
         self._lobby = lobby
         self._history = history
         self._store = store
@@ -65,6 +76,11 @@ class Room:
         self._sync.begin(bus._now())
 
     @property
+    def bounds(self) -> tuple[int, int, bool]:
+        """``messages_max``, ``bytes_max`` and ``identities_only``, as it was opened."""
+        return self._history.messages_max, self._history.bytes_max, self._history.identities_only
+
+    @property
     def description(self) -> str:
         return self._lobby.info(self.name).description
 
@@ -82,25 +98,29 @@ class Room:
 
     def write(self, going: bool = True) -> None:
         """Tell the others that this person is writing, or has stopped. Call it with every key: few of them are said."""
-        self._check_open()
+        self._check_member()
         self._sync.write(going, self._lobby.bus._now())
         self._carrier.wake()
 
     async def send(self, text: str, parent: MessageId | None = None) -> MessageId:
         """Say something, or answer the message ``parent``. Returns the message's identity once it is in this member's
         store, if it has one, and on its way. ``BadInput`` for a parent that this member does not know."""
-        self._check_open()
-        if parent is not None and (int(parent[0]), int(parent[1])) not in self._history:
+        self._check_member()
+        answered = None if parent is None else _identity(parent)
+        if answered is not None and answered not in self._history:
             raise BadInput(f"there is no message {parent} in {self.name!r} to answer: use the id of one that was read")
         bus = self._lobby.bus
-        number = self._lobby.number(self.name)
-        answered = None if parent is None else (int(parent[0]), int(parent[1]))
-        entry = Entry((int(bus.me), number), answered, bus.name, bus._wall(), checked_body(text))
+        entry = Entry((int(bus.me), self._lobby.issued(self.name)), answered, bus.name, bus._wall(), checked_body(text))
         size, most = len(encode(Said([entry]))), self._carrier.group.longest_bytes
         if size > most and not self._carrier.group.cuts:
             raise TooLarge(f"a message of {size:,} bytes is too long for this network: at most {most:,}, cut it")
+        self._lobby.number(self.name)  # not before: a number that nobody uses would be asked for by all others
         if self._kept is not None:
-            await self._written(self._kept.changes([entry], self._history))
+            try:
+                await self._written(self._kept.changes([entry], self._history))
+            except BaseException:
+                self._kept.gave_up(entry)
+                raise
         self._check_open()
         self._sync.say(entry, bus._now())
         self._sync.fresh.clear()
@@ -117,7 +137,7 @@ class Room:
         return list(self._history.entries())
 
     def get(self, message: MessageId) -> Entry | None:
-        return self._history.get((int(message[0]), int(message[1])))
+        return self._history.get(_identity(message))
 
     async def __aiter__(self) -> AsyncIterator[Entry]:
         """Messages from now on, each after what it answers."""
@@ -251,3 +271,16 @@ class Room:
     def _check_open(self) -> None:
         if self.closed:
             raise Closed(f"the conversation {self.name!r} is closed here: open it again with bus.conversation")
+
+    def _check_member(self) -> None:
+        self._check_open()
+        if self.looking:
+            raise BadInput(f"the conversation {self.name!r} was opened to be read: join it with bus.conversation")
+
+
+def _identity(message: Any) -> MessageId:
+    try:
+        writer, number = message
+        return int(writer), int(number)
+    except (TypeError, ValueError):
+        raise BadInput(f"{message!r} is not the identity of a message: use the id of one that was read") from None

@@ -4,6 +4,7 @@ advertised."""
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -14,15 +15,16 @@ from ....core.ids import ALL, checked_name
 from ....core.ports import Store
 from ....slots.carry import Carry, carry_from
 from ....slots.central import CentralBus
-from ....slots.keys import prove, salt_of
+from ....slots.guests import Deputise
+from ....slots.keys import prove
 from ....slots.machine import MapMachine, MapRoutes, challenge_for
-from ....slots.map import Begin, BusMap, Connect, Disconnect, Enrol, Granted, Leave
+from ....slots.map import BusMap, Connect, Disconnect, Enrol, Granted, Leave
 from ....slots.occupant import ENROLLED, ENROLLING, Occupant
 from ....slots.plan import INVOKED, Connection, End, Plan
-from ....slots.router import Router
-from ....slots.words import Advertise, Cancel, Challenge, Enquire, Proofs, Ticket, Word
+from ....slots.router import Router, challenge_word
+from ....slots.words import Advertise, Cancel, Challenge, Claims, Enquire, Proofs, Ticket, Word
 from ...loop.futures import in_a_thread
-from ..style import Style
+from ..style import Asker, Style
 from .communications import CommunicationsManager
 from .hosts import (
     ALL_OF_THEM,
@@ -43,8 +45,14 @@ from .station import GROUP, Station
 
 if TYPE_CHECKING:
     from ...bus import Bus
+    from ...clients.bus import ClientBus
 
+log = logging.getLogger(__name__)
+
+OTHER_PLAN = "bus %r goes on with the map in %s, which has another plan than the file: begin another store to change it"
 ENQUIRE_S = 0.5
+NOBODY: Proofs = (("nobody", b""),)
+"""Of one who has no passphrase."""
 SILENT_S = 4.0
 """A bus that was not advertised for so long is forgotten."""
 
@@ -57,6 +65,7 @@ class Slots(Style):
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.bus: Bus = bus
+        self.client = bus.url.scheme == "client"
         self.stations: dict[str, Station] = {}
         self.enrolled: list[EnrolledSlot] = []
         self.hosts: list[RouterHost] = []
@@ -65,6 +74,26 @@ class Slots(Style):
         self._directory: BusDirectory | None = None
         self.observe: Callable[[Occupant, str, Any], None] | None = None
         """Is shown what occupants tell their applications; for the simulator."""
+
+    async def handle(self, request: Any, asker: Asker) -> Any:
+        if isinstance(request, Deputise):
+            return await self._deputise(request.bus, asker)
+        return await super().handle(request, asker)
+
+    async def _deputise(self, name: str, asker: Asker) -> None:
+        from ...clients.guests import Guests
+
+        guest = await self.bus._style(Guests).guest_of(asker)
+        if guest is None:
+            raise BadInput(f"this client is not in the group of bus {name!r}: enroll with client.enroll(...)")
+        host = await self.replica(name)
+        number = int(guest.me)
+        host.depute(number)
+
+        async def let_go() -> None:
+            host.undepute(number)
+
+        asker.held["deputy", name] = let_go
 
     # Stations
 
@@ -116,6 +145,8 @@ class Slots(Style):
                 map.epoch = max(map.epoch, saved.epoch if saved is not None else 0)
             else:
                 map = saved if saved is not None else BusMap(plan)
+                if map.plan != plan:
+                    log.warning(OTHER_PLAN, name, kept)
             host = RouterHost(self.bus, await self.station(name), (await self.directory()).station, self._host_left)
         except BaseException:
             if own is not None:
@@ -125,21 +156,40 @@ class Slots(Style):
         self.hosts.append(host)
         host.begin(map, store, answers, CentralBus if by == CENTRAL else Router)
         await host.serving()
+        if self.client:
+            await self._check_hosting(host)
         if invoke and self.bus.eager and any(slot.kind == INVOKED for slot in map.plan.slots):
             host.programs = Programs(self, name, map.plan)
             host.programs.begin()
         return host
 
+    async def _check_hosting(self, host: RouterHost) -> None:
+        """``Refused`` if the access list does not let this client be a router."""
+        refusal = ""
+        for station in (host._station, host._directory):
+            await station.drained()
+            refusal = refusal or station.refusal
+        if refusal:
+            await host.close()
+            raise Refused(refusal)
+
     # The map as a replica
 
     async def _replicated(self, plan: Plan | BusMap, kept: Any, invoke: bool) -> ReplicaHost:
         if kept is not None:
-            raise BadInput("by='replica' keeps the map in memory, in every member: leave out store=")
+            raise BadInput(
+                "by='replica' keeps the map in every member, and on the keepers of the bus: leave out store="
+            )
+        moved = isinstance(plan, BusMap)
         if isinstance(plan, BusMap):
             plan = plan.shape
+        if self.client:
+            raise BadInput("a client has no copy of a map: start the bus on a member, or with by='router' here")
         host = await self.replica(plan.name)
         host.held = True
-        await host.call(Begin(plan, max(int(self.bus._wall() * 1_000), 1)))
+        await host.begin(plan, max(int(self.bus._wall() * 1_000), 1))
+        if host.map.plan != plan and not moved:
+            log.warning(OTHER_PLAN, plan.name, "its members")
         if invoke and self.bus.eager and any(slot.kind == INVOKED for slot in plan.slots):
             host.programs = Programs(self, plan.name, plan)
             host.programs.begin()
@@ -156,8 +206,12 @@ class Slots(Style):
             replica = await self.bus.replica(f"slots/{name}", self._machines.setdefault(name, MapMachine()))
             found = self.replicas.get(name)
             if found is None or found.closed:
-                found = self.replicas[name] = ReplicaHost(self.bus, station, directory, replica)
+                found = self.replicas[name] = ReplicaHost(self.bus, station, directory, replica, self._replica_left)
         return found
+
+    def _replica_left(self, host: ReplicaHost) -> None:
+        """Opened again, its map is what the others or the keepers have, and not what it was."""
+        self._machines = {name: machine for name, machine in self._machines.items() if machine is not host.machine}
 
     async def _enroll_in_map(
         self, name: str, slot: str, label: str, key: str | None, carry: Carry | None, capacity: int
@@ -168,8 +222,7 @@ class Slots(Style):
         challenge, proofs = b"", cast(Proofs, ())
         if key is not None and machine.map is not None:
             challenge = challenge_for(name, me, nonce)
-            salts = tuple((role.name, *salt_of(role.verifier)) for role in machine.map.plan.roles)
-            proofs = await self.proofs(Challenge(nonce, challenge, salts), key)
+            proofs = await self.proofs(challenge_word(machine.map.plan, nonce, challenge), key)
         host.enrolling.add(nonce)
         try:
             outcome = await host.call(Enrol(slot, me, nonce, label, challenge, proofs))
@@ -240,17 +293,20 @@ class Slots(Style):
                 directory = await self.directory()
                 advert = await (directory.only() if on is None else directory.named(on))
                 on = advert.bus
-                if advert.by == REPLICA:
+                if advert.by == REPLICA and not self.client:
                     label = self.bus.name if name is None else name
                     return await self._enroll_in_map(on, slot, label, key, carry, capacity)
                 station = await self.station(on)
+                if advert.by == REPLICA:
+                    await cast("ClientBus", self.bus).line.ask(Deputise(on))
                 nonce = self.bus._random.getrandbits(62) + 1
                 occupant = Occupant(
                     slot,
                     nonce,
                     station.now(),
                     name=self.bus.name if name is None else name,
-                    keyed=key is not None,
+                    keyed=key is not None or self.client,
+                    claims=() if self.client else None,
                     carry=carry,
                     capacity=capacity,
                     trusts=trusts,
@@ -270,7 +326,7 @@ class Slots(Style):
                 if key is not None and not proving:
                     proving.append(asyncio.ensure_future(self._prove(station, occupant, about, key)))
                 elif key is None:
-                    occupant.prove(about.challenge, (("nobody", b""),), station.now())
+                    occupant.prove(about.challenge, NOBODY, station.now(), self.claims(about))
             elif what == "state" and not done.done():
                 done.set_result(None)
             self._told(made, what, about)
@@ -292,9 +348,13 @@ class Slots(Style):
         raise Refused(occupant.reason)
 
     async def _prove(self, station: Station, occupant: Occupant, challenge: Challenge, key: str) -> None:
-        proofs = await self.proofs(challenge, key)
-        occupant.prove(challenge.challenge, proofs, station.now())
+        proofs = await self.proofs(challenge, key) or NOBODY
+        occupant.prove(challenge.challenge, proofs, station.now(), self.claims(challenge))
         station.flush()
+
+    def claims(self, challenge: Challenge) -> Claims:
+        """A client claims every role that an access list may give; its door takes out those that it does not have."""
+        return challenge.listed if self.client else None
 
     async def proofs(self, challenge: Challenge, key: str) -> Proofs:
         """Proofs for every role; those of other passphrases prove nothing."""

@@ -17,7 +17,7 @@ import msgspec
 from ....core.errors import BadInput, NoMembers, Refused, Unavailable
 from ....core.ids import ALL
 from ....slots.plan import Plan, Slot
-from ....slots.words import Advertise, AnsMap, Challenge, NegAck, Proofs, ReqMap, Seat, Word
+from ....slots.words import Advertise, AnsMap, Challenge, Claims, NegAck, Proofs, ReqMap, Seat, Word
 
 if TYPE_CHECKING:
     from .buses import BusDirectory, Slots
@@ -39,6 +39,8 @@ class BusShown(msgspec.Struct, frozen=True):
     waiting: tuple[str, ...]
     """Required slots that lack occupants."""
     version: tuple[int, int]
+    router: str = ""
+    """Who occupies the router's slot, which every bus with a router has and no file names."""
 
     def occupants(self, slot: str) -> list[Seat]:
         return [seat for seat in self.seats if seat.slot == slot]
@@ -77,17 +79,22 @@ class CommunicationsManager:
         """Slots, connections and occupants of a bus. ``key`` is the passphrase of a role that may see them. Raises
         ``Refused`` if it may not, ``NoMembers`` when nobody answers."""
         answer = await self._ask(name, key, timeout, hand_over=False)
-        return BusShown(name, answer.by, answer.plan, answer.seats, answer.waiting, answer.version)
+        return BusShown(name, answer.by, answer.plan, answer.seats, answer.waiting, answer.version, answer.router)
 
     async def take_over(self, name: str, *, key: str | None = None, timeout: float = SHOW_S) -> bytes:
         """Have the router of a bus stop, and return its map, with which ``bus.slots(...)`` goes on here. For those who
         may reconfigure."""
-        return (await self._ask(name, key, timeout, hand_over=True)).state
+        answer = await self._ask(name, key, timeout, hand_over=True)
+        if not answer.state:
+            raise BadInput(f"bus {name!r} has no router that could move: all its members have the map")
+        return answer.state
 
     async def _ask(self, name: str, key: str | None, timeout: float, *, hand_over: bool) -> AnsMap:
         station = self._directory.station
         nonce = self._slots.bus._random.getrandbits(62) + 1
-        question = _Question(ReqMap(nonce, name, keyed=key is not None, hand_over=hand_over), station.now())
+        client = self._slots.client
+        asked = ReqMap(nonce, name, b"", (), key is not None or client, hand_over, () if client else None)
+        question = _Question(asked, station.now())
         station.add(question)
         try:
             async with asyncio.timeout(timeout):
@@ -95,10 +102,11 @@ class CommunicationsManager:
                     answer = await question.answered
                     if not isinstance(answer, Challenge):
                         break
-                    proofs: Proofs = (("nobody", b""),)
+                    proofs: Proofs = ()
                     if key is not None:
                         proofs = await self._slots.proofs(answer, key)
-                    question.ask_again(answer.challenge, proofs, station.now())
+                    claims = self._slots.claims(answer)
+                    question.ask_again(answer.challenge, proofs or (("nobody", b""),), claims, station.now())
                     station.flush()
         except TimeoutError:
             raise NoMembers(f"bus {name!r} did not answer in {timeout:g} s: look with `pluribus slots ls`") from None
@@ -159,8 +167,8 @@ class _Question:
         if mine and not self.answered.done():
             self.answered.set_result(word)
 
-    def ask_again(self, challenge: bytes, proofs: Proofs, now: float) -> None:
-        self.word = msgspec.structs.replace(self.word, challenge=challenge, proofs=proofs)
+    def ask_again(self, challenge: bytes, proofs: Proofs, claims: Claims, now: float) -> None:
+        self.word = msgspec.structs.replace(self.word, challenge=challenge, proofs=proofs, claims=claims)
         self.answered = asyncio.get_running_loop().create_future()
         self._next_at = now
 

@@ -20,14 +20,15 @@ from ....core.errors import BadInput, Closed, Damaged, PluribusError, Refused, U
 from ....core.ids import ALL
 from ....core.ports import Store
 from ....slots.check import checked
-from ....slots.keys import salt_of
 from ....slots.language import Source, parse, printed
 from ....slots.machine import MapMachine, challenge_for, outcome_of, packed
-from ....slots.map import BusMap, Change, Command, Denied, Expel, Outcome
+from ....slots.map import Begin, BusMap, Change, Command, Denied, Expel, Outcome, Resume
 from ....slots.occupant import ENROLLED
 from ....slots.plan import Plan
-from ....slots.router import ADVERTISE_S, SERVING, STARTING, Router, at_once
-from ....slots.words import DENIED, Advertise, AnsMap, Challenge, Enquire, NegAck, ReqMap, SlotChanged, Word
+from ....slots.router import ADVERTISE_S, SERVING, STARTING, Router, at_once, challenge_word, unseen
+from ....slots.words import Advertise, AnsMap, Enquire, ReqMap, SlotChanged, Word
+from .deputy import Deputy
+from .shelf import Shelf, has_keepers
 from .slot import EnrolledSlot
 from .station import Station
 
@@ -40,6 +41,7 @@ ROUTER, REPLICA, CENTRAL = "router", "replica", "central"
 HOSTS = (ROUTER, REPLICA, CENTRAL)
 ASKER, ALL_OF_THEM = "asker", "all"
 AGAIN_S = 0.05
+TEND_S = 5.0
 
 Given = str | os.PathLike[str] | Plan | Source | bytes
 """An interconnection file, what it says, or the map that a router left behind when it moved."""
@@ -218,8 +220,16 @@ class ReplicaHost(SlotsHost):
     """No router: this member has a copy of the map, as every occupant has. The eldest member advertises the bus, and
     gives up the tickets of members that are gone."""
 
-    def __init__(self, bus: Bus, station: Station, directory: Station, replica: Replica[MapMachine]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        station: Station,
+        directory: Station,
+        replica: Replica[MapMachine],
+        left: Callable[[ReplicaHost], None],
+    ) -> None:
         self._bus = bus
+        self._left = left
         self._station = station
         self._directory = directory
         self._changes: list[asyncio.Future[None]] = []
@@ -227,6 +237,7 @@ class ReplicaHost(SlotsHost):
         self.replica = replica
         self.machine = replica.machine
         self.machine.on_change = self._changed
+        self.machine.on_replaced = self._replaced
         self.slots: list[EnrolledSlot] = []
         self.held = False
         """Whether an application started the bus here; else it is there for those who are enrolled."""
@@ -235,8 +246,12 @@ class ReplicaHost(SlotsHost):
         self.closed = False
         self.enrolling: set[int] = set()
         """Nonces of enrolments of this member that are not answered."""
+        self.deputies: dict[int, Deputy] = {}
+        """By the guest of a client of this member."""
+        self._shelf: Shelf | None = None
+        self._life = replica.generation
         self._due = asyncio.Event()
-        self._tasks.append(asyncio.ensure_future(self._give_up()))
+        self._tasks.append(asyncio.ensure_future(self._tend()))
         directory.add(self)  # last: it may be asked at once
 
     @property
@@ -254,22 +269,57 @@ class ReplicaHost(SlotsHost):
         return "waiting" if self.machine.map.waiting() else "running"
 
     async def call(self, command: Command, timeout: float | None = None) -> Outcome:
-        """Apply a command everywhere; ``Refused`` if the map does not allow it. Commands may come twice, so one whose
-        end is not known is given again."""
+        """Apply a command everywhere, and have it on the keepers' disks, if there are any; ``Refused`` if the map does
+        not allow it. Commands may come twice, so one whose end is not known is given again."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         while True:
+            outcome = await self._ordered(command, until)
+            if isinstance(outcome, Denied):
+                raise Refused(outcome.reason)
+            epoch = self.map.epoch
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._keep()
+            except TimeoutError:
+                what = f"the map of {self.name!r} has changed, and its keepers did not answer in time"
+                raise Uncertain(what) from None
+            if self.map.epoch == epoch:  # else it goes on from what the keepers had, without this command
+                return outcome
+
+    async def begin(self, plan: Plan, epoch: int) -> None:
+        """From what the keepers have, or else from the plan; if the bus is there already, nothing changes."""
+        shelf = await self._shelf_open()
+        kept = b"" if shelf is None or self.machine.map is not None else await shelf.look()
+        await self.call(Resume(0, epoch, kept) if kept else Begin(plan, epoch))
+
+    async def _shelf_open(self) -> Shelf | None:
+        if self._shelf is None and has_keepers(self._bus):
+            self._shelf = await Shelf.opened(self._bus, self._station.group.name.partition("/")[2])
+        return self._shelf
+
+    async def _keep(self) -> None:
+        """Put the map where the keepers have it. If they have more, it goes on from that."""
+        shelf = await self._shelf_open()
+        while shelf is not None and (here := self.machine.map) is not None:
+            kept = await shelf.put(here)
+            if kept.born == here.born and kept.age <= here.age:
+                return
+            await self.replica.read(lambda machine: None)  # others may merely be ahead of this copy
+            known = self.machine.map
+            if known is not None and (known.born != kept.born or known.age < kept.age):
+                await self._ordered(Resume(known.epoch, int(self._bus._wall() * 1_000), await shelf.look()), None)
+
+    async def _ordered(self, command: Command, until: float | None) -> Outcome:
+        loop = asyncio.get_running_loop()
+        while True:
             left_s = None if until is None else max(until - loop.time(), 0.0)
             try:
-                outcome = outcome_of(await self.replica.call(packed(command), timeout=left_s))
-                break
+                return outcome_of(await self.replica.call(packed(command), timeout=left_s))
             except Uncertain:
                 if self.closed or (until is not None and loop.time() >= until):
                     raise
                 await asyncio.sleep(AGAIN_S)
-        if isinstance(outcome, Denied):
-            raise Refused(outcome.reason)
-        return outcome
 
     async def running(self, timeout: float | None = None) -> None:
         async with asyncio.timeout(timeout):
@@ -279,6 +329,11 @@ class ReplicaHost(SlotsHost):
                 future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 self._changes.append(future)
                 await future
+
+    def _replaced(self) -> None:
+        for slot in self.slots:
+            slot._occupant.replaced()
+        self._changed([])
 
     def _changed(self, changes: list[Change]) -> None:
         here, now = self.machine.map, self._station.now()
@@ -297,9 +352,12 @@ class ReplicaHost(SlotsHost):
             for change in changes:
                 if isinstance(change, SlotChanged):
                     occupant.outbox.hurry(change.slot)
+                slot._saw(change)
             occupant.recount(now)
             occupant._due(now)
             slot._notify()
+        for deputy in self.deputies.values():
+            deputy.told(changes)
         woken, self._changes = self._changes, []
         for future in woken:
             if not future.done():
@@ -321,13 +379,17 @@ class ReplicaHost(SlotsHost):
             or (seat.member == me and seat.number not in mine and seat.nonce not in self.enrolling)
         ]
 
-    async def _give_up(self) -> None:
+    async def _tend(self) -> None:
+        """Give up tickets that nobody holds; and have on the keepers what is not there after another life began."""
         while True:
             await self._due.wait()
             self._due.clear()
-            for number in self._ghosts():
-                with suppress(PluribusError):
-                    await self.call(Expel(number), timeout=5.0)
+            with suppress(PluribusError):
+                for number in self._ghosts():
+                    await self.call(Expel(number), timeout=TEND_S)
+            with suppress(PluribusError, TimeoutError):
+                async with asyncio.timeout(TEND_S):
+                    await self._keep()
 
     # A machine of the directory: it advertises
 
@@ -340,7 +402,8 @@ class ReplicaHost(SlotsHost):
         view = self._station.group.view
         if view.members and view.members[0] == self._station.me:
             self._advertise(ALL)
-        if self._ghosts():
+        if self._ghosts() or self._life != self.replica.generation:
+            self._life = self.replica.generation
             self._due.set()
 
     def take(self, sender: int, word: Word, now: float) -> None:
@@ -350,13 +413,9 @@ class ReplicaHost(SlotsHost):
             here = self.machine.map
             challenge = challenge_for(self.name, sender, word.nonce)
             if here.plan.see and not word.proofs:
-                salts = tuple((role.name, *salt_of(role.verifier)) for role in here.plan.roles)
-                self.out.append((sender, Challenge(word.nonce, challenge, salts)))
-            elif not here.may_see(here.roles_of(challenge, word.proofs)):
-                roles = ", ".join(here.plan.see)
-                self.out.append(
-                    (sender, NegAck(word.nonce, DENIED, f"bus {word.bus!r} is shown to {roles}: give their key"))
-                )
+                self.out.append((sender, challenge_word(here.plan, word.nonce, challenge)))
+            elif not here.may_see(here.roles_of(challenge, word.proofs, word.claims)):
+                self.out.append((sender, unseen(here, word.nonce)))
             else:
                 seats = tuple(here.seats.values())
                 self.out.append((sender, AnsMap(word.nonce, here.shape, seats, here.version, here.waiting(), REPLICA)))
@@ -391,9 +450,24 @@ class ReplicaHost(SlotsHost):
         self.abandon()
         self._directory.remove(self)
         await self.replica.close()
+        self._left(self)
+
+    def depute(self, guest: int) -> None:
+        """Do a router's work for the guest of a client."""
+        if guest not in self.deputies:
+            self.deputies[guest] = Deputy(self, guest)
+            self._station.add(self.deputies[guest])
+
+    def undepute(self, guest: int) -> None:
+        deputy = self.deputies.pop(guest, None)
+        if deputy is not None:
+            deputy.close()
+            self._station.remove(deputy)
 
     def abandon(self) -> None:
         self.closed = True
+        for deputy in self.deputies.values():
+            deputy.close()
         for task in self._tasks:
             task.cancel()
         woken, self._changes = self._changes, []

@@ -15,7 +15,7 @@ import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ....core.errors import PluribusError, Unavailable
+from ....core.errors import BadInput, PluribusError, Refused, Unavailable
 from ....slots.plan import INVOKED, Plan, Port, Slot
 from .slot import EnrolledSlot, SlotMessage
 
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 PROGRAM_S_MAX = 60.0
 """A program that is not done by then is killed, and its message withheld."""
 AFTER_FAILURE_S = 0.5
+LOOK_S = 2.0
+"""How often a member looks whether an invoked slot is free that another one occupies."""
 ERROR_CHARS_MAX = 400
 
 
@@ -47,12 +49,18 @@ class Programs:
 
     async def _occupy(self, slot: Slot) -> None:
         """For as long as the bus runs; expelled, it enrols again."""
-        carry = None
+        carry, said = None, ""
         while True:
             try:
                 held = await self._slots.enroll(
                     slot.name, self._bus_name, "invoked", None, carry, 1_000, False, PROGRAM_S_MAX
                 )
+            except Refused as error:  # where there is no router, another member runs it as long as that is there
+                if str(error) != said:
+                    said = str(error)
+                    log.info("the programs of slot %r are not started here (%s)", slot.name, said)
+                await asyncio.sleep(LOOK_S)
+                continue
             except PluribusError as error:
                 log.warning("the invoked slot %r cannot be occupied (%s)", slot.name, error)
                 await asyncio.sleep(AFTER_FAILURE_S)
@@ -88,7 +96,10 @@ class Programs:
                 await asyncio.sleep(AFTER_FAILURE_S)
             return
         if message.asks:
-            message.reply(decoded(port.answer, printed))
+            try:
+                message.reply(decoded(port.answer, printed))
+            except BadInput as error:
+                message.fail(f"the program of slot {slot.name!r} printed what is no answer: {error}")
         else:
             message.acknowledge()
 

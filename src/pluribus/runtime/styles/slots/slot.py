@@ -15,6 +15,7 @@ from ....core.errors import (
     Closed,
     Expired,
     MalformedFrame,
+    Overflow,
     PluribusError,
     Refused,
     RemoteError,
@@ -23,9 +24,11 @@ from ....core.errors import (
 from ....core.limits import SLOT_REPORTS_MAX
 from ....slots.carry import Carry
 from ....slots.language import end_of
+from ....slots.map import Change
 from ....slots.occupant import ENROLLED, LEAVING, OUT_OF_IT, ArrivedMessage, Occupant
 from ....slots.outbox import Queued
-from ....slots.plan import ANSWERS, ASKS, CAPACITY, IN, OUT, TTL_S, Connection, End, Port
+from ....slots.plan import ANSWERS, ASKS, CAPACITY, IN, OUT, TTL_S, Connection, End
+from ....slots.words import SlotChanged
 from ....wire.bodies import BYTES, DATA, TEXT, Kind, Opaque
 from ....wire.questions import Wrapped, unwrapped, wrapped
 from ...loop.futures import in_a_thread
@@ -84,9 +87,7 @@ class SlotMessage:
         """Answer it, which acknowledges it. The answer goes to the one who asked, and again if it is lost."""
         if not self.asks:
             raise BadInput("this message asks nothing: look at m.asks before m.reply")
-        answer = wrapped(body)
-        self._slot._station.check_size(len(answer[1]))
-        self._slot._acknowledge(self._arrived, answer, "")
+        self._slot._acknowledge(self._arrived, self._slot._answer(self.port, body), "")
 
     def fail(self, reason: str) -> None:
         """Answer it with an error: whoever asked is raised ``RemoteError``."""
@@ -135,8 +136,7 @@ class SlotPort:
                 await handled
                 continue
             try:
-                answer = wrapped(await handled)
-                self._slot._station.check_size(len(answer[1]))
+                answer = self._slot._answer(message.port, await handled)
             except Exception as error:  # noqa: BLE001 - it is the asker's to handle
                 message.fail(f"{type(error).__name__}: {error}")
             else:
@@ -202,6 +202,9 @@ class EnrolledSlot:
         """Reports of messages that outlived their time, the oldest first."""
         self.expired_count = 0
         self._listeners: list[Callable[[Expired], None]] = []
+        self._watchers: list[deque[Change]] = []
+        self._seen: dict[str, tuple[int, int]] = {}
+        """The latest change of each slot, and (under no name) of the routes, that watchers were told."""
         self.leave: Callable[[bool], Awaitable[None]] | None = None
         """How one leaves where there is no router to tell."""
         self.change: Callable[[Connection | tuple[End, End]], Awaitable[None]] | None = None
@@ -282,7 +285,7 @@ class EnrolledSlot:
         self._check()
         found = self._occupant.port(port, kind)
         encoded = wrapped(body)
-        check_type(found, encoded)
+        check_type(f"port {port!r}", found.type, encoded)
         self._station.check_size(len(encoded[1]))
         queued = self._occupant.send(port, encoded, self._station.now(), asks=kind == ASKS, destinations=to)
         self._station.flush()
@@ -340,6 +343,12 @@ class EnrolledSlot:
                     raise self._occupant.refusal()
                 await event.wait()
 
+    def _answer(self, port: str, body: Any) -> Wrapped:
+        answer = wrapped(body)
+        check_type(f"an answer on port {port!r}", self._occupant.port(port, ANSWERS).answer, answer)
+        self._station.check_size(len(answer[1]))
+        return answer
+
     def _acknowledge(self, arrived: ArrivedMessage, answer: Wrapped | None, failure: str) -> None:
         self._occupant.acknowledge(arrived, (answer, failure))
         self._station.flush()
@@ -390,6 +399,38 @@ class EnrolledSlot:
     async def running(self, timeout: float | None = None) -> None:
         """Return when every required slot is occupied."""
         await self._until(lambda: not self.waiting, timeout)
+
+    async def changes(self) -> AsyncIterator[Change]:
+        """What changes on the bus from now on: ``RouteAdded``, ``RouteDeleted``, ``SlotChanged`` (who occupies a slot).
+        Ends when this program leaves its slot. A bus that is ``quiet`` tells nothing. Raises ``Overflow`` for a reader
+        that is too slow."""
+        seen: deque[Change] = deque()
+        self._watchers.append(seen)
+        try:
+            while True:
+                while seen:
+                    yield seen.popleft()
+                    if len(seen) >= SLOT_REPORTS_MAX:
+                        raise Overflow(f"{SLOT_REPORTS_MAX} changes wait to be read: read faster, or look at the map")
+                if self.state not in (ENROLLED, LEAVING):
+                    return
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._changes.append(future)
+                await future
+        finally:
+            self._watchers.remove(seen)
+
+    def _saw(self, change: Change) -> None:
+        """A change, which may be told several times until it is acknowledged."""
+        if isinstance(change, SlotChanged):
+            key, known = change.slot, (change.epoch, change.generation)
+        else:
+            key, known = "", change.version
+        if known > self._seen.get(key, (0, 0)):
+            self._seen[key] = known
+            for watcher in self._watchers:
+                if len(watcher) < SLOT_REPORTS_MAX:
+                    watcher.append(change)
 
     # Leaving
 
@@ -470,6 +511,8 @@ class EnrolledSlot:
             routed = self._routed.get(about[0])
             if routed is not None and not routed.done():
                 routed.set_result(about[1])
+        elif what in ("route", "slot"):
+            self._saw(about)
         elif what == "state":
             self._wake_all()
         self._notify()
@@ -527,11 +570,11 @@ class EnrolledSlot:
         return f"<slot {self.name!r} of {self.bus_name!r}, {self.state}>"
 
 
-def check_type(port: Port, body: Wrapped) -> None:
-    """``BadBody`` if a body is not of the type that the port has."""
-    if port.type and body[0] != KINDS.get(port.type, port.type):
+def check_type(where: str, type: str, body: Wrapped) -> None:
+    """``BadBody`` if a body is not of the type that the plan gives it."""
+    if type and body[0] != KINDS.get(type, type):
         got = next((name for name, kind in KINDS.items() if kind == body[0]), body[0])
-        raise BadBody(f"port {port.name!r} takes {port.type!r} and this is {got!r}: send that, or change the plan")
+        raise BadBody(f"{where} takes {type!r} and this is {got!r}: send that, or change the plan")
 
 
 def _reached(queued: Queued, wait: str | None) -> bool:

@@ -12,10 +12,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ....core.errors import BadInput, PluribusError, TooLarge
+from ....core.errors import BadInput, PluribusError, Refused, TooLarge
 from ....core.ids import ALL
 from ....core.ports import Timer
-from ....slots.words import DATA_PATH, WORDS, Word
+from ....slots.guests import about
+from ....slots.words import DATA_PATH, DENIED, WORDS, NegAck, Word
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -59,12 +60,14 @@ class Station:
         """Words that machines of this member said, by type: what the protocol costs, counted at the group."""
         self.taps: list[Tap] = []
         self.faulty = 0
+        self.refusal = ""
+        """Why the access list did not let a word of this client pass, the last time."""
         self.closed = False
         self._local: deque[tuple[int, Word, SlotProtocol | None]] = deque()
         self._outgoing: deque[tuple[int, Word]] = deque()
         self._timer: Timer | None = None
         self._timer_at = 0.0
-        self._flushing = False
+        self._flushing = self._sending = False
         self._wake = asyncio.Event()
         self._emptied = asyncio.Event()
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._pump())]
@@ -173,21 +176,28 @@ class Station:
         outgoing, group = self._outgoing, self.group
         while True:
             self._wake.clear()
+            self._sending = True
             while outgoing:
                 to, word = outgoing.popleft()
                 try:
                     await group.send(word, to=None if to == ALL else to)
                 except BadInput:  # it is not in the view, or too long; who waits for an answer asks again
                     self.unsent += 1
+                except Refused as error:  # by the door of this client: whoever said it is told as a router would
+                    self.refusal = str(error)
+                    refused = NegAck(about(word), DENIED, self.refusal)
+                    self._local.append((self.me, refused, None))
+                    self.flush()
                 except PluribusError:
                     outgoing.clear()
                     break
+            self._sending = False
             self._emptied.set()
             await self._wake.wait()
 
     async def drained(self) -> None:
         """Return when what was said is with the group."""
-        while self._outgoing and not self.closed and not self.group.closed:
+        while (self._outgoing or self._sending) and not self.closed and not self.group.closed:
             self._emptied.clear()
             await self._emptied.wait()
 

@@ -102,8 +102,8 @@ class Crew:
 
     async def _enter(self) -> None:
         epoch = self.member.epoch
-        seen = 0 if epoch is None else epoch.number
-        enter = Enter(int(self._bus.me), self.member.worker, self._holds, seen, self._settings)
+        seen, opened = (0, 0) if epoch is None else (epoch.number, epoch.opened)
+        enter = Enter(int(self._bus.me), self.member.worker, self._holds, seen, self._settings, opened)
         assert self._roster is not None
         refused = await self._roster.call(encode(enter))
         if refused:
@@ -195,7 +195,9 @@ class Crew:
             opening, self.member.opening = self.member.opening, 0
             await self._roster.call(encode(Open(opening)), timeout=2.0)
         here = {int(member) for member in self._roster.view.members} & {int(one) for one in self._bus.members}
-        if me not in epoch.members or self._is_another(epoch):
+        known = self.member.epoch
+        later = known is not None and known.number > epoch.number
+        if me not in epoch.members or later or self._is_another(epoch):
             await self._enter()
         elif me in here:
             gone = [member for member in epoch.members if member not in here]

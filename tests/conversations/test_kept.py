@@ -1,0 +1,78 @@
+"""How a conversation lies in a store: what was written is there again, also while the log is written anew."""
+
+import pytest
+
+from pluribus.conversations import kept
+from pluribus.conversations.history import History
+from pluribus.conversations.kept import KeptConversation
+from pluribus.core.ports import Append, Bounds, Put, Restart
+from tests.conversations.hall import entry
+
+
+class OneLog:
+    """A store of one log, in memory, that does at once what it is given."""
+
+    def __init__(self):
+        self.start, self.rows, self.values = 0, [], {}
+
+    def write(self, changes):
+        for change in changes:
+            match change:
+                case Put():
+                    self.values[change.key] = change.value
+                case Restart():
+                    self.start, self.rows = change.at, []
+                case Append():
+                    self.rows += change.rows
+
+    def bounds(self, log):
+        return Bounds(self.start, self.end(log))
+
+    def end(self, log):
+        return self.start + len(self.rows)
+
+    def read(self, log, start, stop):
+        return self.rows[start - self.start : stop - self.start]
+
+    def get(self, key):
+        return self.values.get(key)
+
+    def reloaded(self):
+        found = History()
+        KeptConversation(self, "x").load(found)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def written_anew_soon(monkeypatch):
+    monkeypatch.setattr(kept, "SPARE_ENTRIES", 0)
+
+
+def test_a_message_is_on_disk_when_it_was_written_whatever_is_forgotten_meanwhile():
+    """One's own message comes into the history when it is on disk: a log that is written anew just then holds it."""
+    store, history = OneLog(), History(messages_max=4)
+    conversation = KeptConversation(store, "x")
+    for number in range(30):
+        store.write(conversation.changes([entry(1, number)], history))
+        assert store.reloaded().get((1, number)) is not None
+        history.add(entry(1, number), 0.0)
+    assert store.start > 0 and len(store.rows) < 20, "it was written anew"
+    assert set(history.identities()) <= set(store.reloaded().identities())
+    assert (1, 3) in store.reloaded() and store.reloaded().get((1, 3)) is None, "what was forgotten stays known"
+
+
+def test_messages_that_are_on_their_way_together_are_all_kept():
+    store, history = OneLog(), History(messages_max=4)
+    conversation = KeptConversation(store, "x")
+    for number in range(20):
+        store.write(conversation.changes([entry(1, number)], history))
+        history.add(entry(1, number), 0.0)
+    own = [entry(2, number) for number in range(12)]
+    for one in own:  # none of them is in the history yet
+        store.write(conversation.changes([one], history))
+    assert {one.id for one in own} <= set(store.reloaded().identities())
+    conversation.gave_up(own[0])
+    for one in own[1:]:
+        history.add(one, 0.0)
+    store.write(conversation.changes([entry(3, 0)], history))
+    assert list(conversation._under_way) == [(3, 0)], "nothing is remembered for ever"
