@@ -31,8 +31,9 @@ setup: $(READY) ## make .venv with everything in it; costs nothing the second ti
 run: setup ## show the bus at work
 	@$(VENV)/bin/pluribus demo $(ARGS)
 
+# `check` has run the tests of the house already.
 test: $(TOOLS) check ## check the code, then run all tests
-	$(PYTEST) $(or $(TESTS),--promises)
+	$(PYTEST) $(or $(TESTS),--promises --ignore=tests/test_house.py)
 
 quick: setup style ## style, and the short tests that need no server: for every few minutes
 	$(PYTEST) --quick $(TESTS)

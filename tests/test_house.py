@@ -22,6 +22,7 @@ FILE_LINES_MAX = 600
 MACHINE_LINES_MAX = 900
 STATE_MACHINES = {
     "src/pluribus/group/keepers/ledger.py",
+    "src/pluribus/pubsub/durable/machine.py",
     "src/pluribus/queues/machine.py",
     "src/pluribus/queues/messages.py",
     "src/pluribus/slots/occupant.py",

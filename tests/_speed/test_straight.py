@@ -12,7 +12,7 @@ from pluribus.sim.machinery.campaign import Outcome, play_seed
 from tests.harness import eventually, new_bus, on_a_loop
 from tests.mutants.hunt import released
 
-WORLDS = [*(("groups", seed) for seed in (4, 12, 14, 18)), *(("topics", seed) for seed in (1, 2, 4))]
+WORLDS = [*(("groups", seed) for seed in (4, 12, 14, 18)), ("topics", 2)]
 WORLDS += [("deaf", seed) for seed in (3, 10, 11)]
 OTHERS = [("asks", 3), ("states", 0), ("relays", 1), ("groups", 1), ("groups", 2), ("groups", 3)]
 """Here most frames are unusual."""
@@ -45,9 +45,9 @@ def test_a_world_is_the_same_without_it(scenario: str, seed: int, monkeypatch: p
 
 @pytest.mark.parametrize(("name", "wrong"), [("FRAME_CHARGE_BYTES", 1), ("VERSION", 17)])
 def test_a_mistake_in_it_would_be_seen(name: str, wrong: object, monkeypatch: pytest.MonkeyPatch):
-    without = played("topics", 4, monkeypatch, None)
+    without = played("groups", 12, monkeypatch, None)
     monkeypatch.setattr(straight, name, wrong)
-    assert played("topics", 4, monkeypatch, []).trace_hash != without.trace_hash
+    assert played("groups", 12, monkeypatch, []).trace_hash != without.trace_hash
 
 
 @on_a_loop

@@ -11,7 +11,7 @@ def test_depth_is_compared_and_a_selector_finds():
     found = queue._deep(3_000, 0.05, lambda text: None)
     cases = {row["case"]: row["value"] for row in found["results"]}
     assert cases["3,000 messages: open"] > 0 and cases["1,000 messages: rate"] > 0
-    assert len(found["goals"]) == 3 and len(found["curves"][0]["points"]) == 2
+    assert len(found["goals"]) == 4 and len(found["curves"][0]["points"]) == 2
 
 
 def test_ours_and_a_table_are_measured_alike():

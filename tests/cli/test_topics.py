@@ -233,9 +233,13 @@ def test_durable_topics_are_listed_shown_bounded_and_emptied(way, tmp_path, caps
             "topic": "stocks/ibm",
             "age_s": 604_800,
             "size_bytes": 10 << 20,
+            "keys": None,
         }
         row = told("show", "stocks/ibm")["topic"]
         assert (row["durable"]["age_s"], row["durable"]["size_bytes"]) == (604_800, 10 << 20)
+        assert told("retain", "stocks/ibm", "--keys", "last")["keys"] == "last"
+        assert app.run(["topics", "show", "stocks/ibm", "--url", url]) == 0
+        assert "keeps the last event of each key" in capsys.readouterr().out
         assert told("delete", "stocks/ibm", "--yes") == {"topic": "stocks/ibm", "removed": 5}
         row = told("show", "stocks/ibm")["topic"]
         assert (row["durable"]["first"], row["durable"]["end"], row["subscribers"]) == (5, 5, {"desk": 0})
@@ -309,6 +313,12 @@ def test_consumer_groups_are_listed(way, capsys):
             assert shown == "workers  jobs  1 members, 1 held, 1 behind, 1 dead letters\n"
             assert app.run(["topics", "groups", "--url", url, "--remove", "workers"]) != 0
             assert "close them first" in capsys.readouterr().err
+        assert app.run(["topics", "groups", "--url", url, "--redrive", "workers", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"group": "workers", "redriven": 1}
+        (group,) = bus.durable.groups()
+        assert not group.dead and group.behind == 2
+        assert app.run(["topics", "groups", "--url", url, "--redrive", "nobody"]) != 0
+        assert "there is no consumer group 'nobody'" in capsys.readouterr().err
         assert app.run(["topics", "groups", "--url", url, "--remove", "workers"]) == 0
         assert "workers was removed" in capsys.readouterr().out
         assert bus.durable.groups() == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.mutants import (
     asking,
+    compaction,
     consumer_groups,
     conversations,
     deaf,
@@ -43,6 +44,7 @@ SCENARIOS = [
     for scenario, tables in {
         "groups": [orders.FOUND, views.FOUND, regrouping.FOUND, wholeness.FOUND],
         "asks": [asking.FOUND],
+        "compaction": [compaction.FOUND],
         "consumer-groups": [consumer_groups.FOUND],
         "conversations": [conversations.FOUND],
         "crowd": [spread.CROWD_FOUND],

@@ -12,7 +12,7 @@ from pluribus.queues import words
 from pluribus.queues.keys import KeyLines
 from pluribus.queues.machine import Queue
 from pluribus.queues.messages import MessageTable
-from pluribus.queues.segments import Segment
+from pluribus.queues.segments import Segment, Segments
 
 
 class Hasty(scenario.Play):
@@ -114,6 +114,20 @@ class Repeating(MessageTable):
         self.again(segment, at)
 
 
+class Upside(Segments):
+    """Hands out the lowest priority first."""
+
+    replaces = (messages, "Segments")
+
+    def first_ready(self):
+        found = None
+        for priority in range(words.PRIORITIES):
+            before, self.ready = self.ready, [count * (at == priority) for at, count in enumerate(self.ready)]
+            found = found or super().first_ready()
+            self.ready = before
+        return found
+
+
 FOUND = {
     # The seed that finds the mutant, and what it finds.
     Hasty: (0, "acknowledged again"),
@@ -123,4 +137,5 @@ FOUND = {
     Open: (0, "AssertionError"),
     Stingy: (0, "AssertionError"),
     Repeating: (0, "clients still wait"),
+    Upside: (0, "which is before it"),
 }

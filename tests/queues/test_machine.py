@@ -264,6 +264,15 @@ def test_selectors_see_what_comes_and_what_is_there():
     assert "NOW" in bench.apply(Attach(5, 5, S, packed(parse("NOW() > a")))).reason
 
 
+def test_who_takes_any_message_is_given_the_first_also_beside_one_with_a_selector():
+    bench, sender = Bench(), Sender()
+    consumer(bench, 1, credit=1)
+    consumer(bench, 2, where="region = 'eu'", credit=1)
+    bench.apply(sender.pack([b"a", b"b", b"c"], properties=[None, None, {"region": "eu"}]))
+    assert sorted(bench.news()) == [(1, 0, 1), (2, 2, 1)]
+    bench.queue.validate()
+
+
 def test_a_long_queue_is_searched_outside_of_commands():
     bench, sender = Bench(), Sender()
     for start in range(0, 20_000, 1_000):
@@ -283,6 +292,35 @@ def test_a_long_queue_is_searched_outside_of_commands():
         bench.queue.chores()
     assert bench.queue.finder.looked - looked < 10, "the property has a list"
     assert bench.apply(Offer(3, bench.epoch(3), [0, 15_555])).number == 0, "a find that is wrong gives nothing"
+
+
+def test_a_value_that_many_messages_have_is_looked_up_in_slices():
+    bench, sender = Bench(), Sender()
+    for _ in range(0, 12_000, 1_000):
+        bench.apply(sender.pack([b"x"] * 1_000, properties=[{"region": "eu"}] * 1_000))
+    finder = bench.queue.finder
+
+    def found(number, where):
+        """What a consumer is given, and the most that one slice looked at."""
+        consumer(bench, number, where=where, credit=1)
+        most = 0
+        while bench.queue.busy:
+            before = finder.looked
+            for command in bench.queue.chores():
+                bench.apply(command)
+            most = max(most, finder.looked - before)
+        return [thing for _, thing, _ in bench.news()], most
+
+    assert found(1, "region = 'eu'")[0] == [0]
+    things, most = found(2, "region = 'eu' AND priority > 4")
+    assert things == [] and most <= 4_000, "all of them were looked at, a slice at a time"
+    bench.apply(Detach(2))
+    assert found(3, "region = 'eu'")[0] == [1]
+    bench.apply(Purge(9_000))
+    assert found(4, "region = 'eu'")[0] == [9_000], "what is gone is passed over"
+    bench.apply(sender.pack([b"x"] * 2, properties=[{"region": "eu"}] * 2, priorities=[4, 9]))
+    assert found(5, "region = 'eu'")[0] == [12_001], "the higher priority first"
+    bench.queue.validate()
 
 
 def test_what_stays_is_written_forward():
@@ -354,6 +392,9 @@ def test_a_long_body_is_staged():
     ((_, _, _, _, moved),) = bench.queue.ask(words.encode(words.Where([0])))
     assert [bench.queue.pieces(bench.rows[row][0])[0][:1] for row, _ in moved] == [b"a", b"b"] and moved != pieces
     consumer(bench, 1)
+    assert bench.queue.demands.consumers[1].held_bytes > 2_000, "the pieces are part of its credit"
+    (seen,) = bench.queue.ask(words.encode(words.Look())).found
+    assert seen.pieces == moved and seen.size > 2_000
     bench.apply(Settle(1, bench.epoch(1), [(0, 1)]))
     assert not sum(bench.live.values())
     bench.apply(words.Stage(7, 0, b"a" * 1_000))

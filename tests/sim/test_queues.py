@@ -81,6 +81,7 @@ def message(number):
             [sent(1, 0, "k"), sent(2, 1, "k"), given(1, key="k"), given(0, key="k")],
             "before 0 of its",
         ),
+        (queues.first_come, [given(3), ("overtook", 0, (3, 1), b"orders")], "and 1, which is before it"),
         (queues.delayed, [sent(1, 0, delay_us=500), given(0, waited_us=400)], "its delay is 500"),
     ],
 )
@@ -102,5 +103,12 @@ def test_a_good_history_is_counted():
         given(1, key="k"),
         ("settling", 1, (1, 1), message(2)),
     )
-    checkers = (queues.nothing_lost, queues.nothing_invented, queues.settled_once, queues.one_holder, queues.delayed)
+    checkers = (
+        queues.nothing_lost,
+        queues.nothing_invented,
+        queues.settled_once,
+        queues.one_holder,
+        queues.delayed,
+        queues.first_come,
+    )
     assert all(checker(good) > 0 for checker in (*checkers, queues.keys_in_order))

@@ -5,7 +5,7 @@ import pytest
 from pluribus.sim.machinery.campaign import play_seed
 from tests.sim import large
 
-SEEDS = 20
+SEEDS = 10
 SEEDS_A_TEST = 5
 
 

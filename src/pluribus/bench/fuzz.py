@@ -87,12 +87,12 @@ class _Node:
         while fed < frames:
             fed += await self._round(frames - fed)
             if not rss_then and fed >= tenth:
-                rss_then = _rss_bytes()
+                rss_then = rss_bytes()
             if fed - shown >= frames // 100:
                 progress(fed)
                 shown = fed
         seconds = perf_counter() - started
-        growth = _rss_bytes() - rss_then
+        growth = rss_bytes() - rss_then
         alive = await self._is_alive()
         transport = self._bus.stats()["transport"]
         headers = {type(header).__name__ for frame in samples for header in frame.headers}
@@ -213,7 +213,7 @@ class _Node:
         return known and b"are you there?" in heard and b"I am" in told
 
 
-def _rss_bytes() -> int:
+def rss_bytes() -> int:
     """Resident memory where the system tells it, else 0."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])

@@ -19,6 +19,7 @@ from ..core.errors import Unavailable
 from ..runtime.bus import connect
 from ..runtime.loop.running import run as run_on_loop
 from ..runtime.styles.queues.queue import MessageQueue
+from .fuzz import rss_bytes
 from .log import keepers
 from .peers.kept import folder
 from .peers.queues import QUEUE_SETTINGS, QUEUES, queue_names
@@ -38,6 +39,7 @@ BULK = 1_000
 OPEN_S_MAX = 3.0
 GROWTH_MAX = 1.25
 FIND_MS_MAX = 5.0
+RESIDENT_MB_MAX = 600.0
 RARE = 100_000
 """One message of so many has the property that is searched for."""
 
@@ -199,7 +201,7 @@ def _deep(messages: int, seconds: float, progress: Callable[[str], None]) -> dic
             figures[many] = run_on_loop(_use(place / f"{many}.db", many, seconds))
         progress("a selector")
         finds = run_on_loop(_find(place / "find.db", min(messages, 2 * RARE)))
-    units = {"open": "s", "rate": "messages/s"}
+    units = {"open": "s", "rate": "messages/s", "resident": "MB"}
     results = [
         result(f"{many:,} messages: {name}", units[name], [value])
         for many, found in figures.items()
@@ -210,6 +212,7 @@ def _deep(messages: int, seconds: float, progress: Callable[[str], None]) -> dic
     goals = [
         at_most(f"a queue of {messages:,} messages opens, seconds", figures[messages]["open"], OPEN_S_MAX),
         at_most(f"send and receive with {messages:,}, times {SHORT:,}", slower, GROWTH_MAX),
+        at_most(f"a queue of {messages:,} messages is resident, MB", figures[messages]["resident"], RESIDENT_MB_MAX),
         at_most("a selector with a list finds one in 100,000, ms", finds, FIND_MS_MAX),
     ]
     points = [[float(many), figures[many]["rate"]] for many in depths]
@@ -224,13 +227,14 @@ async def _fill(path: Path, count: int) -> None:
 
 
 async def _use(path: Path, count: int, seconds: float) -> dict[str, float]:
-    since = perf_counter()
+    since, before = perf_counter(), rss_bytes()
     async with connect(f"inproc://bench-{free_port()}", store=path) as bus:
         queue = await bus.queue("bench")
         depth = (await queue.stats()).depth
         assert depth == count, f"{depth} of {count} messages are there"
         opened = perf_counter() - since
-        return {"open": opened, "rate": await through(queue, 100, seconds)}
+        resident = max(rss_bytes() - before, 0) / 1e6
+        return {"open": opened, "rate": await through(queue, 100, seconds), "resident": resident}
 
 
 async def _find(path: Path, count: int) -> float:

@@ -41,6 +41,11 @@ def send(
     key: Annotated[str, typer.Option(help="Messages of one key are handed out in order, one at a time.")] = "",
     id: Annotated[str, typer.Option(help="What was sent lately with this id is not taken again.")] = "",
     property: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, for selectors; as often as you like.")] = None,
+    correlation: Annotated[str, typer.Option(help="For the consumer: what it belongs to.")] = "",
+    reply_to: Annotated[str, typer.Option(help="For the consumer: where an answer is wanted.")] = "",
+    soon: Annotated[
+        bool, typer.Option("--soon", help="Confirm all of them together, at the end: quicker for many.")
+    ] = False,
     json: JsonFlag = False,
 ) -> None:
     """Put messages into a queue; returns when they are on disk."""
@@ -54,7 +59,19 @@ def send(
 
     async def sent(queue: Any) -> int:
         for body in messages:
-            await queue.send(body, priority=priority, ttl=ttl, delay=delay, key=key, id=id, properties=properties)
+            await queue.send(
+                body,
+                priority=priority,
+                ttl=ttl,
+                delay=delay,
+                key=key,
+                id=id,
+                properties=properties,
+                correlation=correlation,
+                reply_to=reply_to,
+                durable=not soon,
+            )
+        await queue.flush()
         return len(messages)
 
     count = _with_queue(url, name, sent)
@@ -356,6 +373,8 @@ def _show(message: Any, json: bool, **more: Any) -> None:
         "priority": message.priority,
         "key": message.key,
         "id": message.id,
+        "correlation": message.correlation,
+        "reply_to": message.reply_to,
         "properties": dict(message.properties),
         **more,
     }

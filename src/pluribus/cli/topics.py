@@ -74,19 +74,22 @@ def retain(
     topic: Topic,
     age: Annotated[str, typer.Option(help="How old events may become, as 7d, 12h, 30m or 10s; 0: any age.")] = "0",
     size: Annotated[str, typer.Option(help="How many bytes are kept, as 500M or 10G; 0: any number.")] = "0",
+    keys: Annotated[
+        str | None, typer.Option(help="`last`: of the events that were published with one key, the last one.")
+    ] = None,
     url: Url = None,
     json: JsonFlag = False,
 ) -> None:
-    """Bound a durable topic by age, by size, or both; what is older or more is removed soon."""
+    """Bound a durable topic by age, by size, or both, or by keys; what is older or more is removed soon."""
     from pluribus.pubsub.topics import checked_topic
 
     checked_topic(topic)
     age_s, size_bytes = _amount(age, TIMES_S, "--age"), _amount(size, SIZES_BYTES, "--size")
-    _asked(url, lambda bus: bus.durable.retain(topic, age=age_s, size=size_bytes))
+    _asked(url, lambda bus: bus.durable.retain(topic, age=age_s, size=size_bytes, keys=keys))
     if json:
-        print_json({"topic": topic, "age_s": age_s, "size_bytes": size_bytes})
+        print_json({"topic": topic, "age_s": age_s, "size_bytes": size_bytes, "keys": keys})
     else:
-        typer.echo(f"{topic} keeps {_bounds(age_s, size_bytes)}")
+        typer.echo(f"{topic} keeps {_bounds(age_s, size_bytes, keys is not None)}")
 
 
 @command.command()
@@ -116,8 +119,16 @@ def groups(
     remove: Annotated[
         str | None, typer.Option(help="Forget this group: how far it came, and its dead letters. Events stay.")
     ] = None,
+    redrive: Annotated[str | None, typer.Option(help="Hand out the dead letters of this group once more.")] = None,
 ) -> None:
     """List consumer groups: what each reads, its members, events that are not settled, dead letters."""
+    if redrive is not None:
+        count = _asked(url, lambda bus: bus.durable.redrive_group(redrive))
+        if json:
+            print_json({"group": redrive, "redriven": count})
+        else:
+            typer.echo(f"{count:,} events are handed out again to {redrive}")
+        return
     if remove is not None:
         _asked(url, lambda bus: bus.durable.remove_group(remove))
         if json:
@@ -183,6 +194,7 @@ async def _look(url: str | None, pattern: str, seconds: float) -> dict[str, Any]
                 "latest": one.latest_us / 1e6,
                 "age_s": one.age_us / 1e6,
                 "size_bytes": one.size_bytes,
+                "keys": "last" if one.keys else None,
             }
             behind = {
                 who.name: one.end - max(who.offsets[one.topic], one.first)
@@ -275,13 +287,14 @@ def _story(row: dict[str, Any]) -> list[str]:
         lines.append(
             f"  on disk: {events:,} events, offsets {log['first']:,} up to {log['end']:,}, {_size(log['bytes'])}"
         )
-        lines.append(f"  the last one is of {latest}; it keeps {_bounds(log['age_s'], log['size_bytes'])}")
+        lines.append(f"  the last one is of {latest}; it keeps {_bounds(log['age_s'], log['size_bytes'], log['keys'])}")
     lines += [f"  {name} is {behind:,} events behind" for name, behind in row["subscribers"].items()]
     return lines
 
 
-def _bounds(age_s: float, size_bytes: int) -> str:
+def _bounds(age_s: float, size_bytes: int, keys: bool) -> str:
     bounds = [f"events of the last {age_s:,.0f} s"] * bool(age_s) + [f"about {_size(size_bytes)}"] * bool(size_bytes)
+    bounds += ["the last event of each key"] * bool(keys)
     return " and ".join(bounds) or "everything"
 
 

@@ -42,6 +42,10 @@ def _reason(queue: Queue, segment: Segment, at: int, now_us: int) -> str | None:
     return segment.extra.reasons[at][2]
 
 
+def _size(queue: Queue, segment: Segment, at: int, now_us: int) -> int:
+    return queue.messages.charge(segment, at)
+
+
 COLUMNS: dict[str, Reader] = {
     "number": lambda queue, segment, at, now_us: segment.thing_at(at),
     "priority": lambda queue, segment, at, now_us: segment.priority_of(at),
@@ -51,7 +55,7 @@ COLUMNS: dict[str, Reader] = {
     "delay": lambda queue, segment, at, now_us: _seconds(segment.due_of(at), now_us),
     "deliveries": lambda queue, segment, at, now_us: segment.tries_of(at),
     "state": lambda queue, segment, at, now_us: state_of(queue, segment, at),
-    "size": lambda queue, segment, at, now_us: segment.size_of(at),
+    "size": _size,
     "reason": _reason,
     "properties": lambda queue, segment, at, now_us: segment.properties_of(at),
     "handle": lambda queue, segment, at, now_us: segment.handle(at),

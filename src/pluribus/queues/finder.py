@@ -8,14 +8,17 @@ wrong, late, or done twice, and nothing depends on it but the time that it takes
 that property: for each value, the messages that have it. Then whoever asks for any value of the property looks at those
 messages only. Other selectors look at all messages that are ready, in order.
 
-A list is brought up to date when it is used; what is gone is left out then. Nothing here is part of the state.
-Bounded: ``LISTS_MAX`` lists, ``ENTRIES_MAX`` entries in all of them; the list that was used least lately goes.
+A list is brought up to date when it is used; what is gone is left out then, sooner or later. It is gone through in
+slices, too: a value that every message has holds nobody up. Nothing here is part of the state.
+Bounded: ``LISTS_MAX`` lists, ``ENTRIES_MAX`` entries in all of them; the list that was used least lately goes. A
+property of which one list would be longer has none: its messages are gone through like all others.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..filters.tree import And, Compare, Constant, Field, Node
@@ -33,14 +36,22 @@ SLICE = 4_000
 LISTS_MAX = 8
 ENTRIES_MAX = 20_000_000
 OFFER_MAX = 256
+GONE_MIN = 1_024
+"""Messages at the front of a list that are gone, before they are left out."""
+STALE_MIN = 65_536
+"""Entries of a list beyond twice the messages that are there, before it is made anew."""
+
+Candidate = tuple[int, tuple[Segment, int] | None]
+"""The number of a message, and where it is if it is ready."""
 
 
 class _List:
-    """Messages by the value of one property."""
+    """Messages by the value of one property, and by priority: in the order in which they are handed out."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.values: dict[Any, array[int]] = {}
+        self._values: dict[Any, int | dict[int, array[int]]] = {}
+        """By value and priority; a single message is a number, because many properties are different in each."""
         self.entries = 0
         self.built = 0
         """Messages below this number are in it."""
@@ -62,24 +73,53 @@ class _List:
                 count += 1
                 value = properties_of(encoded).get(self.name)
                 if value is not None:
-                    self.values.setdefault(value, array("q")).append(thing)
-                    self.entries += 1
+                    self._add(queue, value, thing, segment.priority_of(at))
         self.built = end
         return count
 
-    def of(self, queue: Queue, value: Any) -> array[int]:
-        """Live messages with this value."""
-        held = self.values.get(value)
+    def _add(self, queue: Queue, value: Any, thing: int, priority: int) -> None:
+        self.entries += 1
+        held = self._values.get(value)
+        if isinstance(held, int):
+            before = queue.messages.segments.find(held)
+            held = {} if before is None else {before[0].priority_of(before[1]): array("q", [held])}
+            self.entries -= before is None
+            self._values[value] = held
         if held is None:
-            return array("q")
-        kept = array("q", [thing for thing in held if queue.messages.segments.find(thing) is not None])
-        if len(kept) < len(held):
-            self.entries -= len(held) - len(kept)
-            if kept:
-                self.values[value] = kept
-            else:
-                del self.values[value]
-        return kept
+            self._values[value] = thing
+        else:
+            held.setdefault(priority, array("q")).append(thing)
+
+    def of(self, value: Any, priority: int, start: int) -> Iterator[int]:
+        """Messages with this value that are in the list, from a number on; some may be gone. A single one is among
+        those of every priority."""
+        held = self._values.get(value)
+        if isinstance(held, int):
+            if held >= start:
+                yield held
+            return
+        things = held.get(priority) if held is not None else None
+        if things is None:
+            return
+        at = bisect_left(things, start)
+        while at < len(things):
+            yield things[at]
+            at += 1
+
+    def forget(self, value: Any, priority: int, count: int) -> None:
+        """So many of its messages, the first ones, are gone; that is noted when it is worth the copying."""
+        held = self._values.get(value)
+        if isinstance(held, dict):
+            things = held[priority]
+            if count >= GONE_MIN or count == len(things):
+                del things[:count]
+                self.entries -= count
+                if not things:
+                    del held[priority]
+        elif held is not None:
+            self.entries -= 1
+        if not held or isinstance(held, int):
+            self._values.pop(value, None)
 
 
 class _Search:
@@ -89,8 +129,6 @@ class _Search:
         self.stint = stint
         self.priority = PRIORITIES - 1
         self.start = 0
-        self.candidates: list[int] | None = None
-        """Messages of a list that match, the first ones first; ``start`` of them were offered."""
         self.done = False
 
 
@@ -100,6 +138,8 @@ class Finder:
         self._searches: dict[int, _Search] = {}
         self._lists: dict[str, _List] = {}
         """The list that was used least lately first."""
+        self._too_long: set[str] = set()
+        """Properties of which a list would be longer than all lists may be."""
         self.looked = 0
         """Messages that searches looked at."""
 
@@ -140,42 +180,60 @@ class Finder:
     def _search(self, consumer: int, search: _Search, most: int) -> tuple[list[int], int]:
         """Messages for a consumer, and how many were looked at."""
         queue = self._queue
-        room = min(queue.demands.consumers[consumer].room_for(1), OFFER_MAX)
         equality = _equality(queue.selectors.filter_of(consumer).tree)
-        if equality is None:
-            return self._scan(consumer, search, room, most)
+        if equality is None or equality[0] in self._too_long:
+            return self._scan(consumer, search, most, lambda priority, start: _ready(queue, priority, start))
         listed = self._list(equality[0])
         looked = listed.build(queue, most)
+        if listed.entries > ENTRIES_MAX:
+            del self._lists[listed.name]
+            self._too_long.add(listed.name)
+            return [], looked
         if listed.built < queue.messages.totals.next:
             return [], looked
-        if search.candidates is None:
-            wanted = queue.selectors.predicate(consumer)
-            ranked: list[tuple[int, int]] = []
-            for thing in listed.of(queue, equality[1]):
-                looked += 1
-                there = queue.messages.segments.find(thing)
-                if there is not None and queue.messages.segments.is_ready(*there) and wanted(seen_of(*there)):
-                    ranked.append((-there[0].priority_of(there[1]), thing))
-            search.candidates = [thing for _, thing in sorted(ranked)]
-        found = search.candidates[search.start : search.start + OFFER_MAX]
-        search.start += len(found)
-        search.done = search.start >= len(search.candidates)
-        return found, looked
+        return self._look_up(consumer, search, most, listed, equality[1])
 
-    def _scan(self, consumer: int, search: _Search, room: int, most: int) -> tuple[list[int], int]:
+    def _look_up(self, consumer: int, search: _Search, most: int, listed: _List, value: Any) -> tuple[list[int], int]:
+        """From the list of a property."""
+        segments = self._queue.messages.segments
+        gone: dict[int, int] = {}
+
+        def there(priority: int, start: int) -> Iterator[Candidate]:
+            first = not start
+            for thing in listed.of(value, priority, start):
+                found = segments.find(thing)
+                first = first and found is None
+                if first:
+                    gone[priority] = gone.get(priority, 0) + 1
+                fits = found is not None and found[0].priority_of(found[1]) == priority
+                yield thing, found if found is not None and fits and segments.is_ready(*found) else None
+
+        answer = self._scan(consumer, search, most, there)
+        for priority, count in gone.items():
+            listed.forget(value, priority, count)
+        return answer
+
+    def _scan(
+        self,
+        consumer: int,
+        search: _Search,
+        most: int,
+        candidates: Callable[[int, int], Iterator[Candidate]],
+    ) -> tuple[list[int], int]:
+        """Go on through the candidates, by priority and number."""
         queue, segments = self._queue, self._queue.messages.segments
+        room = min(queue.demands.consumers[consumer].room_for(1), OFFER_MAX)
         wanted = queue.selectors.predicate(consumer)
         found: list[int] = []
         looked = 0
         while search.priority >= 0:
             if segments.ready[search.priority]:
-                for segment, at in _ready(queue, search.priority, search.start):
-                    thing = segment.thing_at(at)
+                for thing, there in candidates(search.priority, search.start):
                     if looked >= most or len(found) >= room:
-                        search.start = thing
                         return found, looked
                     looked += 1
-                    if wanted(seen_of(segment, at)):
+                    search.start = thing + 1
+                    if there is not None and wanted(seen_of(*there)):
                         found.append(thing)
             search.priority -= 1
             search.start = 0
@@ -183,7 +241,9 @@ class Finder:
         return found, looked
 
     def _list(self, name: str) -> _List:
-        found = self._lists.pop(name, None) or _List(name)
+        found = self._lists.pop(name, None)
+        if found is None or found.entries > 2 * self._queue.messages.count + STALE_MIN:  # most of it is gone
+            found = _List(name)
         self._lists[name] = found
         while len(self._lists) > 1 and (
             len(self._lists) > LISTS_MAX or sum(one.entries for one in self._lists.values()) > ENTRIES_MAX
@@ -192,13 +252,13 @@ class Finder:
         return found
 
 
-def _ready(queue: Queue, priority: int, start: int) -> Iterator[tuple[Segment, int]]:
+def _ready(queue: Queue, priority: int, start: int) -> Iterator[Candidate]:
     for segment in queue.messages.segments.since(start):
         bits = queue.messages.segments.ready_bits(segment, priority)
         if bits:
             for at in bits_of(bits):
-                if segment.thing_at(at) >= start:
-                    yield segment, at
+                if (thing := segment.thing_at(at)) >= start:
+                    yield thing, (segment, at)
 
 
 def _equality(tree: Node) -> tuple[str, Any] | None:

@@ -47,13 +47,14 @@ def seen(queue: Queue, segment: Segment, at: int) -> Seen:
         state_of(queue, segment, at),
         segment.priority_of(at),
         segment.tries_of(at),
-        segment.size_of(at),
+        queue.messages.charge(segment, at),
         segment.at_us_of(at),
         segment.due_of(at),
         segment.expiry_of(at),
         segment.key_of(at),
         properties_of(encoded) if encoded else {},
         reason,
+        [] if segment.extra is None else [(row, place) for row, place, _ in segment.extra.pieces.get(at, ())],
     )
 
 

@@ -348,7 +348,7 @@ class Queue(Machine):
             for segment, at in list(self.messages.segments.ready_in_order(priority)):
                 if not consumer.turn:
                     return
-                fits = consumer.fits(segment.size_of(at))
+                fits = consumer.fits(self.messages.charge(segment, at))
                 if fits and self.messages.segments.is_ready(segment, at) and wanted(seen_of(segment, at)):
                     self._assign(consumer, segment, at)
 
@@ -362,7 +362,7 @@ class Queue(Machine):
             found = self.messages.segments.find(thing)
             if self.messages.totals.paused or not consumer.turn:
                 break
-            if found is None or not consumer.fits(found[0].size_of(found[1])):
+            if found is None or not consumer.fits(self.messages.charge(*found)):
                 continue
             if self.messages.segments.is_ready(*found) and wanted(seen_of(*found)):
                 self._assign(consumer, *found)
@@ -380,7 +380,7 @@ class Queue(Machine):
         if key:
             self.messages.lines.block(key, thing)
         self.messages.lease(thing, 1)
-        self.demands.assign(consumer, thing, segment.size_of(at), segment.tries_of(at) + 1)
+        self.demands.assign(consumer, thing, self.messages.charge(segment, at), segment.tries_of(at) + 1)
         if consumer.number in self.selectors and not consumer.turn:
             self.selectors.rests(consumer.number)
 
@@ -389,15 +389,21 @@ class Queue(Machine):
             fresh, self.messages.fresh = self.messages.fresh, []
             if not self.messages.totals.paused and self.selectors.waiting:
                 self._match(fresh)
-        if self.messages.totals.paused:
-            return
+        if not self.messages.totals.paused:
+            self._serve()
+
+    def _serve(self, before: tuple[int, int] | None = None) -> None:
+        """Give what is ready, in order, to those who take any message; ``before``: what is ahead of a message, of which
+        the priority and the number are given."""
         demands, segments = self.demands, self.messages.segments
         while demands.waiting_count(ANY):
             found = segments.first_ready()
             if found is None:
                 return
             segment, at, priority = found
-            size = segment.size_of(at)
+            if before is not None and (-priority, segment.thing_at(at)) >= (-before[0], before[1]):
+                return
+            size = self.messages.charge(segment, at)
             consumer = demands.next(ANY, size=size)
             if consumer is None:  # it is too long for all of them now, and nothing overtakes it
                 return
@@ -405,13 +411,16 @@ class Queue(Machine):
                 self._assign(consumer, segment, at)
                 continue
             share = -(-segments.ready[priority] // demands.waiting_count(ANY))
-            count = ones_at(segment.ready, at, min(consumer.room_for(size), share))
+            thing = segment.thing_at(at)
+            most = min(consumer.room_for(size), share)
+            if before is not None and priority == before[0]:
+                most = min(most, before[1] - thing)
+            count = ones_at(segment.ready, at, most)
             mask = mask_of(at, count)
             self.parts.touch(segment.part)
             segments.unready(segment, mask, priority)
             segment.held |= mask
             self.messages.held += count
-            thing = segment.thing_at(at)
             self.messages.lease(thing, count)
             demands.assign_many(consumer, thing, count, size, 1)
 
@@ -424,7 +433,9 @@ class Queue(Machine):
         for (segment, at), numbers in zip(order, self.selectors.match([seen_of(*one) for one in order]), strict=True):
             if not numbers or not segments.is_ready(segment, at):
                 continue
-            size = segment.size_of(at)
+            if demands.waiting_count(ANY):  # nobody who takes any message is given this one before those ahead of it
+                self._serve((segment.priority_of(at), segment.thing_at(at)))
+            size = self.messages.charge(segment, at)
             waiting = [one for number in numbers if (one := demands.consumers[number]).turn and one.fits(size)]
             anybody = demands.next(ANY, size=size)
             if anybody is not None:
@@ -713,7 +724,7 @@ class Queue(Machine):
         self.messages.validate({thing for one in self.demands.consumers.values() for thing in one.held})
         first = self.messages.segments.first_ready()
         if first is not None and not self.messages.totals.paused:
-            size = first[0].size_of(first[1])
+            size = self.messages.charge(first[0], first[1])
             assert self.demands.next(ANY, size=size) is None, "somebody waits, and a message is ready"
 
 

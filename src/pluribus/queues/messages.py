@@ -403,13 +403,15 @@ class MessageTable:
         self.totals.deaths += 1
         self.dead[thing] = None
         self.count -= 1  # dead letters have a limit of their own
-        self.size -= self._charge(segment, at)
+        self.size -= self.charge(segment, at)
         while len(self.dead) > max(self.settings.dead_max, 1):
             self._exhume(next(iter(self.dead)))
 
-    def _charge(self, segment: Segment, at: int) -> int:
-        pieces = () if segment.extra is None else segment.extra.pieces.get(at, ())
-        return segment.size_of(at) + sum(charge for _, _, charge in pieces)
+    def charge(self, segment: Segment, at: int) -> int:
+        """The bytes of a message, those of a long body included."""
+        if segment.extra is None or not segment.extra.pieces:
+            return segment.size_of(at)
+        return segment.size_of(at) + sum(charge for _, _, charge in segment.extra.pieces.get(at, ()))
 
     def _exhume(self, thing: int) -> None:
         """A dead letter goes for good."""
@@ -420,7 +422,7 @@ class MessageTable:
         del self.dead[thing]
         segment.dead &= ~(1 << at)
         self.count += 1
-        self.size += self._charge(segment, at)
+        self.size += self.charge(segment, at)
         self._gone(segment, at)
 
     def make_room(self) -> None:
@@ -548,7 +550,7 @@ class MessageTable:
         segment.more().reasons.pop(at, None)
         segment.more().tries.pop(at, None)
         self.count += 1
-        self.size += self._charge(segment, at)
+        self.size += self.charge(segment, at)
         self.enter(segment, at)
 
     def remake(self, row: int, place: int, command: words.Remake, size: int) -> tuple[Outcome, int]:

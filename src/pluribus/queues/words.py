@@ -290,6 +290,8 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     key: str = ""
     properties: dict[str, Any] = {}
     reason: str = ""
+    pieces: list[tuple[int, int]] = []
+    """Of a long body: where its pieces stand, as rows and places."""
 
 
 class Looked(msgspec.Struct, frozen=True, array_like=True):

@@ -115,15 +115,16 @@ class MemoryRows:
         at = start
         reading = self.reading
         while at < stop:
-            pieces = reading.read(topic, at, stop, bytes_max)
-            if not pieces:
+            pieces, behind = reading.read(topic, at, stop, bytes_max)
+            if behind == at:
                 break
             for offset, packed in pieces:
                 batch = StoredBatch(packed, offset).cut(at, stop)
                 found += zip(batch.offsets.tolist(), batch.decoded(), strict=True)
-                at = batch.end
+            at = behind
         return found
 
 
-def batch(topic, session, first, bodies, time=1_000, sender=7):
-    return pack(topic, session, first, sender, 0, [time] * len(bodies), bodies)
+def batch(topic, session, first, bodies, time=1_000, sender=7, keys=()):
+    headers = [None if key is None else {"key": key} for key in keys]
+    return pack(topic, session, first, sender, 0, [time] * len(bodies), bodies, headers)

@@ -5,13 +5,14 @@ when something falls due, ends leases of owners that were silent for too long, a
 forward. A new leader has heard of no owner yet, so it grants every owner a full lease.
 
 Leases are renewed without commands: whoever holds the line of an owner tells the leader now and then that it is there.
+The lease of a member of the bus ends when it leaves the view.
 A leader that was held up (stopped, asleep) hears what was said meanwhile only afterwards, so it gives owners that time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain, islice
 
 from ...core.errors import PluribusError
@@ -182,6 +183,13 @@ class Tending:
         for owner in owners:
             if owner in self._heard:  # others hold nothing, or are looked at soon
                 self._heard[owner] = now
+
+    def gone(self, members: Collection[int]) -> None:
+        """Members that left the view: what they hold is free now, and not when their leases end."""
+        over = [owner for owner in self._heard if owner[1] in members]
+        self._heard.update(dict.fromkeys(over, float("-inf")))
+        if over and not self._stopped and self._keeper.leads:
+            self._expire()
 
     def _allow_for_lateness(self) -> None:
         """While this process stood still nobody could be heard: that time is nobody's silence."""

@@ -62,11 +62,13 @@ class Detach(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Retain(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """What a topic keeps: events of the last seconds, or of so many bytes; 0 is no limit."""
+    """What a topic keeps: events of the last seconds, or of so many bytes; 0 is no limit. ``keys``: of the events of
+    one key, only the last."""
 
     topic: Text
     age_us: Whole = 0
     size_bytes: Whole = 0
+    keys: bool = False
 
 
 class Forget(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -137,7 +139,24 @@ class Restage(msgspec.Struct, frozen=True, array_like=True, tag=10):
     packed: bytes
 
 
-Command = Attach | Commit | Detach | Retain | Forget | Stage | Publish | Drop | Move | Restage
+class Compact(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """Spans of a topic that follow each other once more, without the events that a later one of their key replaced."""
+
+    topic: bytes
+    start: Whole
+    end: Whole
+    """Of the spans: the first offset, and the one behind the last."""
+    rows: list[Whole]
+    """Where the first batch of each span stood; none: nothing is written."""
+    batches: list[tuple[Whole, bytes]]
+    """The offset from which each counts, up to that of the next one; empty bytes: nothing is left there."""
+    upto: Whole = 0
+    """Events below this offset were looked at; 0: that is told later."""
+    size: Whole = 0
+    """With ``upto``: bytes of the topic's events up to there, those that are gone included."""
+
+
+Command = Attach | Commit | Detach | Retain | Forget | Stage | Publish | Drop | Move | Restage | Compact
 
 encode = msgspec.msgpack.Encoder().encode
 _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)

@@ -78,6 +78,10 @@ class TopicIndex:
         """The number of the entry whose span holds an offset; -1 before the first."""
         return bisect_right(self.offsets, offset) - 1
 
+    def behind(self, number: int, end: int) -> int:
+        """Where an entry ends, in a topic that ends at ``end``."""
+        return self.offsets[number + 1] if number + 1 < len(self.offsets) else end
+
     def before(self, time: int) -> int:
         """The first entry in whose span there can be an event of this time or later."""
         return max(bisect_left(self.times, time) - 1, 0)

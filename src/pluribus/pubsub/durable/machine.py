@@ -14,7 +14,9 @@ A batch that was refused, or was there before, still stands in the log. ``passed
 reader that goes from row to row skips them.
 
 **Space.** Events that retention removes are released, extent by extent (``spans``). Events that stay while their
-neighbours go are written again by ``Move``, and keep their offsets.
+neighbours go are written again by ``Move``, and keep their offsets. Of a topic that keeps the
+last event of each key (``compaction``), stretches are written again by ``Compact``, without those that were replaced:
+then not every offset has an event.
 
 The result of a command depends only on the commands before it.
 """
@@ -60,7 +62,21 @@ PASSED_MAX = 4_096
 class Topic:
     """One topic: its bounds, and where its events are."""
 
-    __slots__ = ("age_us", "end", "first", "index", "latest", "number", "part", "size", "size_bytes", "spans")
+    __slots__ = (
+        "age_us",
+        "compacted",
+        "compacted_size",
+        "end",
+        "first",
+        "index",
+        "keyed",
+        "latest",
+        "number",
+        "part",
+        "size",
+        "size_bytes",
+        "spans",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -74,6 +90,12 @@ class Topic:
         """Bytes of all events that ever were."""
         self.age_us = 0
         self.size_bytes = 0
+        self.keyed = False
+        """Whether it keeps only the last event of each key."""
+        self.compacted = 0
+        """Below this offset that was done."""
+        self.compacted_size = 0
+        """The bytes of all events that ever were below it."""
         self.index = TopicIndex()
         self.spans = Spans()
 
@@ -84,7 +106,14 @@ class Topic:
     @property
     def kept_bytes(self) -> int:
         """About: whole spans are counted."""
+        if self.keyed:
+            return self.spans.size
         return self.size - (self.index.sizes[0] if len(self.index) else self.size)
+
+    @property
+    def fresh_bytes(self) -> int:
+        """About: bytes of the events that came since it was compacted."""
+        return max(self.size - self.compacted_size, 0)
 
     def outdated(self, now_us: int) -> int:
         """The offset below which events need not be kept, rounded down to an entry of the index."""
@@ -151,6 +180,8 @@ class TopicsMachine(Machine):
         self.subscriptions = Subscriptions()
         self.stages = Stages()
         self.passed_over: set[int] = set()
+        self.keyed: dict[bytes, Topic] = {}
+        """Topics that keep only the last event of each key, by name."""
         self.bounds: Mapping[str, Bounds] = _Bounds(self.topics)
         self.log_bytes = 0
         self._due_us = FOR_EVER_US
@@ -190,6 +221,9 @@ class TopicsMachine(Machine):
         elif isinstance(asked, commands.Restage):
             outcome = self._restage(row, place, asked, len(command))
             kept = outcome.status == DONE
+        elif isinstance(asked, commands.Compact):
+            outcome = self._compact(row, place, asked, len(command))
+            kept = outcome.status == DONE and bool(asked.rows)
         else:
             outcome = self._do(asked)
         if not kept:
@@ -300,6 +334,13 @@ class TopicsMachine(Machine):
         self.parts.touch(topic.part)
         topic.age_us, topic.size_bytes = command.age_us, command.size_bytes
         self._due_us = 0
+        if topic.keyed != command.keys:
+            self.parts.touch("keyed")
+            topic.keyed, topic.compacted, topic.compacted_size = command.keys, 0, 0
+            if command.keys:
+                self.keyed[command.topic.encode()] = topic
+            else:
+                del self.keyed[command.topic.encode()]
         return Outcome(DONE)
 
     def _forget(self, name: str, before: int) -> Outcome:
@@ -349,6 +390,37 @@ class TopicsMachine(Machine):
         self.ground.release(span.row, span.size)
         return Outcome(DONE, span.start)
 
+    def _compact(self, row: int, place: int, command: commands.Compact, size: int) -> Outcome:
+        topic = self.keyed.get(command.topic)
+        if topic is None:
+            return Outcome(AGAIN)
+        if command.rows:
+            at = topic.spans.first_of(command.start, command.end, command.rows)
+            offsets = [offset for offset, _ in command.batches]
+            if at < 0:
+                return Outcome(AGAIN)
+            if offsets[:1] != [command.start] or offsets != sorted(set(offsets)) or offsets[-1] >= command.end:
+                return Outcome(REFUSED, 0, f"batches from other offsets than {command.start} to {command.end}")
+            self.parts.touch(topic.part)
+            moved = [
+                Moved(offset, row, (number + 1) * INNER + place, _latest_in(packed), len(packed))
+                for number, (offset, packed) in enumerate(command.batches)
+            ]
+            gone = [topic.spans[number] for number in range(at, at + len(command.rows))]
+            behind = None
+            if at + len(gone) < len(topic.spans):
+                following = topic.spans[at + len(gone)]
+                behind = (following.row, following.place)
+            topic.index.move(command.start, command.end, moved, behind, (topic.latest, topic.size))
+            topic.spans.merge(at, len(gone), row, place, size)
+            for span in gone:
+                self.ground.release(span.row, span.size)
+        if command.upto:
+            self.parts.touch("keyed")
+            if command.upto > topic.compacted:
+                topic.compacted, topic.compacted_size = min(command.upto, topic.end), command.size
+        return Outcome(DONE, topic.compacted)
+
     def _restage(self, row: int, place: int, command: commands.Restage, size: int) -> Outcome:
         self.parts.touch("stages")
         part = self.stages.move(command.writer, command.batch, command.attempt, command.part, command.row)
@@ -369,6 +441,11 @@ class TopicsMachine(Machine):
         for name in sorted(names):
             topic = self.topics.get(name)
             for span in topic.spans.within(within) if topic is not None else ():
+                compact = _compact_at(held.get(span.row, ()), span.place)
+                if compact is not None:
+                    bounds = {"start": span.start, "end": span.end, "rows": [span.row], "upto": 0}
+                    wanted.append(msgspec.structs.replace(compact, **bounds))
+                    continue
                 alone = loose.get((span.row, span.place))
                 events = span.end - span.start
                 batches = [alone] if alone is not None else self._batches(name, span.row, span.place, events, held)
@@ -390,7 +467,7 @@ class TopicsMachine(Machine):
                         command = commands.command_of(one)
                     except MalformedFrame:
                         continue
-                    if isinstance(command, commands.Move):
+                    if isinstance(command, (commands.Move, commands.Compact)):
                         names.add(command.topic)
                     elif isinstance(command, (commands.Stage, commands.Restage)):
                         names.add(topic_of(command.packed, head_of(command.packed)))
@@ -494,13 +571,17 @@ class TopicsMachine(Machine):
         topics = sorted({topic.part for topic in self.topics.values()})
         used = {crc32(name.encode()) % SHARDS for name in self.subscriptions.known}
         shards = [f"subscriptions/{shard:02d}" for shard in sorted(used)]
-        return ["numbers", *(["passed"] if self.passed_over else []), "stages", *shards, *topics]
+        few = ["keyed"] * bool(self.keyed) + ["passed"] * bool(self.passed_over)
+        return ["numbers", *few, "stages", *shards, *topics]
 
     def encode_part(self, name: str) -> bytes:
         if name == "numbers":
             return commands.encode((self.log_bytes, self._due_us, self._looked_us))
         if name == "passed":
             return commands.encode(sorted(self.passed_over))
+        if name == "keyed":
+            kept = ((topic.number, topic.compacted, topic.compacted_size) for topic in self.keyed.values())
+            return commands.encode(sorted(kept))
         if name == "stages":
             return commands.encode(self.stages.saved())
         kind, _, number = name.partition("/")
@@ -521,11 +602,14 @@ class TopicsMachine(Machine):
         self._clear()
         numbers: dict[int, bytes] = {}
         known: list[Any] = []
+        keyed: list[tuple[int, int, int]] = []
         for part, data in parts:
             if part == "numbers":
                 self.log_bytes, self._due_us, self._looked_us = msgspec.msgpack.decode(data, type=tuple[int, int, int])
             elif part == "passed":
                 self.passed_over = set(msgspec.msgpack.decode(data, type=list[int]))
+            elif part == "keyed":
+                keyed = msgspec.msgpack.decode(data, type=list[tuple[int, int, int]])
             elif part == "stages":
                 self.stages.restore(msgspec.msgpack.decode(data))
             elif part.startswith("subscriptions/"):
@@ -545,6 +629,9 @@ class TopicsMachine(Machine):
         ordered = {name: self.topics[name] for name in self._names}
         self.topics.clear()
         self.topics.update(ordered)
+        for number, compacted, size in keyed:
+            topic = self.keyed[numbers[number]] = self.topics[numbers[number]]
+            topic.keyed, topic.compacted, topic.compacted_size = True, compacted, size
 
     def validate(self) -> None:
         """For tests."""
@@ -555,6 +642,19 @@ class TopicsMachine(Machine):
             assert not len(topic.spans) or topic.spans[len(topic.spans) - 1].end == topic.end
             topic.index.validate()
             topic.spans.validate()
+            assert topic.keyed == (topic in self.keyed.values()) and topic.compacted <= topic.end
+
+
+def _latest_in(packed: bytes) -> int:
+    return latest_of(packed, head_of(packed)) if packed else 0
+
+
+def _compact_at(held: Sequence[bytes], place: int) -> commands.Compact | None:
+    """A command that wrote a compacted stretch, if this is one."""
+    if place >= len(held) or is_batch(held[place]):
+        return None
+    command = commands.command_of(held[place])
+    return command if isinstance(command, commands.Compact) else None
 
 
 def _packed_at(held: Sequence[bytes], place: int) -> bytes | None:

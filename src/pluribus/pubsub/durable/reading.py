@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ...core.errors import BadInput, Damaged
 from ...group.host.host import command_at
 from . import commands
-from .batch import HEAD_BYTES, StoredBatch, head_of, is_batch, latest_of, topic_of
+from .batch import HEAD_BYTES, PLACES, StoredBatch, head_of, is_batch, latest_of, topic_of
 from .machine import INNER, PLACE_BITS, Topic, TopicsMachine
 
 Rows = Callable[[int, int], Sequence[tuple[int, Sequence[bytes]]]]
@@ -40,27 +40,25 @@ class Reading:
         """The state was replaced."""
         self._cursors.clear()
 
-    def read(self, name: str, start: int, stop: int, bytes_max: int) -> list[Piece]:
+    def read(self, name: str, start: int, stop: int, bytes_max: int) -> tuple[list[Piece], int]:
         """Batches that hold the offsets from ``start`` up to ``stop``, about ``bytes_max`` of them and at least one if
-        there is any; the first and the last may reach beyond. ``BadInput`` if ``start`` was removed, or never was."""
+        there is any; the first and the last may reach beyond. And the offset at which to go on: where only the last
+        event of each key is kept, that is not told by the batches, and there may be none up to there. ``BadInput`` if
+        ``start`` was removed, or never was."""
         topic = self.topics.topic(name)
         if topic is None:
             if start:
                 raise BadInput(f"there is no durable topic {name!r}: publish to it first, or look at its name")
-            return []
+            return [], start
         check(name, topic, start)
         stop = min(stop, topic.end)
         pieces: list[Piece] = []
         at, left = start, min(bytes_max, READ_BYTES_MAX)
         while at < stop and left > 0:
-            found = self._span(name, topic, at, stop, left)
-            if not found:
-                raise Damaged(f"offset {at} of {name!r} cannot be read here: ask another keeper")
+            found, at = self._span(name, topic, at, stop, left)
             pieces += found
             left -= sum(len(packed) for _, packed in found)
-            offset, packed = found[-1]
-            at = offset + head_of(packed).events
-        return pieces
+        return pieces, max(start, min(at, stop))
 
     def offset_at(self, name: str, time_us: int) -> int:
         """The first offset whose event is of this time or later; the end if there is none."""
@@ -69,31 +67,36 @@ class Reading:
             return topic.end if topic is not None else 0
         at = max(topic.index.offsets[topic.index.before(time_us)], topic.first)
         while at < topic.end:
-            for offset, packed in self.read(name, at, topic.end, READ_BYTES):
-                head = head_of(packed)
-                if latest_of(packed, head) >= time_us:
-                    times = StoredBatch(packed, offset).times
-                    late = (times >= time_us).nonzero()[0]
-                    found = [offset + int(place) for place in late if offset + int(place) >= at]
+            start = at
+            pieces, at = self.read(name, start, topic.end, READ_BYTES)
+            for offset, packed in pieces:
+                batch = StoredBatch(packed, offset)
+                if latest_of(packed, batch.head) >= time_us:
+                    late = batch.offsets[batch.times >= time_us]
+                    found = [int(one) for one in late if one >= start]
                     if found:
                         return found[0]
-                at = offset + head.events
         return topic.end
 
-    def _span(self, name: str, topic: Topic, at: int, stop: int, bytes_max: int) -> list[Piece]:
-        """From within one entry of the index, up to its end at most."""
+    def _span(self, name: str, topic: Topic, at: int, stop: int, bytes_max: int) -> tuple[list[Piece], int]:
+        """From within one entry of the index, up to its end at most; and where to go on."""
         index = topic.index
         number = index.find(at)
         row, place = index.rows[number], index.places[number]
         offset = index.offsets[number]
+        limit = index.behind(number, topic.end)
         if place >= 0:
-            return [(offset, self._staged(row, place))]
-        limit = index.offsets[number + 1] if number + 1 < len(index) else topic.end
+            packed = self._staged(row, place)
+            return [(offset, packed)] if holds(packed, offset, at, stop) else [], limit
         where = (row, -1 - place)
         cursor = self._cursors.get((name, at))
         if cursor is not None and cursor > where:
             where, offset = cursor, at
-        return self._scan(name, where, offset, at, min(stop, limit), bytes_max)
+        found = self._scan(name, where, offset, at, min(stop, limit), bytes_max)
+        if not found:
+            raise Damaged(f"offset {at} of {name!r} cannot be read here: ask another keeper")
+        offset, packed = found[-1]
+        return found, offset + head_of(packed).events
 
     def _scan(self, name: str, where: tuple[int, int], offset: int, at: int, stop: int, bytes_max: int) -> list[Piece]:
         named, passed = name.encode(), self.topics.passed_over
@@ -142,6 +145,8 @@ class Reading:
         command = commands.command_of(held[place])
         if isinstance(command, commands.Move):
             return command.batches[inner - 1]
+        if isinstance(command, commands.Compact):
+            return command.batches[inner - 1][1]
         assert isinstance(command, (commands.Stage, commands.Restage)), f"command {place} of row {row} was not staged"
         return command.packed
 
@@ -149,6 +154,18 @@ class Reading:
         self._cursors[(name, offset)] = where
         if len(self._cursors) > CURSORS_MAX:
             self._cursors.popitem(last=False)
+
+
+def holds(packed: bytes, offset: int, start: int, stop: int) -> bool:
+    """Whether a batch has an event from ``start`` up to ``stop``. It may be empty, or reach less far than its entry of
+    the index, where only the last event of each key is kept."""
+    if not packed:
+        return False
+    batch = StoredBatch(packed, offset)
+    if not batch.head.flags & PLACES:
+        return offset < stop and offset + batch.head.events > start
+    offsets = batch.offsets
+    return bool(((offsets >= start) & (offsets < stop)).any())
 
 
 def check(name: str, topic: Topic, start: int) -> None:

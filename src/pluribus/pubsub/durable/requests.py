@@ -124,6 +124,8 @@ class Known(msgspec.Struct, array_like=True, frozen=True):
     size_bytes: int = 0
     log: int = 0
     """Which log it is in, as ``Fetched.log``."""
+    keys: bool = False
+    """Only the last event of each key is kept."""
 
 
 class GroupKnown(msgspec.Struct, array_like=True, frozen=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 ALONE = -1
@@ -87,6 +87,32 @@ class Spans:
         self._rows[at], self._places[at], self._sizes[at] = row, place, size
         if at == len(self._ends) - 1:
             self._extent = ALONE
+
+    def first_of(self, start: int, end: int, rows: Sequence[int]) -> int:
+        """The number of the first of the spans that reach from ``start`` to ``end`` and stand in these rows; -1 if they
+        are not there any more."""
+        at, last = bisect_right(self._ends, start), bisect_left(self._ends, end)
+        if last >= len(self._ends) or self._ends[last] != end or self[at].start != start:
+            return -1
+        return at if list(self._rows[at : last + 1]) == list(rows) else -1
+
+    def at(self, offset: int) -> int:
+        """The number of the span that holds an offset, or of the first one behind it."""
+        return bisect_right(self._ends, offset)
+
+    def merge(self, at: int, count: int, row: int, place: int, size: int) -> None:
+        """The events of some spans that follow each other stand together elsewhere now."""
+        end, last = self._ends[at + count - 1], at + count == len(self._ends)
+        columns = ((self._ends, end), (self._rows, row), (self._places, place), (self._sizes, size))
+        for column, value in columns:
+            column[at : at + count] = array("q", [value])
+        if last:
+            self._extent = ALONE
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(self._sizes)
 
     def first_row(self) -> int:
         return min(self._rows)

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from ...core.errors import Damaged
-from .batch import HEAD_BYTES, head_of, is_batch
+from .batch import HEAD_BYTES, is_batch
 from .machine import PLACE_BITS, Topic
-from .reading import LOOK_BYTES, READ_BYTES, Reading
+from .reading import LOOK_BYTES, READ_BYTES, Reading, holds
 
 Found = tuple[int, int, bytes]
 """The number of a range, the offset of a batch's first event, the batch."""
@@ -148,19 +148,17 @@ class Sweep:
                 return size
             packed = self._alone(row, place)
             size += len(packed)
-            found.append((one.number, one.offset, packed))
-            one.at = one.offset + head_of(packed).events
+            if holds(packed, one.offset, one.at, one.stop):
+                found.append((one.number, one.offset, packed))
+            one.at = one.limit
             if one.at >= one.stop:
                 del self._ranges[one.number]
                 return size
 
     def _behind(self, one: _Range, found: list[Found]) -> None:
         """A run that begins in a row that was passed already: it is read by itself."""
-        pieces = self._reading.read(one.name, one.at, one.stop, READ_BYTES)
+        pieces, one.at = self._reading.read(one.name, one.at, one.stop, READ_BYTES)
         found += [(one.number, offset, packed) for offset, packed in pieces]
-        if pieces:
-            offset, packed = pieces[-1]
-            one.at = min(offset + head_of(packed).events, one.stop)
         if one.at >= one.stop:
             del self._ranges[one.number]
         else:

@@ -39,8 +39,8 @@ class MemberLine:
         self._waiting: dict[int, tuple[Any, int, asyncio.Future[Any]]] = {}
         self._numbers = 0
         self._outboxes: dict[int, _Outbox] = {}
-        self._serving: dict[asyncio.Task[None], None] = {}
-        """In their order, which a set does not keep: a world must do the same every time."""
+        self._serving: dict[asyncio.Task[None], int] = {}
+        """With who asked; in their order, which a set does not keep: a world must do the same every time."""
 
     def send(self, member: int, data: bytes) -> bool:
         """Send to a member, in order; false if too much waits already. What is sent is lost if the member goes."""
@@ -74,7 +74,7 @@ class MemberLine:
         if isinstance(word, Arriving):
             if len(self._serving) < SERVED_MAX and self.serve is not None:
                 task = asyncio.ensure_future(self._answer(sender, word, self.serve))
-                self._serving[task] = None
+                self._serving[task] = sender
                 task.add_done_callback(self._serving.pop)
             else:
                 refused = Closed("this member keeps nothing, or is asked too much: ask another one")
@@ -103,6 +103,8 @@ class MemberLine:
         for member in self._outboxes.keys() - set(members):
             self._outboxes.pop(member).close()
         self._fail(lambda member: member not in members, "the member is gone")
+        for task in [task for task, sender in self._serving.items() if sender not in members]:
+            task.cancel()  # a question that is held may hold a lease, too
 
     def abandon(self) -> None:
         for task in self._serving:

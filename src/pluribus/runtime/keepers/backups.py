@@ -1,12 +1,12 @@
 """Backups of a keeper's store, and stores made of backups. Blocking: run them in a thread, or in a process of their
 own.
 
-A backup becomes a *new* keeper, without a vote. The old one may have promised and acknowledged more since the backup
-was made; under its name an older store would break these promises. As a new keeper it follows the log it was copied
-from, as far as that lives, and gets what came later; if nobody lives any more, it can be forced to go on.
+A backup becomes a *new* keeper, without a vote. Since the backup was made, the old keeper may have promised and
+acknowledged more; under its number an older store would break these promises. The new keeper follows the log from which
+it was copied, if that lives, and gets the later rows. If no keeper of that log lives, it can be forced to go on.
 
-The same makes a store of one that was set aside, or that its only keeper cannot read any more: every row whose bytes
-are right is taken over, up to the first one behind the snapshot that is missing.
+A store that was set aside, or that its only keeper cannot read any more, is restored in the same way: every row with
+right bytes is taken over, up to the first missing row behind the snapshot.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Restored(msgspec.Struct, frozen=True):
     missing: int
     """Rows before the snapshot that could not be read: events in them are gone from this copy."""
     given_up: int
-    """Rows at the end that could not be taken over, because one before them could not be read."""
+    """Rows at the end that were not taken over, because an earlier row could not be read."""
 
 
 def back_up(store: str, to: str) -> Backup:
@@ -114,7 +114,7 @@ def _snapshot(copy: Salvage) -> tuple[Snapshot, dict[str, bytes]]:
 
 
 def _readable(copy: Salvage, log: str, start: int, end: int, epoch: int) -> tuple[int, int]:
-    """Where the rows end that can be taken over, and the epoch of the last."""
+    """The end of the rows that can be taken over, and the epoch of the last of them."""
     for at, row in enumerate(copy.rows(log, start, end), start):
         head = _head(row)
         if head is None or head.hollow:  # a hollow one cannot be applied

@@ -1,9 +1,8 @@
-"""What a keeper does for those who ask. One ``KeeperDesk`` serves the own process, members of the bus and clients
-alike; ``ask`` is all there is.
+"""The desk of a keeper: answers questions of the own process, of members of the bus, and of clients, all by ``ask``.
 
 The desk itself answers questions about machines and about the keeper. Styles with questions of their own add *parts*
-(``TopicsDesk`` is one), which answer from what this keeper has applied, and use what the desk gives them: commands
-placed, a barrier, waiting for a change.
+(``TopicsDesk`` is one). A part answers from what this keeper has applied; the desk gives it a way to place commands, a
+barrier, and a way to wait for a change.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from ...group.sessions import Command, SessionEntry
 from ...pubsub.consumer_groups.machine import ConsumerGroup
 from ...pubsub.durable.machine import TopicsMachine
 from ..machines.desk import MachineDesk
+from ..styles.topics.compacting import CompactingDesk
 from ..styles.topics.desk import TopicsDesk
 from ..styles.topics.groups_desk import GroupsDesk
 from ..styles.topics.many_desk import ManyDesk
@@ -64,7 +64,8 @@ class KeeperDesk:
         self.of_topics = TopicsDesk(self)
         self.host.on_restored = self._restored
         self.groups = GroupsDesk(self, self.of_topics)
-        self.tending.also = self.groups.look
+        self.compacting = CompactingDesk(self, self.of_topics)
+        self.tending.also = self._led
         self._parts: list[DeskPart] = [self.of_topics, ManyDesk(self.of_topics), self.groups]
         self._questions: dict[type, Callable[[Any], Awaitable[Any]]] = {
             **dict.fromkeys((Make, Order, Examine, Resolve, Await, Transact), self._machine),
@@ -89,6 +90,10 @@ class KeeperDesk:
         self.of_topics.applied()
         self._wake()
 
+    def _led(self) -> None:
+        self.groups.look()
+        self.compacting.look()
+
     def _restored(self) -> None:
         self.machines.restored()
         self.of_topics.wake()
@@ -96,13 +101,14 @@ class KeeperDesk:
     def close(self) -> None:
         self._closed = True
         self.tending.stop()
+        self.compacting.stop()
         self.machines.close()
         self.host.bodies.close()
         self.of_topics.wake()
         self._wake()
 
     def stats(self) -> dict[str, Any]:
-        """What is on this keeper, for people."""
+        """Counts and sizes of this keeper, for people."""
         host, leader = self.host, self.keeper.role
         turns = leader.turns if isinstance(leader, Leader) else {}
         told: dict[str, Any] = {
@@ -127,7 +133,7 @@ class KeeperDesk:
     # Asking.
 
     async def ask(self, request: Any) -> Any:
-        """Whatever the request asks for; errors of ours, each with its remedy."""
+        """The answer to a request; or an exception of ``core.errors``, with its remedy."""
         answer = self._questions.get(type(request))
         if answer is None:
             raise BadInput(f"a keeper is not asked for {type(request).__name__}: ask a member")
@@ -167,7 +173,7 @@ class KeeperDesk:
     # Users' machines.
 
     async def _open(self, asked: Open) -> int:
-        """Only what is not there in that version costs a command."""
+        """Open a machine; a command is needed only if it is not there in that version."""
         found = self.host.named(asked.name)
         if found is not None and found.kind == asked.kind and found.version >= asked.version:
             return found.number
@@ -225,7 +231,7 @@ class KeeperDesk:
         return found.machine.machine if found is not None and isinstance(found.machine, UserMachine) else None
 
     async def ordered(self, machine: int, held: Sequence[bytes]) -> list[Any]:
-        """Have commands of one machine ordered, and what became of each."""
+        """Have commands of one machine ordered; returns the result of each."""
         return await self.machines.ordered(machine, held)
 
     # What parts use.

@@ -1,7 +1,7 @@
 """A user's own state machine on the keepers' log, as an application holds it: ``await call``, ``await query``.
 
-The machine runs at the keepers, which have its code. Everybody else asks them: through a member of the bus, or from a
-client. A call carries the identity of its session, so it is asked for again after any break and done once.
+The machine runs at the keepers, which have its code. Other members and clients ask the keepers. A call has an identity,
+so it can be sent again after any break, and is done once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DURABLE = 0
 
 
 class DurableReplica(Generic[M]):
-    """Made by ``bus.replica(name, kind, durable=True)``. What was answered is on the disks of most voters."""
+    """Made by ``bus.replica(name, kind, durable=True)``. A command that was answered is on the disks of most voters."""
 
     def __init__(
         self, name: str, kind: str, asking: Way, session: int, own: Callable[[str], StateMachine | None]
@@ -114,8 +114,8 @@ class DurableReplica(Generic[M]):
         return entry.result
 
     async def query(self, question: bytes, *, stale: bool = False, timeout: float | None = None) -> bytes:
-        """What ``machine.query(question)`` answers at a keeper, without changing anything. It sees everything that was
-        applied before this call, unless ``stale=True``: then it is answered from what that keeper has."""
+        """The result of ``machine.query(question)`` at a keeper; it changes nothing. It sees everything that was
+        applied before this call. With ``stale=True`` it sees what the asked keeper has applied."""
         return await self._inspect(question, stale, timeout)
 
     async def _inspect(self, question: bytes | None, stale: bool, timeout: float | None) -> bytes:

@@ -1,7 +1,7 @@
-"""The reader thread of a store: rows are read, and taken apart, where the loop does not wait for the disk.
+"""The reader thread of a store: it reads and decodes rows, so that the loop does not wait for the disk.
 
-It has a connection of its own to stores that can be read from two threads, and so waits for no writer; on the others it
-takes its turn with the writer. Answers come on the loop, in the order of the questions.
+If a store can be read from two threads, the reader has a connection of its own and waits for no writer; otherwise
+reader and writer take turns. Answers come on the loop, in the order of the questions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...store.backend import Backend
 Work = Callable[[Sequence[bytes | None]], Any]
 Fetched = Callable[[Any, Exception | None], None]
 FETCHES_MAX = 4_096
-"""Questions that wait for the thread."""
+"""The most questions that may wait for the thread."""
 _Asked = tuple[str, Sequence[int], Work, Fetched]
 
 

@@ -1,21 +1,21 @@
 """A keeper on a bus: its store, its place in the keepers' group, and the desk at which others ask.
 
-Everybody who uses durable topics is in one group of the bus. Keepers tell in it who they are: the member that speaks
-now is new with every start, the keeper is the same as long as its store. Words between keepers, and questions to a
-keeper with their answers, go from member to member in that group.
+All members that use durable topics are in one group of the bus. In it keepers say who they are: a member is new with
+every start, but a keeper stays the same as long as it has its store. Words between keepers, and questions to keepers
+with their answers, go from member to member in that group.
 
-**Who begins the log.** A store that never held one is fresh. When every member of the group has said what it keeps, and
-nobody has a log, the eldest of the fresh keepers begins one: alone, in the primary view, or, if anybody asked for more
-*voters*, with that many at once, as soon as they are there. Others then follow, and vote if they were asked
-to, one after another. With several voters nothing is acknowledged that only one of them has, so whoever dies during
-the founding, the log that the others agree on is the only one with acknowledged events in it.
+**Who begins the log.** A store that never held a log is *fresh*. When every member of the group has said what it keeps,
+and none has a log, the eldest of the fresh keepers begins one. In the primary view it begins alone; or, if any of them
+asked for more *voters*, with that many at once, as soon as they are there. Other keepers then follow, and become voters
+one after another if they asked for it. With several voters nothing is acknowledged that only one of them has. So
+whoever dies during the founding, only the log on which the others agree has acknowledged events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 LOG = "keepers"
 TEND_S = 1.0
-"""How often a keeper looks whether what it said of itself is still so."""
+"""How often a keeper checks whether what it said of itself is still true."""
 FRESH_S = 0.02
 """How often a keeper without a log, or without a name on disk, looks whether it may begin."""
 ADMIT_S = 0.2
 VOTERS_MAX = 7
 COUNTED_MACHINES_MAX = 32
-"""Of which ``pluribus top`` is told."""
+"""Machines of which ``pluribus top`` is told."""
 WORDS, HERE, ASK = b"\x00", b"\x01", b"\x02"
 SETTINGS = Settings(snapshot_bytes=32 << 20)
 RESERVED_KINDS = ("topics", "consumer-group", "queues", "spaces", "memory", "slots", "objects", "conversations")
@@ -57,7 +57,7 @@ log = logging.getLogger("pluribus")
 
 
 class Here(msgspec.Struct, array_like=True, frozen=True):
-    """What a member keeps, said whenever the view or that changes."""
+    """What a member keeps; sent whenever the view changes, or the answer does."""
 
     keeper: int
     """0: nothing."""
@@ -72,8 +72,8 @@ NOTHING = Here(0, False)
 
 
 def founders_of(members: Sequence[int], heard: Mapping[int, Here]) -> list[int]:
-    """The keepers that begin a log, the one who does it first; none if it is not time, or there is a log. ``members``
-    are all in the group, the eldest first."""
+    """The keepers that begin a log, the acting one first; none if it is too early, or if there is a log. ``members``
+    are all members of the group, the eldest first."""
     if any(member not in heard or heard[member].logged for member in members):
         return []
     fresh = [heard[member] for member in members if heard[member].keeper]
@@ -99,24 +99,27 @@ def backend_for(path: str, *, fresh: bool = False) -> Backend:
 
 
 class Meeting:
-    """The group of all that use durable topics, as one member has it: who keeps, and words to and from them."""
+    """The group of all members that use durable topics, as one of them has it: the keepers, and words to and from
+    them."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
         self.keepers: dict[int, Here] = {}
         """By member."""
         self.heard: dict[int, Here] = {}
-        """The same, and those who keep nothing."""
+        """By member, including members that keep nothing."""
         self.here: Here | None = None
         """What this member keeps; None before that is known."""
         self.on_words: Callable[[bytes], None] = lambda words: None
         self.on_change: Callable[[], None] = lambda: None
+        self.on_gone: Callable[[Collection[int]], None] = lambda members: None
+        """Members that left the view."""
         self.line = MemberLine(group, ASK)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._read()), loop.create_task(self._watch())]
 
     def say(self, here: Here) -> None:
-        """What this member keeps; who comes later is told when it comes."""
+        """Say what this member keeps; later members are told when they come."""
         if here != self.here:
             self.here = self.heard[self.group.me] = here
             self._tell(self.group.view.members)
@@ -131,7 +134,7 @@ class Meeting:
         return self.line.send(member, data)
 
     async def ask(self, member: int, request: Any) -> Any:
-        """Of a keeper elsewhere. ``Closed`` if it goes before it answered."""
+        """Ask the keeper of another member; ``Closed`` if that member goes before it has answered."""
         return await self.line.ask(member, request)
 
     async def close(self) -> None:
@@ -177,17 +180,21 @@ class Meeting:
         self.on_change()
 
     async def _watch(self) -> None:
+        before: set[int] = set()
         async for view in self.group.views():
+            gone, before = before - set(view.members), set(view.members)
             for known in (self.keepers, self.heard):
                 for member in known.keys() - set(view.members):
                     del known[member]
             self._tell(view.members)
             self.line.viewed(view.members)
+            if gone:
+                self.on_gone(gone)
             self.on_change()
 
 
 class BusKeeper:
-    """The keeper of this process. ``votes``: ask to be counted; else it learns, unless it began the log."""
+    """The keeper of this process. ``votes``: it asks for a vote; else it only learns, unless it began the log."""
 
     def __init__(
         self,
@@ -215,6 +222,7 @@ class BusKeeper:
         meeting.on_words = self.keeper.receive
         meeting.line.serve = self._serve
         meeting.on_change = self._changed
+        meeting.on_gone = self.desk.tending.gone
 
     async def start(self) -> None:
         self.keeper.start()
@@ -258,8 +266,8 @@ class BusKeeper:
         return not self.keeper.ledger.fresh
 
     async def _admitted(self) -> None:
-        """Ask to vote until that is so, once for each log: who was made no voter by somebody does not ask again before
-        it is started again."""
+        """Ask for a vote until it is given, once for each log: a keeper whose vote was removed asks again only after a
+        restart."""
         voted_in = 0
         while not self._bus.closed:
             cluster = self.keeper.ledger.meta.cluster
@@ -272,11 +280,11 @@ class BusKeeper:
             await asyncio.sleep(ADMIT_S)
 
     async def set_voter(self, keeper: int, votes: bool) -> None:
-        """Have a keeper counted from now on, or not any more."""
+        """Give a keeper a vote, or remove its vote."""
         await self.desk.placed(lambda done: self.keeper.set_voter(keeper, votes, done))
 
     async def _tend(self) -> None:
-        """Look whether a log can be begun, and tell the others what this member keeps."""
+        """Check whether a log can be begun, and tell the others what this member keeps."""
         while not self._bus.closed:
             unknown = self.keeper.ledger.fresh or self._meeting.here is None
             await asyncio.sleep(FRESH_S if unknown else TEND_S)
@@ -304,7 +312,7 @@ class BusKeeper:
 
     @property
     def counted(self) -> bool:
-        """Whether it leads or knows who does, and votes if it wanted to."""
+        """Whether it leads or knows the leader, and votes if it asked for that."""
         follows = self.ready and self.keeper.seat.leader != 0
         return follows and (not self._votes or self.keeper.id in self.keeper.voters)
 

@@ -1,7 +1,7 @@
 """The keepers of a bus, for people who look after them: ``bus.keepers``, and ``pluribus keepers`` on the command line.
 
-What is safe: ``ls`` and ``backup`` change nothing. ``add``, ``remove`` and ``replace`` lose nothing, whoever crashes
-meanwhile; what would stop the keepers is refused. ``force`` is the last resort, and can lose what was acknowledged.
+``ls`` and ``backup`` change nothing. ``add``, ``remove`` and ``replace`` lose nothing, whoever crashes meanwhile; a
+change that would stop the keepers is refused. ``force`` is the last resort, and can lose acknowledged events.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class Keepers:
         self._keeping = keeping
 
     async def ls(self) -> list[Standing]:
-        """How every keeper stands, the leader first. A voter that does not answer is in it with ``here=False``."""
+        """The state of every keeper, the leader first. A voter that does not answer has ``here=False``."""
         found: list[Standing] = await self._durable.ask(Roll())
         return found
 
     async def add(self, keeper: str) -> None:
-        """Have a keeper that is there counted as a voter, when it has caught up. ``Refused`` says how far it is, or why
-        it would stop the others."""
+        """Make a keeper that is there a voter, when it has caught up. ``Refused`` says how far it is, or why the change
+        would stop the others."""
         await self._vote((await self._chosen(keeper))[0], True)
 
     async def remove(self, keeper: str) -> None:
-        """Take a voter's vote, dead or alive; its copy stays what it is. ``Refused`` if those that are left could not
-        go on. One that runs, and was started to vote, asks for its vote again when it is started again."""
+        """Remove a voter's vote, whether it is dead or alive; its copy of the log stays. ``Refused`` if the remaining
+        voters could not go on. A keeper that was started with ``votes`` asks for its vote again after a restart."""
         await self._vote((await self._chosen(keeper))[0], False)
 
     async def replace(self, old: str, new: str) -> None:
-        """The new keeper votes in place of the old one: first it catches up and is added, then the old one is removed.
-        If something fails in between both vote; do it again."""
+        """The new keeper votes in the place of the old one: first it catches up and is added, then the old one is
+        removed. If something fails in between, both vote; call it again."""
         gone, there = await self._chosen(old, new)
         if gone == there:
             raise BadInput(f"keeper {gone} cannot replace itself: name another, which `pluribus keep` starts")
@@ -60,20 +60,20 @@ class Keepers:
         await self._vote(gone, False)
 
     async def force(self, keeper: str = "") -> Forced:
-        """The last resort, when most voters are gone for good: the most recent log that is there goes on, or that of
-        the keeper named, as the only voter of a log with a number of its own; the other keepers that are there follow
-        it and are added one after another.
+        """The last resort, when most voters are gone for good. The keeper with the most recent log, or the named one,
+        becomes the only voter of a log with a new number; the other keepers that are there follow it and become voters
+        one after another.
 
-        Events that were acknowledged by voters that are gone, and that nobody who is there has, are lost. Never start
-        the old voters with their old stores again: most of them together would go on with the old log.
+        Acknowledged events that only the lost voters had are lost. Never start the old voters with their old stores
+        again: a majority of them would go on with the old log.
         """
         wanted = numbered((await self._chosen(keeper))[0]) if keeper else 0
         forced: Forced = await self._durable.ask(Force(wanted), ONCE_S)
         return forced
 
     async def backup(self, path: str | os.PathLike[str]) -> Backup:
-        """Copy the store of this member's keeper to a file, while it goes on. It is no store: ``pluribus keepers
-        restore`` makes one of it, for a new keeper without a vote."""
+        """Copy the store of this member's keeper to a file, while it runs. The copy is no store: ``restore``, or
+        ``pluribus keepers restore``, makes one of it, for a new keeper without a vote."""
         if self._keeping is None or not self._keeping.path:
             raise BadInput(
                 "this process keeps nothing: back up where the keeper is, `pluribus keepers backup STORE PATH`"

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 GROUP = "keepers"
 LOOK_S = 2.0
-"""How long to look for a keeper before saying that there is none: from the start of the bus on, where none was ever
-heard of; else for keepers that are away, or have no log yet."""
+"""Seconds to look for a keeper before ``NoKeeper``: counted from the start of the bus if none was ever heard of; else
+from when the keepers went away, or while they have no log yet."""
 HEAR_S = 0.3
-"""How long a keeper may take to say what it is, once this member is among those who use durable topics."""
+"""Seconds in which keepers say what they are, once this member has joined the group for durable topics."""
 
 
 class Keeping(Style):
@@ -66,8 +66,8 @@ class Keeping(Style):
         fresh: bool = False,
         machines: Mapping[str, Callable[[], StateMachine]] | None = None,
     ) -> BusKeeper:
-        """Be a keeper, with this store, and with the code of these machines of users; ``fresh`` if the store was there,
-        is gone, and another may begin in its place."""
+        """Become a keeper, with this store and with the code of these machines. ``fresh``: if the store is gone
+        although something was kept in it, another may begin in its place."""
         self._keeps = True
         await style_machines_loaded()
         meeting = await self.meeting()
@@ -81,7 +81,7 @@ class Keeping(Style):
         return {} if keeper is None else keeper.told()
 
     def _keeps_alone(self) -> bool:
-        """Whether no other keeper's disk is to work at the same time."""
+        """Whether no other keeper writes to its disk at the same time."""
         return self.keeper is not None and len(self.keeper.keeper.voters) == 1
 
     async def keep_in(self, meeting: Meeting, store: Any, **options: Any) -> BusKeeper:
@@ -110,7 +110,7 @@ class Keeping(Style):
         return meeting
 
     async def handle(self, request: Any, asker: Asker) -> Any:
-        """What clients and members ask of keepers."""
+        """Answer questions of clients and members to keepers."""
         if asker.client and isinstance(request, AMONG_MEMBERS):
             raise Refused("that is for members to say to keepers: use force")
         if isinstance(request, InMemory):
@@ -123,7 +123,7 @@ class Keeping(Style):
         return await self.ask(request)
 
     async def ask(self, request: Any) -> Any:
-        """Of the own keeper, else of one that was asked before, else of any."""
+        """Ask this member's keeper; else one that was asked before; else any."""
         if isinstance(request, Roll):
             return await call_the_roll(await self.meeting(), self.keeper, self._bus._now)
         if isinstance(request, Force):
@@ -166,7 +166,7 @@ class Keeping(Style):
         return None if self.keeper is None else self.keeper.desk.machine_of(name)
 
     async def _found(self, meeting: Meeting) -> int | None:
-        """A keeper that belongs to a log, the eldest; none if the own one does by now."""
+        """The eldest keeper that belongs to a log; None if this member's own keeper does by now."""
         now = self._bus._now()
         until = now + LOOK_S
         soon = max(self._bus._opened_at + LOOK_S, now + HEAR_S)
@@ -191,7 +191,7 @@ class Keeping(Style):
         await self.durable.drain(timeout)
 
     async def close(self) -> None:
-        """Whatever fails on the way, or is cancelled, the store is given back."""
+        """Close; the store is released even if something fails on the way, or is cancelled."""
         try:
             await self.durable.close()
             if self.keeper is not None:

@@ -1,16 +1,17 @@
-"""The store port on a real disk: submit now, hear later. One thread writes, so that the loop need not wait for a disk.
+"""The store port on a real disk: a write is submitted, and completes later. One thread writes, so that the loop need
+not wait for the disk.
 
-Whatever was submitted while the thread was busy is written together and shares one synchronisation: the busier the
-bus, the more rows an fsync. Completions arrive on the loop, in the order of submission. If what was gathered cannot be
-committed together, each submission is tried alone, so that nobody pays for another's mistake.
+Writes that were submitted while the thread was busy are committed together and share one fsync: the busier the bus, the
+more rows an fsync. Completions arrive on the loop, in the order of submission. If several writes cannot be committed
+together, each is tried alone, so that one bad write does not fail the others.
 
-A thread that must be woken, and wakes the loop, costs more than a quick commit. So a writer that is ``alone``, because
-nobody else is to be told meanwhile, commits at the end of the loop's turn, as long as that has been quick and nothing
-was ever submitted while the disk was at work. Now and then the thread does it, to see whether that is still so; and
-always when the store has to tidy up, which takes long and says nothing about other commits.
+Waking a thread, which then wakes the loop, costs more than a quick commit. So a writer that is ``alone``, because no
+other keeper waits for it, commits at the end of the loop's turn, as long as commits have been quick and nothing was
+submitted while the disk was at work. Now and then the thread commits, to see whether that is still so; and always when
+the store has to tidy up, which takes long and says nothing about other commits.
 
-Reads of what is committed use a connection of their own and wait for nobody. Reads of what is not wait until it is.
-What the loop must not wait for is read by a thread of its own (``fetcher``).
+Reads of committed rows use a connection of their own and do not wait. Reads of other rows wait until these are
+committed. Rows that are read without holding up the loop are read by another thread (``fetcher``).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from .fetcher import Fetched, Fetcher, Work
 
 Done = Callable[[Exception | None], None]
 QUICK_S = 0.002
-"""The loop may wait so long for a commit; a turn of it lasts longer."""
+"""A commit that takes less may be made on the loop."""
 CALM = 16
-"""So many commits must have been quick, and nothing submitted meanwhile."""
+"""How many commits must have been quick, with nothing submitted meanwhile, before the loop commits itself."""
 PROBED = 64
-"""After so many in the loop's turn the thread commits once."""
+"""After so many commits on the loop the thread commits once."""
 _REWRITES = (Cut, Trim, Restart, Repair, Replace)
 _Work = tuple[Sequence[Change], Done]
 
@@ -55,12 +56,12 @@ class StoreWriter:
         self._rewriting: Counter[str] = Counter()
         self._closed = False
         self.alone: Callable[[], bool] = lambda: False
-        """Whether nothing else is to be done while the disk works."""
+        """True if no other keeper waits for this one while its disk works."""
         self._turn: list[_Work] = []
-        """What is committed when the loop's turn ends."""
+        """Writes that are committed when the loop's turn ends."""
         self._calm = 0
         self._completed = 0
-        """Submissions whose callers have heard, as the loop counts; ``finished`` is the thread's."""
+        """Submissions whose callers were told, counted by the loop; ``finished`` is counted by the thread."""
         self.commits = 0
         self.submissions = 0
         self.finished = 0
@@ -123,7 +124,7 @@ class StoreWriter:
         return self.bounds(log).end
 
     def renew(self, changes: Sequence[Change]) -> str:
-        """The loop waits for it: it is rare, and takes some synchronisations."""
+        """See ``Store.renew``. The loop waits for it: it is rare, and takes a few fsyncs."""
         if self._fetcher is not None:
             self._fetcher.close()
             self._fetcher = None
@@ -184,7 +185,7 @@ class StoreWriter:
                 return
 
     def _hand_over(self) -> None:
-        """Somebody waits now: what the turn would commit is the thread's."""
+        """A caller waits now: let the thread commit what the turn would."""
         works, self._turn = self._turn, []
         for work in works:
             self._work.put(work)
@@ -204,7 +205,7 @@ class StoreWriter:
         return errors, perf_counter() - started
 
     def _commit(self, works: list[_Work]) -> list[Exception | None]:
-        """Together, or else one by one; what became of each."""
+        """Commit together, or else one by one; returns the outcome of each."""
         error = self._committed_together(works)
         if error is None:
             return [None] * len(works)

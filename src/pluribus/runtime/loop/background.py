@@ -1,8 +1,8 @@
 """One loop in one thread, for programs that have none: all synchronous members of a process live on it.
 
-It starts with the first use and ends with the process, after everybody on it has said goodbye. A forked child starts
-with none: threads do not survive a fork, so what was open in the parent stays the parent's, and the child connects
-again. Which process a thread belongs to is therefore asked at every call; nobody waits for a thread that is not there.
+It starts with the first use and ends with the process, after all members on it have left. A forked child starts with
+none: threads do not survive a fork, so what was open in the parent stays the parent's, and the child connects again.
+Therefore every call checks to which process the thread belongs, so that no caller waits for a thread that is not there.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _waited_for(future: Future[T]) -> T:
 
 
 def refuse_inside_a_loop() -> None:
-    """Whoever has a loop would stop it by waiting here. Notebooks run cells inside one, and expect them to block."""
+    """``BadInput`` inside a running loop, which waiting would stop. Notebooks are allowed: their cells may block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -29,10 +29,11 @@ class Readable(Protocol):
 
 
 async def call_with_events(subscription: Readable, call: Call, bodies: bool) -> None:
-    """The call-back, one event after another: a coroutine function is awaited, a plain one runs in a thread.
+    """Call a function with one event after another: a coroutine function is awaited, a plain one runs in a thread.
 
-    What it raises is logged, and the next event is told; so is what is missing. When nothing more can be read, though
-    nobody closed the subscription, that is logged and the end: reading again would fail again, at once and for ever.
+    An exception in it is logged, and the next event follows; missing events are logged, too. If nothing more can be
+    read although the subscription was not closed, that is logged, and the calls end, because reading would fail for
+    ever.
     """
     pattern, waits = subscription.pattern, inspect.iscoroutinefunction(call)
     while not subscription.closed:

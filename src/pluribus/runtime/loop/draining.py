@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from ...core.errors import PluribusError
 
 Drain = Callable[[float], Awaitable[None]]
-"""Returns when a part has nothing left to be sent; raises what could not be, after so many seconds."""
+"""Returns when a part has nothing left to send; raises an error for what is left after so many seconds."""
 
 
 LEAST_S = 0.1
-"""What a part has when others have used up the time: enough if nothing keeps it."""
+"""Seconds that a part has even if others have used up the time."""
 
 
 async def each_drained(drains: Iterable[Drain], timeout: float) -> None:
-    """One after the other, in so many seconds for all. What one cannot deliver keeps no other back: the first complaint
-    is raised in the end, with the others in its notes."""
+    """Drain one part after the other, in ``timeout`` seconds for all. If one fails, the others are drained all the
+    same: the first error is raised at the end, with the others in its notes."""
     now = asyncio.get_running_loop().time
     until = now() + timeout
     complaints: list[PluribusError] = []

@@ -1,5 +1,5 @@
-"""What asyncio leaves to its users: an answer and a time-out may come in the same turn of the loop, and a function may
-raise what no future takes."""
+"""Two corners of asyncio: a result and a time-out may come in the same turn of the loop, and a function may raise an
+exception that a future does not take."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ T = TypeVar("T")
 
 
 def has_come(future: asyncio.Future[T]) -> bool:
-    """Whether what was awaited came after all, in the very turn in which the time-out did: ``TimeoutError`` is raised
-    then, though the future has a result."""
+    """Whether the future has a result after all: if result and time-out come in the same turn of the loop,
+    ``TimeoutError`` is raised."""
     return future.done() and not future.cancelled()
 
 
 def looked_at(future: asyncio.Future[T]) -> None:
-    """As a call-back when it is done: who waited may have given up, and then its error is nobody's."""
+    """A call-back for a future that is done: it marks an error as seen, because the waiting caller may have given
+    up."""
     if not future.cancelled():
         future.exception()
 
 
 async def in_a_thread(call: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
-    """As ``asyncio.to_thread``, for functions of applications: whatever they raise is raised here. ``StopIteration``,
-    of a ``next`` that found nothing, would not arrive, and whoever waits would wait for ever."""
+    """Like ``asyncio.to_thread``, for functions of applications: every exception is raised here. With ``to_thread`` a
+    ``StopIteration`` (from a ``next`` without a default) would not arrive, and the caller would wait for ever."""
 
     def called() -> T:
         try:
@@ -37,5 +38,5 @@ async def in_a_thread(call: Callable[P, T], /, *args: P.args, **named: P.kwargs)
 
 
 def taken(error: Exception) -> Exception:
-    """What a future takes in place of an exception; a coroutine would do the same."""
+    """The exception that a future takes in the place of another; coroutines do the same for ``StopIteration``."""
     return RuntimeError("the function raised StopIteration") if isinstance(error, StopIteration) else error

@@ -1,4 +1,4 @@
-"""Opening something that takes a while, on behalf of everybody who asked for it meanwhile."""
+"""Opening something that takes some time, for all callers that ask for it meanwhile."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...core.errors import Unreachable
 
 
 class Opening:
-    """Who waits until a group or a replica is open: ``async with``. If it fails, or all of them give up, it is closed
-    again: nobody would read it, and nobody has it in hand to close it."""
+    """``async with`` for callers that wait until a group or a replica is open. If opening fails, or all callers give
+    up, it is closed again, because no caller has it in hand to close it."""
 
     __slots__ = ("_close", "_waiting", "done")
 

@@ -1,4 +1,4 @@
-"""Trace files: a run of a real member written down stimulus by stimulus, and had again from the file.
+"""Trace files: a run of a real member, recorded stimulus by stimulus and replayed from the file.
 
 ``connect(url, trace=PATH)`` writes one. The first record says what is needed to build the same stack; ``replay`` builds
 it, feeds it the rest, and compares everything that it sends with what was sent then.

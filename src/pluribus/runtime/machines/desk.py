@@ -1,8 +1,8 @@
-"""What is asked about machines on a host in this process: on a keeper's log, or on the safe order of a group.
+"""Answers questions about machines on a host in this process: on a keeper's log, or on the safe order of a group.
 
-``ask`` is all there is; a member's own program, other members and clients use the same words
-(``group/host/requests.py``). Consumers are told what they were given when they ask for it: a question that finds
-nothing waits here, and is answered by the very command that brings something.
+All questions go through ``ask``; a member's own program, other members and clients use the same words
+(``group/host/requests.py``). Consumers ask for their assignments: a question that finds none waits here, and the
+command that brings one answers it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .reading import read_bodies
 
 WAITERS_MAX = 65_536
 LOOKING = -1
-"""In the place of a consumer: questions that wait for any command of the machine."""
+"""Stands for a consumer in questions that wait for any command of the machine."""
 ALIVE_S = 0.25
 """How often the leader hears which owners wait here."""
 
 Owner = tuple[int, int]
-"""Of a lease: the number of the machine, and of the owner."""
+"""The owner of a lease: the number of the machine, and the owner's own number."""
 
 
 class CommandLog(Protocol):
-    """What puts commands in order; a keeper, or a ``VolatileLog``."""
+    """The log that puts commands in order: a keeper, or a ``VolatileLog``."""
 
     def submit_many(self, commands: Sequence[bytes], done: Done, machine: int = 0) -> None: ...
 
@@ -43,8 +43,8 @@ async def nothing() -> None:
 
 
 class MachineDesk:
-    """``announce`` tells the log which code is here, before a machine is made; ``alive`` tells whoever counts leases
-    that owners are there."""
+    """``announce`` tells the log which code is here, before a machine is made; ``alive`` tells the member that counts
+    leases which owners are there."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class MachineDesk:
         self._announce = announce
         self._alive = alive
         self._waiters: dict[tuple[int, int], list[asyncio.Future[None]]] = {}
-        """By machine and consumer: those who wait for something to tell."""
+        """By machine and consumer: the questions that wait."""
         self._count = 0
         self._here: dict[Owner, int] = {}
         """Owners that wait here, and how often."""
@@ -67,7 +67,7 @@ class MachineDesk:
         host.on_restored = self.restored
 
     async def ask(self, request: MachineRequest) -> Any:
-        """Whatever the request asks for; errors of ours, each with its remedy."""
+        """The answer to a request; or an exception of ``core.errors``, with its remedy."""
         if isinstance(request, Order):
             return await self.ordered((await self._hosted(request.name)).number, request.commands)
         if isinstance(request, Await):
@@ -202,8 +202,9 @@ class MachineDesk:
     async def _with_bodies(
         self, hosted: Hosted, asked: Await, given: Sequence[tuple[int, Held]], fresh: bool
     ) -> Told | None:
-        """As many as were asked for, at least one. None if a body is not where the machine said: it was moved, or the
-        machine is behind; when it is not (``fresh``), the body is lost, and the thing is told without it."""
+        """Assignments with their bodies, as many as were asked for, at least one. None if a body is not where the
+        machine said: it was moved, or the machine is behind. If the machine is not behind (``fresh``), the body is
+        lost, and the thing is told without it."""
         chosen: list[tuple[int, Held]] = []
         size = 0
         for thing, held in given:
@@ -269,7 +270,8 @@ class MachineDesk:
     # The host.
 
     def applied(self) -> None:
-        """Commands were applied, or the state was replaced: whoever was given something hears of it."""
+        """Commands were applied, or the state was replaced: wake the questions of consumers that were given
+        something."""
         host = self.host
         for number in host.recent:
             if (number, LOOKING) in self._waiters:
@@ -283,7 +285,7 @@ class MachineDesk:
         host.recent.clear()
 
     def restored(self) -> None:
-        """The state is another one: everybody looks again."""
+        """The state was replaced: all waiting questions look again."""
         for consumer in list(self._waiters):
             self._wake(consumer)
 

@@ -45,6 +45,7 @@ def scenario(name: str) -> Scenario:
         adhoc,
         asks,
         boundaries,
+        compaction,
         consumer_groups,
         conversations,
         crowd,
@@ -88,6 +89,7 @@ def scenario(name: str) -> Scenario:
         conversations.CONVERSATIONS,
         spaces.SPACES,
         consumer_groups.CONSUMER_GROUPS,
+        compaction.COMPACTION,
     )
     shipped = (
         *plain,

@@ -95,12 +95,13 @@ class Life(KeeperLife):
             events: list[tuple[int, int, int, bytes]] = []
             at = first
             while at < end:
-                for offset, packed in self.desk.of_topics.reading.read(name, at, end, 1 << 20):
+                pieces, behind = self.desk.of_topics.reading.read(name, at, end, 1 << 20)
+                for offset, packed in pieces:
                     batch = StoredBatch(packed, offset).cut(at, end)
                     numbers = batch.sequences.tolist()
                     rows = zip(batch.offsets.tolist(), numbers, batch.decoded(), strict=True)
                     events += [(place, batch.head.session, number, body) for place, number, body in rows]
-                    at = batch.end
+                at = behind
             topics[name] = (first, events)
         return Finals(topics)
 

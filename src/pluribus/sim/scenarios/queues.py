@@ -26,7 +26,15 @@ from ...queues.words import AGAIN, BACK, DONE, ENDED, FULL, NACK, NEXT, REJECT, 
 from ...runtime.bus import BEST_EFFORT
 from ..checkers.hosts import bounded, same_states, time_never_falls
 from ..checkers.logs import agreement, one_leader
-from ..checkers.queues import delayed, keys_in_order, nothing_invented, nothing_lost, one_holder, settled_once
+from ..checkers.queues import (
+    delayed,
+    first_come,
+    keys_in_order,
+    nothing_invented,
+    nothing_lost,
+    one_holder,
+    settled_once,
+)
 from ..machinery.chaos import torment
 from ..machinery.history import Happening, History
 from ..machinery.world import World
@@ -63,7 +71,7 @@ class Life(hosts.Life):
     def _commit(self, first: int, held: Sequence[bytes]) -> None:
         super()._commit(first, held)
         for name, queue in self.queues():
-            self._compare(name, queue)
+            self._compare(name, queue, len(held) == 1)
 
     def queues(self) -> list[tuple[str, Queue]]:
         all_hosted = self.hosting.machines.values()
@@ -77,7 +85,8 @@ class Life(hosts.Life):
         super().restored(index)
         self.held = {}
 
-    def _compare(self, name: str, queue: Queue) -> None:
+    def _compare(self, name: str, queue: Queue, alone: bool) -> None:
+        """``alone``: one command was applied, so that what is ready now was so when it handed out."""
         before = self.held.get(name)
         now = {
             thing: (number, held.delivery)
@@ -97,6 +106,11 @@ class Life(hosts.Life):
                 waited = queue.ground.now_us - at[0].at_us_of(at[1])
                 body = _encode((name, number, delivery, at[0].key_of(at[1]), waited, at[0].tries_of(at[1])))
                 self.play.add(self.number, "given", (thing, self.life), body)
+                ready = queue.messages.segments.first_ready()
+                if alone and ready is not None and number not in queue.selectors:
+                    first = (-ready[2], ready[0].thing_at(ready[1]))
+                    if first < (-at[0].priority_of(at[1]), thing):
+                        self.play.add(self.number, "overtook", (thing, first[1]), name.encode())
 
 
 class Play(hosts.Play):
@@ -382,6 +396,7 @@ QUEUES = Scenario(
         "one_holder": one_holder,
         "keys_in_order": keys_in_order,
         "delayed": delayed,
+        "first_come": first_come,
         "same_states": same_states,
         "time_never_falls": time_never_falls,
         "bounded": bounded,

@@ -1,6 +1,7 @@
 """Queues as programs use them: on a keeper, through another member, from a client, in memory, and without await."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadFilter, BadInput, LeaseEnded, Refused, TooLarge
+from pluribus.runtime.styles.queues import receiving
 from tests.runtime.clients.test_client import served, url_of
 
 
@@ -46,6 +48,9 @@ def test_send_and_receive_everywhere(how, tmp_path):
         async with opened(how, tmp_path) as (bus, options):
             q = await bus.queue("orders", backoff=(0.01, 0.1), **options)
             assert await q.receive(timeout=0) is None, "empty is no error"
+            await q.send("at once")
+            async with q.receive(timeout=0) as m:
+                assert m.body == "at once", "what is there is received without waiting"
             for body in (b"bytes", "text", {"plain": [1, 2]}, Order(7)):
                 await q.send(body)
             for body in (b"bytes", "text", {"plain": [1, 2]}, Order(7)):
@@ -132,6 +137,94 @@ def test_a_long_body_travels_in_pieces(tmp_path):
             async with q.receive(timeout=WAIT_S) as m:
                 assert m.body == body
             assert (await q.stats()).depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_long_bodies_are_browsed_and_count_for_the_credit(tmp_path):
+    async def scenario():
+        async with opened("client", tmp_path) as (bus, _):
+            q = await bus.queue("long")
+            bodies = [bytes([number]) * (2 << 20) for number in range(4)] + [{"long": "x" * (2 << 20)}]
+            for body in bodies:
+                await q.send(body)
+            assert [m.body async for m in q.browse()] == bodies
+            async with q.messages(credit=32, credit_bytes=5 << 20) as messages:
+                await anext(messages)
+                assert (await q.stats()).state.held == 2, "two of them are within the credit"
+                m = await anext(messages)
+                await m.reject("too long")
+            ((dead, size),) = [(m.body, m.size) async for m in q.browse(dead=True)]
+            assert dead == bodies[1] and size > 2 << 20
+
+    asyncio.run(scenario())
+
+
+def test_several_messages_are_settled_together(tmp_path):
+    async def scenario():
+        async with opened("keeper", tmp_path) as (bus, _):
+            q = await bus.queue("orders", lease=30)
+            await q.send_many(range(8))
+            some = [await q.receive(timeout=WAIT_S) for _ in range(8)]
+            await q.extend(some, 60)
+            await q.ack(some[:2])
+            await q.nack(some[2:4], delay=0)
+            await q.reject(some[4:7], "no")
+            while (await q.stats()).state.held > 1:  # noqa: ASYNC110 - one was asked for ahead, and goes back
+                await asyncio.sleep(0.01)
+            state = (await q.stats()).state
+            assert (state.settled, state.ready, state.dead) == (2, 2, 3)
+            assert [m.reason async for m in q.browse(dead=True)] == ["no"] * 3
+            await q.extend(some[7:], 0)
+            while not (await q.stats()).state.redelivered > 2:  # noqa: ASYNC110 - the keeper tells nobody
+                await asyncio.sleep(0.02)
+            with pytest.raises(LeaseEnded):
+                await q.ack(some[7:])
+            with pytest.raises(BadInput, match="settled already"):
+                await q.nack(some[:1])
+
+    asyncio.run(scenario())
+
+
+def test_messages_that_an_iterator_settled_too_late_are_counted(tmp_path, caplog):
+    async def scenario():
+        async with opened("keeper", tmp_path) as (bus, _):
+            q = await bus.queue("leased", lease=0.05)
+            await q.send_many([1, 2])
+            async with q.messages(credit=1) as messages:
+                m = await anext(messages)
+                while (await q.stats()).state.held:
+                    await q.pause()
+                assert m.body == 1 and messages.late == 0
+                await q.resume()
+                again = await anext(messages)
+                assert (again.body, again.deliveries) == (1, 2)
+            assert messages.late >= 1 and "not in their lease" in caplog.text
+
+    asyncio.run(scenario())
+
+
+def test_who_has_received_is_no_consumer_when_another_wants_the_queue_for_itself(tmp_path, monkeypatch):
+    async def scenario():
+        async with opened("keeper", tmp_path) as (bus, _):
+            q = await bus.queue("orders")
+            assert await q.receive(timeout=0) is None
+            async with q.messages(exclusive=True):
+                assert (await q.stats()).consumers == 1
+            await q.send("x")
+            m = await q.receive(timeout=WAIT_S)
+            with pytest.raises(Refused, match="others receive from it"):
+                async with q.messages(exclusive=True):
+                    raise AssertionError("a message is in somebody's hands")
+            await m.ack()
+            monkeypatch.setattr(receiving, "IDLE_S", 0.05)
+            other = await bus.queue("other")
+            assert await other.receive(timeout=0) is None
+            while (await other.stats()).consumers:  # noqa: ASYNC110 - the keeper tells nobody
+                await asyncio.sleep(0.02)
+            await other.send("y")
+            async with other.receive(timeout=WAIT_S) as m:
+                assert m.body == "y", "it comes back when it receives again"
 
     asyncio.run(scenario())
 
@@ -281,6 +374,32 @@ def test_without_await(tmp_path):
                 break
         assert found == [b"a", b"b"]
         assert q.purge() >= 1
+        q.send_many(["settled", "rejected", "given back"])
+        for m in q.messages(credit=1, credit_bytes=1 << 20):
+            if m.body == "rejected":
+                m.reject("no")
+            elif m.body == "given back" and m.deliveries == 1:
+                m.nack(delay=0)
+            elif m.deliveries == 2:
+                break
+        (dead,) = q.browse(dead=True)
+        assert (dead.body, dead.reason) == ("rejected", "no")
+        q.purge()
+        q.send_many([1, 2, 3])
+        q.ack([q.receive(timeout=WAIT_S) for _ in range(2)])
+        q.reject([q.receive(timeout=WAIT_S)], "no")
+        assert q.stats().depth == 0 and q.redrive() == 2 and q.purge() == 2
+        heard, done = [], threading.Event()
+
+        @q.on("n > 1")
+        def handle(m):
+            heard.append((m.body, m.key, threading.current_thread() is threading.main_thread()))
+            done.set()
+
+        q.send("no", properties={"n": 1})
+        q.send("yes", properties={"n": 2}, key="k")
+        assert done.wait(WAIT_S)
+        assert heard == [("yes", "k", False)], "in a thread of its own, so that it may wait"
 
 
 class Strict(msgspec.Struct):

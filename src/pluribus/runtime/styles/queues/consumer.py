@@ -11,6 +11,7 @@ raises ``LeaseEnded`` when it is settled.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,8 @@ from ....queues import words
 from ....queues.words import ENDED, REFUSED, Outcome
 from ...machines.line import MachineLine
 from .message import QueueMessage, Slice, unpacked
+
+log = logging.getLogger(__name__)
 
 WAIT_S = 20.0
 """How long one question for messages waits; asking renews the lease."""
@@ -71,6 +74,8 @@ class QueueConsumer:
         self._settling: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self.failure: PluribusError | None = None
+        self.late = 0
+        """Messages that were handled, and were another's before they were settled behind the reader."""
         self.closed = False
         self.on_arrival: Callable[[int], None] | None = None
         """Called with how many messages came."""
@@ -199,14 +204,18 @@ class QueueConsumer:
         self._changed = True
         self._settle_soon()
 
+    async def told(self) -> None:
+        """Returns when the queue knows what is settled and wanted."""
+        self._settle_soon()
+        await self.settled()
+
     async def cancel(self, want: int) -> bool:
         """Want so many from now on; whether a message was given that nobody has had."""
         things, size, _ = self._credit
         self._credit, self._changed = (things, size, want), True
         self._held = []
         await self.settled()
-        self._settle_soon()
-        await self.settled()
+        await self.told()
         return bool(self.arrived) or any(thing not in self.hands for thing in self._held)
 
     def _settle_soon(self) -> None:
@@ -228,6 +237,7 @@ class QueueConsumer:
             if self.hands.get(one[0].number) == one[0].assignment:
                 here.append(one)
             else:
+                self._count_late([one])
                 _end(one[4], _late(one[0].number))
         acked, deliveries = _runs(sorted((one[0].number, one[0].deliveries) for one in here if not one[1]))
         others = [(message.number, verb, wait, reason) for message, verb, wait, reason, _ in here if verb]
@@ -252,6 +262,7 @@ class QueueConsumer:
                 self._settles.extendleft(reversed(here))
                 self._changed = True
                 return
+            self._count_late(here)
             for message, *_, future in here:
                 self.hands.pop(message.number, None)
                 _end(future, _late(message.number))
@@ -260,11 +271,24 @@ class QueueConsumer:
         if serial and not want:
             self._held = [int(thing) for thing, _ in outcome.things]
         lost = set(outcome.lost)
+        self._count_late([one for one in here if one[0].number in lost])
         for message, verb, _, _, future in here:
             ended = verb != words.EXTEND or message.number in lost
             if ended and self.hands.get(message.number) == message.assignment:
                 del self.hands[message.number]
             _end(future, _late(message.number) if message.number in lost else None)
+
+    def _count_late(self, settles: list[Settling]) -> None:
+        """Of messages that are settled behind the reader nobody waits for the answer: they are counted, and logged."""
+        count = sum(1 for _, verb, _, _, future in settles if future is None and not verb)
+        if count:
+            self.late += count
+            log.warning(
+                "%d messages of %s were handled, but not in their lease: they are handed out again; "
+                "use a longer lease=, or m.extend()",
+                count,
+                self._line.name,
+            )
 
     async def settled(self) -> None:
         """Returns when everything that was settled is answered."""

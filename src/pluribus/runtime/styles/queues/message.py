@@ -130,6 +130,22 @@ class QueueMessage(Generic[T]):
         return self._consumer
 
 
+class Browsed(QueueMessage[Any]):
+    """A message that was looked at and not taken."""
+
+    __slots__ = ("age_since", "reason", "size", "state")
+
+    def __init__(self, seen: words.Seen, body: bytes, long: bytes | None) -> None:
+        super().__init__(None, seen.thing, seen.tries, body, long)
+        self.state = seen.state
+        """``ready``, ``held``, ``delayed``, ``behind its key`` or ``dead``."""
+        self.size = seen.size
+        self.reason = seen.reason
+        """Why it is a dead letter."""
+        self.age_since = seen.at_us / 1e6
+        """When it came into the queue, in the time of the log."""
+
+
 def unpacked(packed: bytes) -> Slice:
     """A plain batch. In the place of a body that cannot be made here is the error."""
     head = batch.head_of(packed)

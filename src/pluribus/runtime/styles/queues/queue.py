@@ -23,10 +23,10 @@ from ..style import Style
 from ..tables.face import ROWS_MAX, TIMEOUT_S
 from .arriving import transformed
 from .consumer import QueueConsumer
-from .message import QueueMessage
+from .message import Browsed, QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
 from .outgoing import OutgoingMessage, extra_of
-from .receiving import Handler, Messages, Receiving, Singles, call_with
+from .receiving import Handler, Messages, Receiving, Singles, all_settled, call_with
 from .sender import Sender, encoded_properties
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class MessageQueue:
         self._singles: dict[bytes, Singles] = {}
         """By selector: the consumer of single receives."""
         self._consumers: dict[QueueConsumer, None] = {}
-        self._calling: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._last: tuple[int, Stats] | None = None
         self._chain: str | None = None
         self.closed = False
@@ -289,9 +289,13 @@ class MessageQueue:
         """Call a function with every message, one after another, until the task that is returned is cancelled."""
         messages = self.messages(where, credit=credit, exclusive=exclusive)
         task = asyncio.ensure_future(call_with(messages, handler))
-        self._calling.add(task)
-        task.add_done_callback(self._calling.discard)
+        self.ends_with_it(task)
         return task
+
+    def ends_with_it(self, task: asyncio.Task[None]) -> None:
+        """The task is cancelled when the queue is closed."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def arrived(self, where: str | Filter | None = None, timeout: float | None = None) -> bool:
         """Returns True when a message is there for who asks now, which it does not take; False after ``timeout``."""
@@ -302,18 +306,20 @@ class MessageQueue:
         return True
 
     async def ack(self, messages: Iterable[QueueMessage[Any]]) -> None:
-        """Settle several messages together; ``LeaseEnded`` for the first that is not held any more."""
-        found = await asyncio.gather(*(one.ack() for one in messages), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
+        """Settle several messages together, in one command; ``LeaseEnded`` for the first that is not held any more."""
+        await all_settled(one.ack() for one in messages)
 
     async def nack(self, messages: Iterable[QueueMessage[Any]], delay: float | None = None) -> None:
         """Give several messages back together."""
-        found = await asyncio.gather(*(one.nack(delay) for one in messages), return_exceptions=True)
-        for one in found:
-            if isinstance(one, BaseException):
-                raise one
+        await all_settled(one.nack(delay) for one in messages)
+
+    async def reject(self, messages: Iterable[QueueMessage[Any]], reason: str = "") -> None:
+        """Make dead letters of several messages."""
+        await all_settled(one.reject(reason) for one in messages)
+
+    async def extend(self, messages: Iterable[QueueMessage[Any]], seconds: float) -> None:
+        """Hold several messages for so long from now on."""
+        await all_settled(one.extend(seconds) for one in messages)
 
     def _owner(self) -> int:
         """Whose lease it is. In memory it is a member's: a client's consumers live as long as the client's member."""
@@ -323,6 +329,8 @@ class MessageQueue:
     async def _consumer(
         self, selector: bytes, things: int, size: int, want: int = UNLIMITED, exclusive: bool = False
     ) -> QueueConsumer:
+        for single in list(self._singles.values()) if exclusive else ():
+            await single.leave()
         consumer = QueueConsumer(self._line, self._numbers(), self._owner, LEASE_S, selector, exclusive)
         self._consumers[consumer] = None
         try:
@@ -352,9 +360,12 @@ class MessageQueue:
             handles = [(one.row, one.place, one.piece) for one in looked.found]
             bodies = await self._line.bodies(handles, None) if handles else []
             for seen, body in zip(looked.found, bodies, strict=True):
-                if body is not None:  # else it was settled meanwhile
-                    yield Browsed(seen, body)
-                    left = None if left is None else left - 1
+                pieces = [(row, place, 0) for row, place in seen.pieces]
+                parts = await self._line.bodies(pieces, None) if pieces and body is not None else []
+                if body is None or None in parts:  # it was settled meanwhile
+                    continue
+                yield Browsed(seen, body, b"".join(one for one in parts if one is not None) if pieces else None)
+                left = None if left is None else left - 1
             start = looked.then
             if not start:
                 return
@@ -515,10 +526,10 @@ class MessageQueue:
             await self._sender.flush()
         finally:
             self.closed = True
-            for task in list(self._calling):
+            for task in list(self._tasks):
                 task.cancel()
-            if self._calling:
-                await asyncio.wait(list(self._calling))
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))
             for consumer in list(self._consumers):
                 await consumer.close()
             self._sender.close()
@@ -526,7 +537,7 @@ class MessageQueue:
 
     def abandon(self) -> None:
         self.closed = True
-        for task in self._calling:
+        for task in self._tasks:
             task.cancel()
         for consumer in self._consumers:
             consumer.abandon()
@@ -544,22 +555,6 @@ class MessageQueue:
     def _check_open(self) -> None:
         if self.closed:
             raise Closed(f"the queue {self.name!r} is closed here: open it again")
-
-
-class Browsed(QueueMessage[Any]):
-    """A message that was looked at and not taken."""
-
-    __slots__ = ("age_since", "reason", "size", "state")
-
-    def __init__(self, seen: words.Seen, body: bytes) -> None:
-        super().__init__(None, seen.thing, seen.tries, body, None)
-        self.state = seen.state
-        """``ready``, ``held``, ``delayed``, ``behind its key`` or ``dead``."""
-        self.size = seen.size
-        self.reason = seen.reason
-        """Why it is a dead letter."""
-        self.age_since = seen.at_us / 1e6
-        """When it came into the queue, in the time of the log."""
 
 
 class QueueStats(msgspec.Struct, frozen=True):

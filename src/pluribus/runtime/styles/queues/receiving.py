@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,9 @@ AHEAD_S = 0.02
 """How long a message that was asked for ahead waits for the next receive."""
 BYTES = 1 << 40
 """Single receives have no limit in bytes."""
+
+IDLE_S = 10.0
+"""A consumer of single receives is given up when nobody has received for so long: it is no consumer to others then."""
 
 Handler = Callable[[QueueMessage[Any]], Awaitable[object] | object]
 
@@ -44,8 +47,11 @@ class Singles:
         self._streak = 0
         self._idle: asyncio.TimerHandle | None = None
         """While it is set, one message may wait here for the next receive."""
+        self._used = 0.0
+        self._leaving: asyncio.Task[None] | None = None
 
     async def receive(self, timeout: float | None) -> QueueMessage[Any] | None:
+        self._used = asyncio.get_running_loop().time()
         consumer = await self._opened()
         self._streak += 1
         self._waiting += 1
@@ -79,11 +85,39 @@ class Singles:
                 consumer = self._consumer = await self._queue._consumer(self._selector, CREDIT_MAX, BYTES, 0)
                 consumer.on_arrival = self._came
                 consumer.ahead = self._ahead
+                if self._leaving is None:
+                    self._leaving = asyncio.ensure_future(self._leave_when_idle())
+                    self._queue.ends_with_it(self._leaving)
             return consumer
+
+    async def _leave_when_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._consumer is not None and not self._consumer.closed:
+                await asyncio.sleep(max(self._used + IDLE_S - loop.time(), IDLE_S / 10))
+                if loop.time() - self._used >= IDLE_S:
+                    await self.leave()
+        finally:
+            self._leaving = None
+
+    async def leave(self) -> None:
+        """Give the consumer up, unless somebody receives or has something of it."""
+        async with self._opening:
+            consumer = self._consumer
+            if consumer is None or self._waiting or consumer.hands or consumer.closed:
+                return
+            self._consumer = None
+            await consumer.close()
+            self._queue._consumers.pop(consumer, None)
+            if self._queue._singles.get(self._selector) is self:
+                del self._queue._singles[self._selector]
 
     async def _cancelled(self, consumer: QueueConsumer) -> QueueMessage[Any] | None:
         """Take the demand back; if a message was given just before, that is it."""
         self._streak = 0
+        await consumer.told()  # that one is wanted, before it is taken back: else nothing would ever be there at once
+        if consumer.arrived:
+            return await consumer.next(None)
         self._asked = self._waiting - 1
         given = await consumer.cancel(self._waiting - 1)
         if not given:
@@ -91,9 +125,14 @@ class Singles:
         return await consumer.next(None)
 
     def _came(self, count: int) -> None:
+        consumer = self._consumer
         self._asked = max(self._asked - count, 0)
-        if self._consumer is not None:
-            self._give_back(self._consumer)
+        if consumer is None:
+            return
+        missing = self._waiting - len(consumer.arrived)
+        if missing > self._asked:  # what came could not be read, and is a dead letter
+            self._want(consumer, missing)
+        self._give_back(consumer)
 
     def _ahead(self) -> int:
         consumer = self._consumer
@@ -165,6 +204,11 @@ class Messages:
         self._consumer: QueueConsumer | None = None
         self._before: QueueMessage[Any] | None = None
 
+    @property
+    def late(self) -> int:
+        """Messages that were settled too late: their lease had ended, and they are handed out again."""
+        return 0 if self._consumer is None else self._consumer.late
+
     async def __aenter__(self) -> Messages:
         self._consumer = await self._queue._consumer(self._selector, *self._credit, exclusive=self._exclusive)
         return self
@@ -207,6 +251,13 @@ class Messages:
             consumer.settle_later(before, verb)
         self._queue._consumers.pop(consumer, None)
         await consumer.close()
+
+
+async def all_settled(settling: Iterable[Awaitable[None]]) -> None:
+    """Raises what the first of those that failed did."""
+    for found in await asyncio.gather(*settling, return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
 
 
 async def call_with(messages: Messages, handler: Handler) -> None:

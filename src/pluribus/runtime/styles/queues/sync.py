@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ....filters import Filter
 from ...loop.background import Background
 from ...sync.face import Face, one_by_one
-from .message import QueueMessage
-from .queue import CREDIT, Browsed, MessageQueue
+from .message import Browsed, QueueMessage
+from .queue import CREDIT, CREDIT_BYTES, MessageQueue
+
+PARTS = (
+    *("assignment", "body", "correlation", "deliveries", "id", "key"),
+    *("number", "priority", "properties", "reply_to", "sent"),
+)
+H = TypeVar("H", bound=Callable[[Any], Any])
 
 
 class SyncMessage(Face):
@@ -25,9 +32,9 @@ class SyncMessage(Face):
         if not self._real.settled:
             self._thread.call(self._real.ack if error is None else self._real.nack)
 
-    @property
-    def body(self) -> Any:
-        return self._real.body
+    def __getattr__(self, name: str) -> Any:
+        """What a message has never changes, so that it is read without crossing to the loop."""
+        return getattr(self._real, name) if name in PARTS else super().__getattr__(name)
 
     @property
     def closed(self) -> bool:
@@ -63,20 +70,75 @@ class SyncMessageQueue(Face):
         with message:
             yield message
 
-    def messages(self, where: str | Filter | None = None, *, credit: int = CREDIT) -> Iterator[QueueMessage[Any]]:
-        """Messages as they come; asking for the next one settles the one before."""
-        messages = self._thread.ask(self._real.messages, where, credit=credit)
+    def messages(
+        self,
+        where: str | Filter | None = None,
+        *,
+        credit: int = CREDIT,
+        credit_bytes: int = CREDIT_BYTES,
+        exclusive: bool = False,
+    ) -> Iterator[SyncMessage]:
+        """Messages as they come; asking for the next one settles the one before, unless it was settled."""
+        messages = self._thread.ask(
+            self._real.messages, where, credit=credit, credit_bytes=credit_bytes, exclusive=exclusive
+        )
         self._thread.call(messages.__aenter__)
         try:
-            yield from one_by_one(self._thread, messages)
+            for message in one_by_one(self._thread, messages):
+                yield SyncMessage(message, self._thread)
         except GeneratorExit as left:
             self._thread.call(messages.__aexit__, GeneratorExit, left, None)
             raise
         else:
             self._thread.call(messages.__aexit__, None, None, None)
 
-    def __iter__(self) -> Iterator[QueueMessage[Any]]:
+    def __iter__(self) -> Iterator[SyncMessage]:
         return self.messages()
+
+    def on(
+        self, where: str | Filter | None = None, *, credit: int = CREDIT, exclusive: bool = False
+    ) -> Callable[[H], H]:
+        """A decorator: the function is called with every message, in a thread. If it returns, the message is settled;
+        if it raises, the message is given back."""
+
+        def decorated(call: H) -> H:
+            self.call(call, where, credit=credit, exclusive=exclusive)
+            return call
+
+        return decorated
+
+    def call(
+        self,
+        handler: Callable[[SyncMessage], object],
+        where: str | Filter | None = None,
+        *,
+        credit: int = CREDIT,
+        exclusive: bool = False,
+    ) -> Callable[[], None]:
+        """Call a function with every message, one after another, in a thread, until what is returned is called."""
+
+        async def handled(message: QueueMessage[Any]) -> None:
+            await asyncio.to_thread(handler, SyncMessage(message, self._thread))
+
+        task = self._thread.ask(self._real.call, handled, where, credit=credit, exclusive=exclusive)
+
+        def stop() -> None:
+            self._thread.ask(task.cancel)
+
+        return stop
+
+    def ack(self, messages: Iterable[SyncMessage]) -> None:
+        """Settle several messages together; ``LeaseEnded`` for the first that is not held any more."""
+        self._thread.call(self._real.ack, [one._real for one in messages])
+
+    def nack(self, messages: Iterable[SyncMessage], delay: float | None = None) -> None:
+        self._thread.call(self._real.nack, [one._real for one in messages], delay)
+
+    def reject(self, messages: Iterable[SyncMessage], reason: str = "") -> None:
+        self._thread.call(self._real.reject, [one._real for one in messages], reason)
+
+    def extend(self, messages: Iterable[SyncMessage], seconds: float) -> None:
+        self._thread.call(self._real.extend, [one._real for one in messages], seconds)
 
     def browse(
         self, where: str | Filter | None = None, *, dead: bool = False, limit: int | None = None

@@ -15,7 +15,7 @@ from ....core.errors import BadInput, Closed, MalformedFrame, Overflow, Pluribus
 from ....filters import parse
 from ....group.host.host import HOST
 from ....pubsub.durable import commands
-from ....pubsub.durable.batch import StoredBatch, checked, head_of, is_batch
+from ....pubsub.durable.batch import StoredBatch, checked, is_batch
 from ....pubsub.durable.commands import Outcome
 from ....pubsub.durable.machine import Topic, TopicsMachine
 from ....pubsub.durable.reading import READ_BYTES_MAX, Piece, Reading
@@ -256,7 +256,7 @@ class TopicsDesk:
             some, at = self._read(asked.topic, start, asked.stop, min(left, TURN_BYTES), asked.where, asked.bodies)
             pieces += some
             left -= sum(len(packed) for _, packed in some)
-            if left <= 0 or at >= asked.stop or not some:
+            if left <= 0 or at >= asked.stop or at == start:
                 return pieces, at
             start = at
 
@@ -292,22 +292,22 @@ class TopicsDesk:
     ) -> tuple[list[Piece], int]:
         """Packed batches, and the offset behind the last event that was looked at."""
         if not where and bodies:
-            pieces = self.reading.read(name, start, stop, bytes_max)
+            pieces, at = self.reading.read(name, start, stop, bytes_max)
             self._read_bytes += sum(len(packed) for _, packed in pieces)
-            return pieces, max(start, min(stop, _end(pieces[-1]))) if pieces else start
+            return pieces, at
         kept: list[Piece] = []
         looked, size = 0, 0
         while start < stop and size < bytes_max and looked < LONG_AGO_BYTES:
-            pieces = self.reading.read(name, start, stop, min(bytes_max, 256 << 10))
-            if not pieces:
+            pieces, at = self.reading.read(name, start, stop, min(bytes_max, 256 << 10))
+            if at == start:
                 break
             for offset, packed in pieces:
                 looked += len(packed)
                 chosen = self.chosen(StoredBatch(packed, offset).cut(start, stop), where, bodies)
-                start = min(_end((offset, packed)), stop)
                 if chosen is not None:
                     kept.append((offset, chosen.data))
                     size += len(chosen.data)
+            start = at
         self._read_bytes += looked
         return kept, start
 
@@ -358,11 +358,6 @@ def _wake(watcher: asyncio.Future[None]) -> None:
         watcher.set_result(None)
 
 
-def _end(piece: Piece) -> int:
-    offset, packed = piece
-    return offset + head_of(packed).events
-
-
 def _known(name: str, topic: Topic, log: int) -> Known:
     bounds = (topic.first, topic.end, topic.latest, topic.kept_bytes)
-    return Known(name, *bounds, topic.age_us, topic.size_bytes, log)
+    return Known(name, *bounds, topic.age_us, topic.size_bytes, log, topic.keyed)

@@ -27,6 +27,7 @@ from ....core.errors import (
     Unreachable,
 )
 from ....core.ids import MessageId
+from ....pubsub.consumer_groups.words import Outcome as GroupOutcome
 from ....pubsub.durable import commands
 from ....pubsub.durable.batch import StoredBatch, pack
 from ....pubsub.durable.commands import REFUSED, Outcome
@@ -50,10 +51,11 @@ from ....pubsub.durable.stages import KEEP_WRITER_S
 from ....pubsub.event import with_key
 from ....pubsub.topics import checked_topic, levels_of
 from ....wire.bodies import BYTES, encode_body
+from ...machines.line import MachineLine
 from .face import HELD_MAX, TRIES
 from .follower import DurableSubscription, Mailbox, Start, unpacked
 from .publisher import PAUSE_S, PAUSE_S_MAX, Confirmation, Ended, Publisher
-from .shared import SharedSubscription
+from .shared import SharedSubscription, group_name, redriven
 
 B = TypeVar("B")
 
@@ -393,6 +395,13 @@ class Durable:
         found: list[GroupKnown] = await self.ask(Groups())
         return found
 
+    async def redrive_group(self, name: str, most: int = 1_000) -> int:
+        """Hand out the oldest dead letters of a consumer group again; how many. It need not have members."""
+        known = {one.name: one for one in await self.groups()}
+        if name not in known:
+            raise BadInput(f"there is no consumer group {name!r}: there are {', '.join(known) or 'none'}")
+        return await redriven(MachineLine(group_name(name), self, GroupOutcome, True), known[name].dead[:most])
+
     async def remove_group(self, name: str) -> None:
         """Forget a consumer group: how far it came, and its dead letters. The events stay in their topics. A group
         that still has members is refused: close them first; a member that died is gone after 10 s."""
@@ -403,9 +412,10 @@ class Durable:
         if outcome.status == REFUSED:
             raise Refused(outcome.reason)
 
-    async def retain(self, topic: str, *, age: float = 0.0, size: int = 0) -> None:
+    async def retain(self, topic: str, *, age: float = 0.0, size: int = 0, keys: str | None = None) -> None:
         """Keep events of the last ``age`` seconds, and about ``size`` bytes of them; 0 is no limit. What is older is
-        removed soon, in larger steps."""
+        removed soon, in larger steps. ``keys="last"``: of the events that were published with one ``key``, the last one
+        stays; the ones before go some time later, and the others keep their offsets. Each call says all of it anew."""
         for name, given in (("age", age), ("size", size)):
             if isinstance(given, bool) or not isinstance(given, int | float):
                 raise BadInput(
@@ -413,7 +423,11 @@ class Durable:
                 )
             if not 0 <= given <= RETAIN_MAX:
                 raise BadInput(f"retention by {name}={given:g}: use 0 for no limit, or more, up to {RETAIN_MAX:g}")
-        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size)))
+        if keys not in (None, "last"):
+            raise BadInput(f'keys={keys!r}: use "last", which keeps the last event of each key, or leave it out')
+        if keys is not None and size:
+            raise BadInput("a topic is bounded by its size or by its keys: leave out size= or keys=")
+        await self.do(commands.Retain(checked_topic(topic), int(age * 1e6), int(size), keys is not None))
 
     async def subscribers(self, pattern: str = "#") -> list[Subscribed]:
         """Durable subscriptions and mailboxes of topics that match, with the offsets up to which each is done."""

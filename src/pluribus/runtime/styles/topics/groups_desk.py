@@ -145,17 +145,16 @@ class GroupsDesk:
 
     def _read(self, group: ConsumerGroup, name: str, seen: int, start: int, end: int, count: int) -> Ahead:
         events: list[tuple[int, int, int]] = []
-        upto = start
-        for offset, packed in self._topics.reading.read(name, start, end, AHEAD_BYTES):
-            batch = StoredBatch(packed, offset).cut(start, min(end, upto + count - len(events)))
+        pieces, upto = self._topics.reading.read(name, start, end, AHEAD_BYTES)
+        for offset, packed in pieces:
+            batch = StoredBatch(packed, offset).cut(start, end)
             ends, offsets, headers = batch.ends.tolist(), batch.offsets.tolist(), batch.extra.headers
             for place in self._topics.which(batch, group.where):
+                if len(events) == count:
+                    return Ahead(name, seen, offsets[place], events)
                 key = (headers[place] or {}).get(KEY) if headers else None
                 size = ends[place + 1] - ends[place]
                 events.append((offsets[place], size, 0 if key is None else number_of_key(key)))
-            upto = batch.end
-            if len(events) >= count or upto < offset + StoredBatch(packed, offset).head.events:
-                break
         return Ahead(name, seen, upto, events)
 
 

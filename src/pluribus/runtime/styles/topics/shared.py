@@ -358,8 +358,7 @@ class SharedSubscription(DurableSubscription[B]):
     async def redrive(self, most: int = 1_000) -> int:
         """Hand out the oldest dead letters again; returns how many. They are named, so a question that is asked twice
         brings none twice."""
-        events = [(one.topic, one.offset) for one in (await self.dead())[:most]]
-        return (await self._line.call(words.encode(words.Redrive(len(events), events)))).number if events else 0
+        return await redriven(self._line, (await self.dead())[:most])
 
     async def standing(self) -> Standing:
         """Members, what they hold, how far the group is in each topic, dead letters."""
@@ -399,6 +398,12 @@ class SharedSubscription(DurableSubscription[B]):
             with suppress(PluribusError):  # the event that was being handled is tried again
                 await self.give_back(event, f"{type(error).__name__}: {error}")
         await super().__aexit__(kind, error, trace)
+
+
+async def redriven(line: MachineLine[Outcome], dead: Sequence[Dead]) -> int:
+    """These dead letters of a group are handed out again; how many there still were."""
+    events = [(one.topic, one.offset) for one in dead]
+    return (await line.call(words.encode(words.Redrive(len(events), events)))).number if events else 0
 
 
 def group_name(name: str) -> str:

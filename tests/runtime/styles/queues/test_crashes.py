@@ -1,0 +1,138 @@
+"""Rows of the table of promises in ``docs/queues.md`` that need no killed process; the others are in ``tests/real``."""
+
+import asyncio
+
+import pluribus
+from pluribus.runtime.styles.queues import queue
+from tests.runtime.clients.test_client import served, url_of
+
+WAIT_S = 60
+
+
+def test_what_a_member_held_is_handed_out_when_it_has_left_the_view(tmp_path, monkeypatch):
+    monkeypatch.setattr(queue, "LEASE_S", 3_600.0)
+
+    async def scenario():
+        url = f"inproc://left-{tmp_path.name}"
+        async with (
+            pluribus.connect(url, name="keeper", store=tmp_path / "a.db") as keeper,
+            pluribus.connect(url, name="member") as member,
+        ):
+            q, theirs = await keeper.queue("orders"), await member.queue("orders")
+            await q.send("x")
+            m = await theirs.receive(timeout=WAIT_S)
+            assert m.body == "x"
+            waiting = asyncio.ensure_future(theirs.receive())  # a question that is held at the keeper
+            await asyncio.sleep(0)
+            member.abandon()
+            again = await q.receive(timeout=WAIT_S)
+            assert (again.body, again.deliveries) == ("x", 2)
+            await asyncio.wait([waiting])
+
+    asyncio.run(scenario())
+
+
+async def left_in(q):
+    """Take everything that is there."""
+    found = []
+    while (m := await q.receive(timeout=0)) is not None:
+        found.append(m.body)
+        await m.ack()
+    return found
+
+
+def test_of_what_a_sender_did_not_flush_a_beginning_is_there_in_order(tmp_path):
+    async def scenario():
+        async with served("unflushed", store=tmp_path / "a.db") as keeper:
+            q = await keeper.queue("orders")
+            client = pluribus.connect(url_of(keeper))
+            async with client as bus:
+                theirs = await bus.queue("orders")
+                for number in range(50):
+                    theirs.send_soon(number)
+                await theirs.flush()
+                await theirs.send(50, durable=False)
+                for number in range(51, 5_000):
+                    theirs.send_soon(number, priority=4 if number % 2 else 5)
+                await asyncio.sleep(0)
+                theirs.abandon()
+            async with asyncio.timeout(WAIT_S):
+                found = [await left_in(q)]
+                while found[-1] or len(found) < 3:  # what was under way may still come
+                    await keeper.durable.topics()
+                    found.append(await left_in(q))
+            first = [number for some in found for number in some if number <= 50]
+            assert first[:50] == list(range(50)), "what was confirmed is there"
+            for priority in (4, 5):
+                some = [n for part in found for n in part if n > 50 and (4 if n % 2 else 5) == priority]
+                assert some == sorted(some) and len(set(some)) == len(some)
+
+    asyncio.run(scenario())
+
+
+def test_a_message_whose_only_body_is_damaged_becomes_a_dead_letter(tmp_path, monkeypatch):
+    async def scenario():
+        async with pluribus.connect("inproc://damaged-body", store=tmp_path / "a.db") as bus:
+            q = await bus.queue("orders")
+            await q.send_many([1, 2, 3])
+            line = q._line
+            given = line.given
+
+            async def damaged(*arguments, **options):
+                told = await given(*arguments, **options)
+                for one in told.given:
+                    if one.thing == 1:
+                        one.bodies[:] = [None]
+                return told
+
+            monkeypatch.setattr(line, "given", damaged)
+            got = [(await q.receive(timeout=WAIT_S)).body for _ in range(2)]
+            assert got == [1, 3]
+            while not (await q.stats()).dead:  # noqa: ASYNC110 - the keeper tells nobody
+                await asyncio.sleep(0.02)
+            (dead,) = [m async for m in q.browse(dead=True)]
+            assert dead.reason == "its body is damaged"
+
+    asyncio.run(scenario())
+
+
+def test_what_is_in_memory_stays_while_one_member_lives_and_comes_back_from_one_that_leaves(tmp_path):
+    async def scenario():
+        url = f"inproc://memory-{tmp_path.name}"
+        async with pluribus.connect(url, name="one") as one:
+            ours = await one.queue("q", durable=False)
+            async with pluribus.connect(url, name="two") as two:
+                theirs = await two.queue("q", durable=False)
+                await theirs.send_many([1, 2, 3])
+                assert (await theirs.receive(timeout=WAIT_S)).body == 1
+            got = [(await ours.receive(timeout=WAIT_S)).body for _ in range(3)]
+            assert got == [1, 2, 3], "nothing is lost, and what it held comes back to its place"
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_in_memory_is_gone_with_its_last_member(tmp_path):
+    async def scenario():
+        url = f"inproc://gone-{tmp_path.name}"
+        async with pluribus.connect(url) as bus:
+            await (await bus.queue("q", durable=False)).send("x")
+        async with pluribus.connect(url) as bus:
+            assert (await (await bus.queue("q", durable=False)).stats()).depth == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_is_sent_again_with_its_id_is_there_once_whoever_sends_it(tmp_path):
+    async def scenario():
+        async with served("again", store=tmp_path / "a.db") as keeper:
+            q = await keeper.queue("orders")
+            for _ in range(3):  # a sender that crashes and sends what it is not sure of again, as another session
+                async with pluribus.connect(url_of(keeper)) as bus:
+                    theirs = await bus.queue("orders")
+                    waiting = asyncio.ensure_future(theirs.send("once", id="order 1"))
+                    await asyncio.sleep(0)
+                    await asyncio.wait([waiting])
+            assert await left_in(q) == ["once"]
+            assert (await q.stats()).state.duplicates == 2
+
+    asyncio.run(scenario())
