@@ -1,10 +1,13 @@
 """How many primes there are below a number, by a master and workers that know only a tuple space.
 
     python examples/primes_space.py --below 200000 --workers 3
+    python examples/primes_space.py --kind partitioned
 
-Workers are processes. One is killed while it works and another is added, and the count is right all the same: a worker
-takes a task by replacing it with a note that it has it, in one step; tasks whose worker is gone are put back by the
-master, and a result that comes twice is counted once.
+With ``--kind views`` or ``partitioned`` there is no server: master and workers are the space, and share it out anew
+when one of them comes or dies; of a partitioned space there are two copies. Workers are processes. One is killed while
+it works and another is added, and the count is right all the same: a worker takes a task by replacing it with a note
+that it has it, in one step; tasks whose worker is gone are put back by the master, and a result that comes twice is
+counted once.
 """
 
 import argparse
@@ -28,11 +31,15 @@ def primes_between(start: int, stop: int) -> int:
     )
 
 
-async def work(url: str) -> None:
+async def opened(bus: pluribus.Bus, kind: str) -> pluribus.Space:
+    return await bus.space(SPACE, kind=kind, copies=2 if kind == "partitioned" else 1, timeout=60)
+
+
+async def work(url: str, kind: str) -> None:
     """A worker: take a task, do it, write the result; a pill ends it."""
     me = os.getpid()
     async with pluribus.connect(url, name=f"worker {me}") as bus:
-        space = await bus.space(SPACE)
+        space = await opened(bus, kind)
         while True:
             start = (await space.replace(("task", int), ("taken", me)))[1]
             if start < 0:
@@ -43,16 +50,16 @@ async def work(url: str) -> None:
             await space.replace(("doing", me, start), ("result", start, count))
 
 
-async def started(url: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(sys.executable, __file__, "--worker", url)
+async def started(url: str, kind: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(sys.executable, __file__, "--worker", url, "--kind", kind)
 
 
-async def lead(url: str, below: int, workers: int, kills: bool) -> int:
+async def lead(url: str, kind: str, below: int, workers: int, kills: bool) -> int:
     async with pluribus.connect(url, name="master") as bus:
-        space = await bus.space(SPACE)
+        space = await opened(bus, kind)
         tasks = list(range(0, below, STEP))
         await space.write_many([("task", start) for start in tasks])
-        processes = [await started(url) for _ in range(workers)]
+        processes = [await started(url, kind) for _ in range(workers)]
         killed: list[int] = []
         counts: dict[int, int] = {}
         while len(counts) < len(tasks):
@@ -64,7 +71,7 @@ async def lead(url: str, below: int, workers: int, kills: bool) -> int:
                     victim.send_signal(signal.SIGKILL)
                     await victim.wait()
                     killed.append(victim.pid)
-                    processes.append(await started(url))
+                    processes.append(await started(url, kind))
                     print(f"worker {victim.pid} was killed, another was started", flush=True)
                 continue
             for pid in killed:
@@ -94,15 +101,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--below", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--kind", choices=("replicated", "views", "partitioned"), default="replicated")
     parser.add_argument("--url", default=f"multicast://primes-{os.getpid()}")
     parser.add_argument("--calm", action="store_true", help="kill nobody")
     parser.add_argument("--worker", metavar="URL", help="be a worker")
     given = parser.parse_args()
     if given.worker:
-        pluribus.run(work(given.worker))
+        pluribus.run(work(given.worker, given.kind))
         return
     below = given.below - given.below % STEP
-    count = pluribus.run(lead(given.url, below, given.workers, not given.calm))
+    count = pluribus.run(lead(given.url, given.kind, below, given.workers, not given.calm))
     print(f"There are {count} primes below {below}.")
 
 

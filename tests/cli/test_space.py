@@ -42,6 +42,13 @@ async def test_tuples_by_hand(tmp_path):
         code, out, _ = await typed("ls", "--url", url, "--json")
         assert code == 0 and "jobs" in out
         assert await jobs.count() == 0
+        await jobs.write((b"bytes", 1))
+        code, out, _ = await typed("read", "jobs", '["?", 1]', "--durable", "--url", url, "--json")
+        assert code == 0 and json.loads(out)["tuple"] == ["b'bytes'", 1]
+        parts = await bus.space("parts", kind="partitioned", copies=2, key=1)
+        how = ("--kind", "partitioned", "--copies", "2", "--key", "1", "--url", url)
+        assert (await typed("write", "parts", '["part", 1]', *how))[0] == 0
+        assert await parts.take(("part", int), timeout=30) == ("part", 1)
 
 
 def test_bad_input_is_one_sentence(capsys):

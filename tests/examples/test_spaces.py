@@ -20,6 +20,7 @@ def test_the_fire_alarm():
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_primes_are_counted_although_workers_die_and_come():
-    told = run("primes_space.py", "--below", "30000", "--workers", "2", timeout=300)
-    assert "3245" in told.replace(",", ""), told
+@pytest.mark.parametrize("kind", ["replicated", "views", "partitioned"])
+def test_primes_are_counted_although_workers_die_and_come(kind):
+    told = run("primes_space.py", "--below", "30000", "--workers", "2", "--kind", kind, timeout=300)
+    assert "3245" in told.replace(",", "") and "was killed" in told, told

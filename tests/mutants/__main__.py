@@ -60,6 +60,7 @@ SCENARIOS = [
         "replica": [replicas.FOUND],
         "shatter": [limbo.FOUND],
         "slots": [slots.FOUND],
+        "slots-replica": [slots.FOUND_WITHOUT_ROUTER],
         "spread": [spread.FOUND],
         "spread-views": [spread.SUMS_FOUND],
         "topics": [topics.FOUND],

@@ -95,6 +95,16 @@ class Satisfied:
         self.need = set()
 
 
+class Counting:
+    """Counts tickets: a primary that is forced to go on with an older map issues numbers a second time."""
+
+    of = BusMap
+
+    def _ticket(self, wish):
+        self.issued += 1
+        return self.epoch * 1_000 + self.issued
+
+
 legs, say, dependent, targets, accept = (
     BusMap.legs,
     Occupant._say,
@@ -111,5 +121,9 @@ FOUND = {
     Complacent: (0, "the message knew"),
     Gullible: (20, "stale"),
     Hasty: (0, "which did not"),
-    Satisfied: (0, "was not waited for"),
+    Satisfied: (1, "was not waited for"),
+}
+
+FOUND_WITHOUT_ROUTER = {
+    Counting: (564, "which did not"),
 }

@@ -68,6 +68,7 @@ class Calls(RuleBasedStateMachine):
             self.keep(self.out, decode_rows(self.outbox.live()))
         if was is not None:
             assert self.outbox.calls == was.calls and self.outbox.settled == was.settled
+            assert list(self.outbox.remembered) == list(was.remembered)
 
     @rule()
     def restart_site(self):
@@ -149,6 +150,33 @@ def test_a_journal_stays_short_and_its_state_the_same(monkeypatch):
     again = CallOutbox("", decode_rows(Journal(disk, "out", lambda: ()).rows()))
     assert again.calls == outbox.calls == {kept.number: kept} and again.name == "queue"
     assert again.accept("", "printer", b"")[0].number == 502, "numbers are never used again"
+
+
+def test_answers_with_a_key_are_remembered_after_they_were_taken_and_the_oldest_are_forgotten(monkeypatch):
+    monkeypatch.setattr(queued, "QUEUED_KEYS_MAX", 2)
+    monkeypatch.setattr(queued, "QUEUED_KEYS_BYTES_MAX", 10)
+    monkeypatch.setattr(journal_of, "ROWS_SPARE", 5)
+    disk, outbox = Disk(), CallOutbox("queue")
+    journal = Journal(disk, "out", outbox.live)
+    journal.add(list(outbox.live()), lambda error: None)
+
+    def once(key: str, answer: bytes) -> None:
+        call, rows = outbox.accept(key, "printer", b"payload")
+        answered = outbox.answer(call.number, (0, (0, answer)))
+        outbox.apply(answered)
+        rows += [*answered, *outbox.take(call.number)]
+        journal.add([encode_row(row) for row in rows], lambda error: None)
+        outbox.validate()
+
+    for key in ("a", "b", "c", "", "b"):
+        once(key, key.encode())
+    for known in (outbox, CallOutbox("", decode_rows(Journal(disk, "out", lambda: ()).rows()))):
+        known.validate()
+        assert known.by_key("a") is None and not known.calls and known.settled == 5
+        call, rows = known.accept("b", "printer", b"")
+        assert rows == [] and call.outcome == (0, (0, b"b"))
+    once("d", b"too long for both")
+    assert [call.key for call in outbox.remembered.values()] == []
 
 
 def test_damage_and_limits(monkeypatch):

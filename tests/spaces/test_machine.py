@@ -114,6 +114,8 @@ class Against(RuleBasedStateMachine):
         for consumer, _, template, transaction, most in self.waiting:
             if model.writer and model.writer != transaction:
                 continue
+            if model.readers and model.readers != {transaction}:
+                continue
             held = self.given.get(consumer, [])
             if len(held) < most and template.matches(model.item):
                 self.given.setdefault(consumer, []).append(model)
@@ -128,6 +130,10 @@ class Against(RuleBasedStateMachine):
         outcome = self.machine.do(command)
         self.machine.validate()
         return outcome
+
+    def taken(self, models):
+        left_us = [0 if one.until is None else max(one.until - self.now, 1) for one in models]
+        return Taken([one.number for one in models], [one.item for one in models], left_us if any(left_us) else [])
 
     # Rules.
 
@@ -176,7 +182,7 @@ class Against(RuleBasedStateMachine):
             found.append(model)
             self.gone(model, inside)
         if found:
-            assert outcome == Taken([one.number for one in found], [one.item for one in found])
+            assert outcome == self.taken(found)
         elif wait and (not if_exists or self.hidden(template, inside)):
             assert isinstance(outcome, Waiting)
             self.waiting.append((self.consumer, owner, template, inside, most))
@@ -204,7 +210,7 @@ class Against(RuleBasedStateMachine):
         if model is None:
             assert isinstance(outcome, Nothing)
             return
-        assert outcome == Taken([model.number], [model.item])
+        assert outcome == self.taken([model])
         if model.writer != inside:
             model.readers.add(inside)
 
@@ -224,7 +230,7 @@ class Against(RuleBasedStateMachine):
         if not given:
             assert outcome == Nothing()
             return
-        assert outcome == Taken([one.number for one in given], [one.item for one in given])
+        assert outcome == self.taken(given)
         for model in given:
             self.gone(model, transaction)
 
@@ -242,7 +248,7 @@ class Against(RuleBasedStateMachine):
             if not self.alive(model):
                 self.tuples.remove(model)
                 continue
-            if not model.writer:
+            if not (model.writer or model.readers):
                 self.tell(model, True)
             self.offer(model)
 
@@ -274,12 +280,14 @@ class Against(RuleBasedStateMachine):
         self.listeners = {number: one for number, one in self.listeners.items() if one[3] != transaction}
         del self.transactions[transaction]
         self.ended.add(transaction)
-        visible = []
+        visible, alone = [], []
         for model in list(self.tuples):
             if transaction in model.readers:
                 model.readers.discard(transaction)
                 if not model.readers:
                     visible.append((model, None))
+                elif len(model.readers) == 1:
+                    alone.append(model)
             elif model.writer == transaction or model.taker == transaction:
                 wrote = model.writer == transaction
                 if wrote == commits:
@@ -288,6 +296,9 @@ class Against(RuleBasedStateMachine):
                 else:
                     self.tuples.remove(model)
         self.visible(visible)
+        for model in alone:
+            if self.alive(model):
+                self.offer(model)
         for entry in list(self.waiting):
             consumer, _, template, inside, _ = entry
             if consumer in self.if_exists and not self.given.get(consumer) and not self.hidden(template, inside):
@@ -361,6 +372,20 @@ class Against(RuleBasedStateMachine):
         assert self.machine.answer(words.Count(template)) == Done(len(every))
         page = self.machine.answer(words.Find(template, 100, 0))
         assert page.numbers == [one.number for one in every]
+        if every:
+            assert self.machine.answer(words.Find(template, 1, every[0].number - 1)).numbers == [every[0].number]
+
+    @rule(template=TEMPLATES, inside=st.integers(1, 2))
+    def look_inside(self, template, inside):
+        """A transaction counts and lists what it has written, and locks nothing by that."""
+        inside = self.numbers[inside]
+        counted = self.machine.answer(words.Count(template, inside))
+        page = self.machine.answer(words.Find(template, 100, 0, inside))
+        if not self.acting(inside):
+            assert counted == page == Ended("transaction")
+            return
+        every = [one for one in self.tuples if self.readable(one, inside) and template.matches(one.item)]
+        assert counted == Done(len(every)) and page.numbers == [one.number for one in every]
 
     @rule(template=TEMPLATES, value=TUPLES, transaction=st.integers(0, 2))
     def together(self, template, value, transaction):
@@ -409,7 +434,7 @@ def test_leases_end():
     assert len(space.kept) == 2 and space.do(words.Renew(1, LEASE_US)) == words.Leased(LEASE_US)
     space.tick()
     space.ground.now_us = now + LEASE_US
-    assert space.do(words.Take(template_of(("a", int)), transaction=7)) == Taken([1], [item])
+    assert space.do(words.Take(template_of(("a", int)), transaction=7)) == Taken([1], [item], [LEASE_US - 1])
     space.tick()
     assert space.do(words.Seen(5, 0)) == Ended("registration") and list(space.kept) == [1]
     space.ground.now_us = now + 2 * LEASE_US
@@ -444,3 +469,44 @@ def test_takes_are_served_in_their_order_and_what_a_dead_taker_was_handed_comes_
     assert space.do(words.Finish(13)).numbers == [1], "the next in line"
     assert space.do(words.Finish(12)).numbers == [2]
     assert not space.kept
+
+
+def test_a_transaction_that_waits_for_what_it_has_read_is_served_when_it_alone_locks_it():
+    space = machine()
+    template, item = template_of(("a", int)), item_of(("a", 1))
+    space.do(words.Write([item]))
+    for transaction in (7, 8):
+        space.do(words.Join(transaction, LEASE_US))
+        assert space.do(words.Take(template, transaction=transaction, keep=True)) == Taken([1], [item])
+    waiting = words.Take(template, wait=True, consumer=11, owner=1, owner_lease_us=1, transaction=7, if_exists=True)
+    assert isinstance(space.do(waiting), Waiting)
+    space.do(words.Abort(8))
+    assert space.do(words.Finish(11)) == Taken([1], [item])
+    space.validate()
+    space.do(words.Abort(7))
+    assert space.do(words.Take(template)) == Taken([1], [item])
+
+
+def test_what_is_handed_to_a_transaction_that_reads_it_is_locked_again_if_the_taker_dies():
+    space = machine()
+    template, item = template_of(("a", int)), item_of(("a", 1))
+    space.do(words.Write([item]))
+    for transaction in (7, 8):
+        space.do(words.Join(transaction, LEASE_US))
+        space.do(words.Take(template, transaction=transaction, keep=True))
+    space.do(words.Take(template, wait=True, consumer=11, owner=1, owner_lease_us=1, transaction=7))
+    space.do(words.Commit(8))
+    space.expire([1])
+    space.validate()
+    assert space.do(words.Take(template)) == Nothing(True), "the transaction reads it still"
+    assert space.do(words.Take(template, transaction=7)) == Taken([1], [item])
+
+
+def test_a_page_does_not_end_at_tuples_whose_lease_is_over():
+    space = machine()
+    now = space.ground.now_us = 1_000_000
+    space.do(words.Write([item_of(("a", number)) for number in range(3)], LEASE_US))
+    space.do(words.Write([item_of(("a", 3))]))
+    space.tick()
+    space.ground.now_us = now + LEASE_US
+    assert space.answer(words.Find(template_of(("a", int)), 2, 0)).numbers == [4], "before the tick that removes them"

@@ -2,8 +2,10 @@
 
 import pytest
 
+from pluribus.spaces.partitioned import server as server_of
 from pluribus.spaces.partitioned import words
 from pluribus.spaces.partitioned.member import PartitionedMember
+from pluribus.spaces.partitioned.ranges import RangeState
 from pluribus.spaces.templates import ANY, template_of
 from pluribus.spaces.values import item_of, written_of
 from tests.spaces.network import Network
@@ -121,6 +123,22 @@ def test_one_server():
     assert len(story.taken) == 1 and story.reads[0][1] == ("a", 3) and not story.asked
     assert story.counts[0][0] == 4
     story.check()
+
+
+def test_counting_looks_at_no_tuple_and_what_is_read_at_once_is_bounded(monkeypatch):
+    story = Story(0, 0)
+    story.net.enter(1)
+    story.net.run(1)
+    for number in range(5):
+        story.write(1, ("a", number))
+    story.net.run(1)
+    monkeypatch.setattr(server_of, "TALLY_BYTES_MAX", 3 * item_of(("a", 1)).size)
+    story.ask(1, "tally", None, 10)
+    story.net.run(1)
+    monkeypatch.setattr(RangeState, "matches", None)
+    story.ask(1, "tally", ("a", int), 0)
+    story.net.run(1)
+    assert [(count, len(items)) for count, items in story.counts] == [(5, 3), (5, 0)]
 
 
 def test_waiting_takes_are_served_in_their_order_wherever_the_range_moves():

@@ -134,6 +134,7 @@ def test_the_index_finds_what_a_scan_finds(tuples, template, where, removed):
     index.validate()
     expected = [number for number, item in items.items() if template.matches(item)]
     assert sorted(index.matches(template)) == expected == index.page(template, -1, 100)
+    assert index.lowest(template, 2) == expected[:2]
     assert index.count(template) == len(expected)
     assert index.find(template) == min(expected, key=lambda number: index.rank(template, number), default=None)
     wishes.add("me", template)

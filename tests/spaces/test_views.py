@@ -2,10 +2,12 @@
 
 import pytest
 
+from pluribus.spaces.sorted import Sorted
 from pluribus.spaces.templates import ANY, template_of
 from pluribus.spaces.values import item_of, written_of
 from pluribus.spaces.views import words
 from pluribus.spaces.views.member import ViewsMember
+from pluribus.spaces.views.replica import MATCHES_MAX, TupleReplica
 from tests.spaces.network import Network
 
 
@@ -123,6 +125,24 @@ def test_a_worker_without_a_replica_and_one_that_waits():
     story.net.run(5)
     assert [name[0] for name in story.taken] == [story.net.members[1].worker]
     story.check()
+
+
+def test_a_take_looks_at_its_first_matches_and_not_at_the_whole_space(monkeypatch):
+    replica = TupleReplica()
+    for worker, first in ((2, 1), (1, 5_001)):  # they come in another order than that of their names
+        for number in range(first, first + 1_000):
+            replica.add((worker, number), item_of(("task", number)), 0.0)
+    template = template_of(("task", int))
+    replica.matches(template, (0, 0), 0.0)
+    looked = []
+    monkeypatch.setattr(replica, "travelling", lambda name, now: looked.append(name))
+    plain = Sorted.__iter__
+    monkeypatch.setattr(Sorted, "__iter__", lambda self: (seen.append(one) or one for one in plain(self)))
+    seen = []
+    replica.matches(template, (0, 0), 0.0)
+    assert looked == [(1, number) for number in range(5_001, 5_001 + MATCHES_MAX)]
+    assert len(seen) <= MATCHES_MAX + 1
+    assert replica.every(template)[0] == item_of(("task", 1)), "the one that came first"
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -5,7 +5,7 @@ In a template, ``"?"`` matches anything, and ``"?int"``, ``"?str"``, ``"?float"`
 
 import asyncio
 import json as json_
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,6 +21,8 @@ Template = Annotated[str, typer.Argument(help='A JSON array; "?" matches anythin
 Some = Annotated[str | None, typer.Argument(help='A JSON array; "?" matches anything. Without it: everything.')]
 Kind = Annotated[str, typer.Option(help="replicated, views or partitioned, as the others have it.")]
 Durable = Annotated[bool, typer.Option("--durable", help="On the disks of the keepers.")]
+Copies = Annotated[int, typer.Option(help="Of a partitioned space: as the others have it.", min=1, max=16)]
+Key = Annotated[int, typer.Option(help="Of a partitioned space: the field that is hashed.", min=0)]
 Where = Annotated[str, typer.Option(help="A condition over f0, f1, ..., for instance 'f1 > 100'.")]
 Wait = Annotated[float | None, typer.Option(help="Seconds to wait; without it, for ever.", min=0.0)]
 Lease = Annotated[float | None, typer.Option(help="Seconds for which it stays; without it, for ever.", min=0.001)]
@@ -41,22 +43,39 @@ def template_of(text: str) -> tuple[Any, ...]:
     return tuple(TYPES.get(field, field) if isinstance(field, str) else field for field in value_of(text))
 
 
-def _run(url: str | None, name: str, kind: str, durable: bool, work: Any) -> Any:
+class Opened(NamedTuple):
+    """How the others have the space."""
+
+    name: str
+    kind: str = "replicated"
+    durable: bool = False
+    copies: int = 1
+    key: int = 0
+
+
+def _run(url: str | None, how: Opened, work: Any) -> Any:
     from pluribus.runtime.bus import connect
     from pluribus.runtime.loop.running import run
 
     async def main() -> Any:
         async with connect(url, name="pluribus space") as bus:
-            # A visitor keeps no tuples: they would have to move twice.
-            space = await bus.space(name, kind=kind, durable=durable, replica=kind == "views")
+            # A visitor keeps no part of the tuples: they would have to move twice. A client's member may.
+            keeps = how.kind != "partitioned" or bus.url.scheme == "client"
+            name, kind, durable, copies, key = how
+            space = await bus.space(name, kind=kind, durable=durable, replica=keeps, copies=copies, key=key)
             return await work(space)
 
     return run(main())
 
 
+def _plain(found: Any) -> Any:
+    """What JSON can say of it: bytes, times and objects as text."""
+    return json_.loads(json_.dumps(found, default=str))
+
+
 def _show(found: Any, json: bool) -> None:
     if json:
-        print_json({"tuple": found})
+        print_json({"tuple": _plain(found)})
     elif found is None:
         typer.echo("nothing matches")
     else:
@@ -73,6 +92,8 @@ def write(
     url: Url = None,
     kind: Kind = "replicated",
     durable: Durable = False,
+    copies: Copies = 1,
+    key: Key = 0,
     json: JsonFlag = False,
 ) -> None:
     """Write a tuple. It stays while somebody has the space open; with --durable, for good."""
@@ -82,7 +103,7 @@ def write(
         await space.write(given, lease)
         await space.flush()
 
-    _run(url, name, kind, durable, work)
+    _run(url, Opened(name, kind, durable, copies, key), work)
     if json:
         print_json({"written": given})
 
@@ -96,10 +117,13 @@ def read(
     url: Url = None,
     kind: Kind = "replicated",
     durable: Durable = False,
+    copies: Copies = 1,
+    key: Key = 0,
     json: JsonFlag = False,
 ) -> None:
     """Print a tuple that matches; it stays."""
-    _show(_run(url, name, kind, durable, lambda space: _found(space.read, template, where, wait)), json)
+    how = Opened(name, kind, durable, copies, key)
+    _show(_run(url, how, lambda space: _found(space.read, template, where, wait)), json)
 
 
 @command.command("take")
@@ -111,10 +135,13 @@ def take(
     url: Url = None,
     kind: Kind = "replicated",
     durable: Durable = False,
+    copies: Copies = 1,
+    key: Key = 0,
     json: JsonFlag = False,
 ) -> None:
     """Print a tuple that matches, and remove it."""
-    _show(_run(url, name, kind, durable, lambda space: _found(space.take, template, where, wait)), json)
+    how = Opened(name, kind, durable, copies, key)
+    _show(_run(url, how, lambda space: _found(space.take, template, where, wait)), json)
 
 
 async def _found(operation: Any, template: str, where: str, wait: float | None) -> Any:
@@ -143,14 +170,14 @@ def watch(
             if event.missed:
                 typer.echo(f"{event.missed} were missed", err=True)
             if json:
-                print_json({"sequence": event.sequence, "tuple": event.value, "missed": event.missed})
+                print_json({"sequence": event.sequence, "tuple": _plain(event.value), "missed": event.missed})
             else:
                 typer.echo(json_.dumps(event.value, default=str))
             shown += 1
             if shown == count:
                 return
 
-    _run(url, name, "replicated", durable, work)
+    _run(url, Opened(name, durable=durable), work)
 
 
 @command.command("count")
@@ -161,11 +188,13 @@ def count(
     url: Url = None,
     kind: Kind = "replicated",
     durable: Durable = False,
+    copies: Copies = 1,
+    key: Key = 0,
     json: JsonFlag = False,
 ) -> None:
     """Print how many tuples match."""
     wanted = None if template is None else template_of(template)
-    found = _run(url, name, kind, durable, lambda space: space.count(wanted, where))
+    found = _run(url, Opened(name, kind, durable, copies, key), lambda space: space.count(wanted, where))
     if json:
         print_json({"space": name, "count": found})
     else:

@@ -301,6 +301,9 @@ GRAPH_DEPTH_MAX = 32
 """Tuples inside each other."""
 QUEUED_CALLS_MAX = 10_000
 """Calls that wait on disk for their objects; further ones are refused."""
+QUEUED_KEYS_MAX = 10_000
+QUEUED_KEYS_BYTES_MAX = 64 << 20
+"""Answers to calls with a key that are remembered after the program took them; the oldest are forgotten."""
 QUEUED_ANSWERS_MAX = 10_000
 """Answers to queued calls that are kept for callers that are away; further calls are refused."""
 

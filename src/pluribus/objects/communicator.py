@@ -194,7 +194,9 @@ class Communicator:
             delivery.message = Kqml(result.performative, kept)
         elif isinstance(result, ObjectMessage) and isinstance(delivery.message, ObjectMessage):
             was = delivery.message
-            delivery.message = ObjectMessage(result.body, was.sender, was.receiver, was.reply_with, was.in_reply_to)
+            delivery.message = ObjectMessage(
+                result.body, was.sender, was.receiver, was.reply_with, was.in_reply_to, was.bridges
+            )
         delivery.at += 1
         self._step(delivery)
 

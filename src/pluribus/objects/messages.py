@@ -61,6 +61,8 @@ class ObjectMessage(msgspec.Struct, frozen=True):
     receiver: str = ""
     reply_with: str = ""
     in_reply_to: str = ""
+    bridges: int = 0
+    """Those that it has crossed."""
 
     @property
     def content(self) -> Any:
@@ -95,7 +97,8 @@ def addressed(message: Said, sender: str, receiver: str, token: str = "") -> Sai
         if token:
             parameters["reply-with"] = Word(token)
         return Kqml(message.performative, parameters)
-    return ObjectMessage(message.body, sender, receiver, token or message.reply_with, message.in_reply_to)
+    reply_with = token or message.reply_with
+    return ObjectMessage(message.body, sender, receiver, reply_with, message.in_reply_to, message.bridges)
 
 
 def answer_of(message: Said, result: Any, by: str) -> Said | None:

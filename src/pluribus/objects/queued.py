@@ -9,15 +9,17 @@ after the other. Its answer is kept by the site until the caller has it on disk,
 taken it. If the site may have begun a call and lost what became of it, the answer is ``Uncertain``.
 
 *The caller* (``CallOutbox``) numbers its calls. A call is *waiting*, then *bound* to a site (written before the call is
-offered for the first time), then *answered*, then *taken*. With each offer the caller says below which number it has
-all answers.
+offered for the first time), then *answered*, then *taken*. The answer to a call with a key is remembered after that, so
+that whoever calls again with the key, after a crash for instance, gets it again. With each offer the caller says below
+which number it has all answers.
 
 *The site* (``Inbox``) knows of each call of each queue whether it runs, or what became of it. A call that it knows is
 not done again. With a disk it writes that a call begins before it does; after a restart such a call is uncertain.
 
 *Live.* The caller offers a bound call again whenever its site is there. *Bounded.* ``QUEUED_CALLS_MAX`` calls of a
-caller, ``QUEUED_ANSWERS_MAX`` answers of a site; one more is refused. A caller that never comes back keeps its answers
-for ever on a site with a disk. At most ``QUEUES_MAX`` queues are known; the one that was silent longest is forgotten.
+caller, ``QUEUED_ANSWERS_MAX`` answers of a site; one more is refused. ``QUEUED_KEYS_MAX`` keys are remembered. A caller
+that never comes back keeps its answers for ever on a site with a disk. At most ``QUEUES_MAX`` queues are known; the one
+that was silent longest is forgotten.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..core.errors import Damaged, Overflow
-from ..core.limits import QUEUED_ANSWERS_MAX, QUEUED_CALLS_MAX
+from ..core.limits import QUEUED_ANSWERS_MAX, QUEUED_CALLS_MAX, QUEUED_KEYS_BYTES_MAX, QUEUED_KEYS_MAX
 from ..wire.questions import Wrapped
 
 QUEUES_MAX = 10_000
@@ -114,14 +116,18 @@ class CallOutbox:
         self.name = name
         self._next = 1
         self.calls: dict[int, QueuedCall] = {}
+        self.remembered: dict[int, QueuedCall] = {}
+        """Calls with a key whose answers were taken, in the order in which they were."""
+        self._remembered_bytes = 0
         self._by_key: dict[str, int] = {}
         for row in rows:
             self._apply(row)
 
     def accept(self, key: str, receiver: str, payload: bytes) -> tuple[QueuedCall, list[Row]]:
-        """A new call; or, with the key of one that is here, that one."""
-        if key and key in self._by_key:
-            return self.calls[self._by_key[key]], []
+        """A new call; or, with the key of one that is known, that one."""
+        known = self.by_key(key) if key else None
+        if known is not None:
+            return known, []
         if len(self.calls) >= QUEUED_CALLS_MAX:
             raise Overflow(f"{QUEUED_CALLS_MAX:,} queued calls wait already: take their answers, or call later")
         row = CallAccepted(self._next, key, receiver, payload)
@@ -152,7 +158,7 @@ class CallOutbox:
 
     def by_key(self, key: str) -> QueuedCall | None:
         number = self._by_key.get(key)
-        return None if number is None else self.calls[number]
+        return None if number is None else self.calls.get(number) or self.remembered[number]
 
     @property
     def settled(self) -> int:
@@ -161,6 +167,11 @@ class CallOutbox:
 
     def live(self) -> Iterator[bytes]:
         yield encode_row(QueueIdentity(self.name, self._next))
+        for call in self.remembered.values():
+            assert call.outcome is not None
+            yield encode_row(CallAccepted(call.number, call.key, call.receiver, b""))
+            yield encode_row(CallAnswered(call.number, call.outcome))
+            yield encode_row(CallTaken(call.number))
         for call in self.calls.values():
             yield encode_row(CallAccepted(call.number, call.key, call.receiver, call.payload))
             if call.site:
@@ -183,12 +194,27 @@ class CallOutbox:
         elif isinstance(row, CallTaken):
             gone = self.calls.pop(row.number, None)
             if gone is not None and gone.key:
-                del self._by_key[gone.key]
+                self._remember(gone)
+
+    def _remember(self, call: QueuedCall) -> None:
+        if call.outcome is None:  # it could not be written, and was not made
+            del self._by_key[call.key]
+            return
+        call.payload = b""
+        self.remembered[call.number] = call
+        self._remembered_bytes += len(call.outcome[1][1])
+        while len(self.remembered) > QUEUED_KEYS_MAX or self._remembered_bytes > QUEUED_KEYS_BYTES_MAX:
+            oldest = self.remembered.pop(next(iter(self.remembered)))
+            assert oldest.outcome is not None
+            self._remembered_bytes -= len(oldest.outcome[1][1])
+            del self._by_key[oldest.key]
 
     def validate(self) -> None:
-        assert len(self.calls) <= QUEUED_CALLS_MAX
+        assert len(self.calls) <= QUEUED_CALLS_MAX and len(self.remembered) <= QUEUED_KEYS_MAX
+        assert not self.calls.keys() & self.remembered.keys()
         assert list(self.calls) == sorted(self.calls) and all(number < self._next for number in self.calls)
-        assert self._by_key == {call.key: call.number for call in self.calls.values() if call.key}
+        keyed = [call for table in (self.calls, self.remembered) for call in table.values() if call.key]
+        assert self._by_key == {call.key: call.number for call in keyed}
 
 
 class _Queue(msgspec.Struct):

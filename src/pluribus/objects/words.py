@@ -36,6 +36,8 @@ class Letter(msgspec.Struct, array_like=True, frozen=True, tag=0):
     reply_with: str = ""
     """Of an object message; KQML has it inside."""
     in_reply_to: str = ""
+    bridges: Number = 0
+    """Of an object message: those that it has crossed; KQML has them inside."""
 
 
 class Invocation(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -48,6 +50,8 @@ class Invocation(msgspec.Struct, array_like=True, frozen=True, tag=1):
     results: Name
     call: Called
     """Its arguments are still encoded."""
+    bridges: Number = 0
+    """Those that it has crossed."""
 
 
 class Sought(msgspec.Struct, array_like=True, frozen=True, tag=2):

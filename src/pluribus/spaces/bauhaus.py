@@ -5,8 +5,9 @@ one set of operations: ``out`` puts an element into the multiset in which this p
 ``in_`` removes it; a template matches a multiset that includes it, whatever else that holds. A process has a position:
 ``down`` enters a multiset, ``up`` leaves it. ``move`` takes an element from here into another multiset.
 
-The whole is one tuple in a tuple space, ("bauhaus", name, version, next number, sets), which is taken and written: so
-each operation happens at once for everybody. Whoever waits reads until the version has grown.
+The whole is one tuple in a tuple space, ("bauhaus", name, version, next number, sets), which is read, and replaced by
+the next version in one step if it is still there: so each operation happens at once for everybody, and nothing is lost
+with a process that dies. Whoever waits reads until the version has grown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core.errors import BadInput
-from .idioms import AnySpace
+from .idioms import AnySpace, replaced
 
 ROOT = 0
 _Sets = dict[int, list[Any]]
@@ -99,14 +100,14 @@ class Bauhaus:
             for at, element in enumerate(here):
                 value = _got(sets, element)
                 if _fits(template, value):
-                    found.append(value)
+                    found[:] = [value]
                     if removes:
                         del here[at]
                         _forget(sets, element)
                     return True
             return False
 
-        await self._changed(change, timeout)
+        await self._changed(change, timeout, writes=removes)
         return found[0]
 
     async def move(self, template: Any, into: Multiset, *, timeout: float | None = None) -> None:
@@ -131,11 +132,11 @@ class Bauhaus:
         def change(sets: _Sets, fresh: Callable[[], int]) -> bool:
             for element in self._here(sets):
                 if element[0] == "s" and _fits(template, _got(sets, element)):
-                    number.append(element[1])
+                    number[:] = [element[1]]
                     return True
             return False
 
-        await self._changed(change, timeout)
+        await self._changed(change, timeout, writes=False)
         self._path.append(number[0])
 
     def up(self) -> None:
@@ -156,29 +157,30 @@ class Bauhaus:
             raise BadInput("the multiset in which this process was is gone: go up()")
         return found
 
-    async def _changed(self, change: Callable[[_Sets, Callable[[], int]], bool], timeout: float | None = None) -> None:
-        """Do a change in one step; if it cannot be done, wait until something else has changed."""
+    async def _changed(
+        self, change: Callable[[_Sets, Callable[[], int]], bool], timeout: float | None = None, *, writes: bool = True
+    ) -> None:
+        """Do a change in one step, perhaps more than once until it is the next; if it cannot be done, wait until
+        something else has changed. Not ``writes``: it only looks."""
+        where = ""
         while True:
-            taken = await self._space.take(("bauhaus", self.name, int, int, list))
-            _, _, version, following, listed = taken
+            wanted = ("bauhaus", self.name, int, int, list)
+            _, _, version, following, listed = await self._space.read(wanted, where, timeout=timeout)
             sets, numbers = _sets_of(listed), [following]
 
             def fresh(numbers: list[int] = numbers) -> int:
                 numbers[0] += 1
                 return numbers[0] - 1
 
-            try:
-                done = change(sets, fresh)
-            except BaseException:
-                await self._space.write(taken)
-                raise
-            if done:
-                entries = [[number, elements] for number, elements in sorted(sets.items())]
-                await self._space.write(("bauhaus", self.name, version + 1, numbers[0], entries))
+            where = ""
+            if not change(sets, fresh):
+                where = f"f2 > {version}"
+                continue
+            entries = [[number, elements] for number, elements in sorted(sets.items())]
+            before = ("bauhaus", self.name, version, int, list)
+            after = ("bauhaus", self.name, version + 1, numbers[0], entries)
+            if not writes or await replaced(self._space, before, after):
                 return
-            await self._space.write(taken)
-            where = f"f2 > {version}"
-            await self._space.read(("bauhaus", self.name, int, int, list), where, timeout=timeout)
 
 
 def _sets_of(listed: Iterable[Any]) -> _Sets:

@@ -1,7 +1,9 @@
 """What people do with tuple spaces, as functions: counter, semaphore, barrier, remote call, master and workers.
 
-Source: *Indirect Communication*, 6.5.2 (the counter, the geography of figure 6.20), exercises 6.18 and 6.19. Each
-works on any kind of space, and uses nothing but ``write``, ``read`` and ``take``: tuples are replaced, never changed.
+Source: *Indirect Communication*, 6.5.2 (the counter, the geography of figure 6.20), exercises 6.18 and 6.19. Each works
+on any kind of space. Tuples are replaced, never changed. The chapter's counter takes its tuple and writes another; if
+its process dies in between, nobody can count any more. So here what everybody needs is read, and replaced in one step
+if it is still the same.
 
 *Exercise 6.18, a remote call.* The caller writes ("call", service, number, arguments) and takes ("result", service,
 number, …); a server takes calls and writes results. Advantages: callers and servers need not know each other, nor run
@@ -33,6 +35,17 @@ class AnySpace(Protocol):
 
     async def take(self, template: Any, where: str = "", *, timeout: float | None = None) -> Any: ...
 
+    async def replace(self, template: Any, value: Any, where: str = "", *, timeout: float | None = None) -> Any: ...
+
+
+async def replaced(space: AnySpace, old: Any, new: Any) -> bool:
+    """Put ``new`` in the place of ``old``, if that is still there."""
+    try:
+        await space.replace(old, new, timeout=0)
+    except TimeoutError:
+        return False
+    return True
+
 
 class Counter:
     """A shared number: ("counter", name, value)."""
@@ -47,9 +60,10 @@ class Counter:
 
     async def add(self, number: int = 1) -> int:
         """The count before; everybody who adds gets another one."""
-        _, _, count = await self._space.take(("counter", self.name, int))
-        await self._space.write(("counter", self.name, count + number))
-        return int(count)
+        while True:
+            count = await self.value()
+            if await replaced(self._space, ("counter", self.name, count), ("counter", self.name, count + number)):
+                return count
 
     async def value(self) -> int:
         return int((await self._space.read(("counter", self.name, int)))[2])
@@ -94,12 +108,15 @@ class Barrier:
 
     async def wait(self, timeout: float | None = None) -> int:
         """Returns in which round."""
-        _, _, number, came = await self._space.take(("barrier", self.name, int, int), timeout=timeout)
-        if came + 1 == self._parties:
-            await self._space.write(("barrier", self.name, number + 1, 0))
-            return int(number)
-        await self._space.write(("barrier", self.name, number, came + 1))
-        await self._space.read(("barrier", self.name, int, int), f"f2 > {number}", timeout=timeout)
+        while True:
+            here = await self._space.read(("barrier", self.name, int, int), timeout=timeout)
+            _, _, number, came = here
+            last = came + 1 == self._parties
+            after = ("barrier", self.name, *((number + 1, 0) if last else (number, came + 1)))
+            if await replaced(self._space, here, after):
+                break
+        if not last:
+            await self._space.read(("barrier", self.name, int, int), f"f2 > {number}", timeout=timeout)
         return int(number)
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -231,14 +232,22 @@ class TupleIndex:
             for _, number in self._candidates(template, shape, signature, key, after + 1):
                 yield number
 
-    def page(self, template: Template, after: int, most: int) -> list[int]:
+    def page(
+        self, template: Template, after: int, most: int, allowed: Callable[[int], bool] | None = None
+    ) -> list[int]:
         """The oldest ``most`` that match and are younger than ``after``, oldest first."""
         plain = template if not template.where else _without_range(template)
         found: list[int] = []
         for shape, signature, key in self._looks(plain):
             numbers = self._candidates(plain, shape, signature, key, after + 1, template.where)
-            found += [number for _, number in islice(numbers, most)]
+            found += islice((number for _, number in numbers if allowed is None or allowed(number)), most)
         return sorted(found)[:most]
+
+    def lowest(self, template: Template, most: int) -> list[int]:
+        """The ``most`` lowest numbers that match; with a range, of those in it."""
+        if template.where and range_of(template.where) is not None:
+            return nsmallest(most, self.matches(template))
+        return self.page(template, -1, most)
 
     def count(self, template: Template) -> int:
         """How many match; without a condition that is a sum of lengths."""

@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, ClassVar
 
 import msgspec
@@ -234,8 +235,9 @@ class SpaceMachine(Machine):
             self.free.add(kept.number, kept.item)
 
     def _hand_over(self, kept: KeptTuple) -> bool:
-        """To the one that has waited longest of those that may have the tuple."""
-        best = self.lines.first_for(kept.item, kept.written)
+        """To the one that has waited longest of those that may have the tuple; of one that a transaction has read, or
+        written, those of the transaction may."""
+        best = self.lines.first_for(kept.item, kept.readers[0] if kept.readers else kept.written)
         if best is None:
             return False
         self._touch(kept)
@@ -305,11 +307,18 @@ class SpaceMachine(Machine):
             lease_us = granted(command.lease_us)
             for item in command.write:
                 self._add(item, lease_us, transaction)
-            return Taken([kept.number for kept in found], [kept.item for kept in found])
+            return self._taken(found)
         hidden = self._is_hidden(command.template, transaction)
         if not command.wait or command.keep or (command.if_exists and not hidden):
             return Nothing(hidden)
         return self.lines.join(command)
+
+    def _taken(self, found: Sequence[KeptTuple]) -> Taken:
+        left_us: list[int] = []
+        if any(kept.until_us for kept in found):
+            now_us = self.ground.now_us
+            left_us = [max(kept.until_us - now_us, 1) if kept.until_us > 0 else -kept.until_us for kept in found]
+        return Taken([kept.number for kept in found], [kept.item for kept in found], left_us)
 
     def _remove_for(self, kept: KeptTuple, transaction: int) -> None:
         """A tuple that is in an index is taken, for good or by a transaction."""
@@ -398,7 +407,7 @@ class SpaceMachine(Machine):
         lease_us = granted(command.lease_us)
         for item in command.write:
             self._add(item, lease_us, transaction)
-        return Taken([kept.number for kept in found], [kept.item for kept in found])
+        return self._taken(found)
 
     def _give_back(self, found: Iterable[KeptTuple]) -> None:
         """To where they were before they were handed over."""
@@ -407,9 +416,9 @@ class SpaceMachine(Machine):
             self._due_again(kept)
             if not self._alive(kept.number):
                 self._expired(kept)
-            elif kept.written:
+            elif kept.written or kept.readers:
                 if not self._hand_over(kept):
-                    self.own.setdefault(kept.written, TupleIndex()).add(kept.number, kept.item)
+                    self._reindex(kept)
             else:
                 self._tell(kept, True)
                 self._offer(kept)
@@ -533,6 +542,8 @@ class SpaceMachine(Machine):
         while len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         visible: list[KeptTuple] = []
+        alone: list[KeptTuple] = []
+        """Only one transaction locks these now, and may take them."""
         for number in sorted({*acting.wrote, *acting.took, *acting.read}):
             kept = self.kept[number]
             self._touch(kept)
@@ -541,6 +552,8 @@ class SpaceMachine(Machine):
                 if not kept.readers:
                     self.locked.remove(number)
                     visible.append(kept)
+                elif len(kept.readers) == 1:
+                    alone.append(kept)
                 continue
             self._unindex(kept)
             if (number in acting.wrote) == commits:
@@ -556,6 +569,9 @@ class SpaceMachine(Machine):
             if kept.number not in acting.read:
                 self._tell(kept, kept.number in acting.took)
             self._offer(kept)
+        for kept in alone:
+            if self._alive(kept.number) and self._hand_over(kept):
+                self.locked.remove(kept.number)
         self._release_if_exists()
 
     def _release_if_exists(self) -> None:
@@ -616,7 +632,7 @@ class SpaceMachine(Machine):
             if not found:
                 return Refusal("no tuple matches what the transaction takes")
             effects.takes += [kept.number for kept in found]
-            return Taken([kept.number for kept in found], [kept.item for kept in found])
+            return self._taken(found)
         return Refusal("only commits, writes, and takes that do not wait are done together with other machines")
 
     def commit(self, effects: Effects) -> None:
@@ -646,12 +662,14 @@ class SpaceMachine(Machine):
 
     def answer(self, question: words.Question) -> Outcome:
         match question:
-            case words.Find(template, most, after):
+            case words.Find() | words.Count() if question.transaction and self._acting(question.transaction) is None:
+                return Ended("transaction")
+            case words.Find(template, most, after, transaction):
                 _check(template)
-                return self._found(template, most, after)
-            case words.Count(template):
+                return self._found(template, most, after, transaction)
+            case words.Count(template, transaction):
                 _check(template)
-                return Done(self._count(template))
+                return Done(self._count(template, transaction))
             case words.Events(registration, after):
                 return self.registrations.events(registration, after, self.ground.now_us)
             case words.Exists(template):
@@ -666,18 +684,22 @@ class SpaceMachine(Machine):
                     len(self.transactions),
                 )
 
-    def _count(self, template: Template) -> int:
-        places = (self.free, self.locked)
+    def _seen_by(self, transaction: int) -> list[TupleIndex]:
+        own = self.own.get(transaction)
+        return [self.free, self.locked] if own is None else [self.free, self.locked, own]
+
+    def _count(self, template: Template, transaction: int) -> int:
+        places = self._seen_by(transaction)
         if self._dues and self._dues[0][0] <= self.ground.now_us:  # some may have ended that no tick has removed yet
             return sum(1 for index in places for number in index.matches(template) if self._alive(number))
         return sum(index.count(template) for index in places)
 
-    def _found(self, template: Template, most: int, after: int) -> Outcome:
+    def _found(self, template: Template, most: int, after: int, transaction: int) -> Outcome:
         if most == 1 and after < 0:
-            kept = self._find(template, 0, True)
+            kept = self._find(template, transaction, True)
             return Nothing() if kept is None else Taken([kept.number], [kept.item])
-        numbers = sorted(self.free.page(template, after, most) + self.locked.page(template, after, most))
-        numbers = [number for number in numbers if self._alive(number)][:most]
+        pages = [index.page(template, after, most, self._alive) for index in self._seen_by(transaction)]
+        numbers = sorted(chain(*pages))[:most]
         return Taken(numbers, [self.kept[number].item for number in numbers])
 
     # Time.

@@ -135,15 +135,20 @@ Command = Write | Take | Finish | Renew | Cancel | Notify | Seen | Forget | Join
 
 
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """The oldest tuples that match and are younger than ``after``; without ``after``, the one that a take would get."""
+    """The oldest tuples that match and are younger than ``after``; without ``after``, the one that a take would get.
+    With ``transaction`` also those that it has written; none is locked."""
 
     template: Template
     most: Annotated[int, msgspec.Meta(ge=1, le=MANY_MAX)] = 1
     after: int = -1
+    transaction: Number = 0
 
 
 class Count(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """How many match. With ``transaction`` also those that it has written."""
+
     template: Template
+    transaction: Number = 0
 
 
 class Events(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -178,8 +183,11 @@ class Written(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Taken(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """``left_us``: what the lease of each has left, ``FOR_EVER_US`` for no end; empty if none of them has an end."""
+
     numbers: list[int]
     items: list[Item]
+    left_us: list[int] = []
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -50,6 +50,7 @@ ANSWERED: dict[str, str | type[Style]] = {
     "guests": "pluribus.runtime.clients.guests:Guests",
     "groups": "pluribus.runtime.group.outsiders:Outsiders",
     "slots": "pluribus.runtime.styles.slots.buses:Slots",
+    "spaces": "pluribus.runtime.styles.spaces.spaces:Spaces",
     "topics": "pluribus.runtime.styles.topics.style:TopicsStyle",
     "durable-topics": "pluribus.runtime.keepers.keeping:Keeping",
     "machines": "pluribus.runtime.keepers.keeping:Keeping",

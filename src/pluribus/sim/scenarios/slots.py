@@ -365,7 +365,7 @@ class Role:
         done = False
         try:
             await asyncio.sleep(random.random() * 0.05)
-            if random.random() < 0.1 and not message.asks:
+            if random.random() < 0.1 and not message.asks and not self.play.settled:
                 message.withhold()
                 self.book.add("withhold", label, message.id, **more)
                 return
@@ -391,6 +391,8 @@ class Play:
         self.replicated = replicated
         self.book = Book(world, history)
         self.calm = self.over = False
+        self.settled = False
+        """From then on messages must be done soon, so nobody withholds any."""
         quiet = "quiet" if world.seed % 3 == 2 else ""
         answers = "all" if world.seed % 5 == 4 else "asker"
         plan = plan_of(PLAN.format(quiet=quiet))
@@ -419,6 +421,7 @@ class Play:
         for role in self.roles:
             if role.current is None or role.current.state != "enrolled":
                 raise Violation(f"{role.slot} does not occupy its slot {CALM_S:g} s after the last fault")
+        self.settled = True
         self.book.add("settled")
         await asyncio.sleep(0.001)
         for _ in range(LAST_ROUNDS):

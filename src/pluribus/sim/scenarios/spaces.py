@@ -83,14 +83,15 @@ class Player:
             await keeping.keep_in(await keeping.meeting(), host.disk, votes=True, voters=KEEPERS, settings=SETTINGS)
 
     async def _open(self, kind: str) -> Space:
+        without = {"views": 3, "partitioned": 4}
         while True:
             try:
                 space = await self.bus.space(
                     kind,
                     kind=kind,
                     durable=kind == "replicated",
-                    replica=self.number != (3 if kind == "views" else 4),
-                    copies=1 + self.world.seed % 2,
+                    replica=self.number != without.get(kind),
+                    copies=1 + self.world.seed % 2 if kind == "partitioned" else 1,
                     timeout=20.0,
                 )
             except (PluribusError, TimeoutError):

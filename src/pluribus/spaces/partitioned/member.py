@@ -96,6 +96,8 @@ class PartitionResult(msgspec.Struct, frozen=True):
     unknown: bool = False
     done: bool = False
     """A lease was renewed, or has ended."""
+    lease_us: int = 0
+    """What the lease of a taken tuple had left; 0: it had no end, or nobody knows."""
 
 
 class PartitionedMember:
@@ -299,7 +301,7 @@ class PartitionedMember:
         asked = request.word
         request.word = None
         if word.item is not None:
-            self._finish(request, PartitionResult(request.number, word.name, word.item))
+            self._finish(request, PartitionResult(request.number, word.name, word.item, lease_us=word.lease_us))
             return
         if isinstance(asked, words.Seek) and asked.recall:
             request.asked = [at for at in request.asked if at not in asked.ranges]

@@ -207,18 +207,23 @@ class RangeState:
                 found.append(name)
         return found
 
+    def count(self, template: Template) -> int:
+        return self.free.count(template) + self.kept.count(template)
+
     def matches(self, template: Template) -> list[Item]:
         numbers = sorted([*self.free.matches(template), *self.kept.matches(template)])
         return [self.tuples[self._names[number]][0] for number in numbers]
 
     # Moving.
 
+    def left_us(self, name: Name, now: float) -> int:
+        """What the lease of a tuple has left; 0: it has no end."""
+        until = self.tuples[name][1]
+        return max(int((until - now) * 1e6), 1) if until else 0
+
     def saved(self, epoch: int, number: int, now: float) -> State:
         names = sorted(self.tuples, key=self._numbers.__getitem__)
-        tuples = []
-        for name in names:
-            item, until = self.tuples[name]
-            tuples.append((name, item, max(int((until - now) * 1e6), 1) if until else 0))
+        tuples = [(name, self.tuples[name][0], self.left_us(name, now)) for name in names]
         done = [(worker, one, *found) for worker, results in self.done.items() for one, found in results.items()]
         aside = [(name, *holder) for name, holder in self.aside.items()]
         owed = list(self.owed.values())

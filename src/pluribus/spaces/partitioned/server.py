@@ -21,6 +21,8 @@ from .ranges import RANGES, RangeState, placement
 from .words import Change, Name, Word
 
 REPEAT_S = 0.3
+TALLY_BYTES_MAX = 64 << 20
+"""Of the tuples that one member tells of when all are asked for."""
 
 Say = Callable[[], None]
 
@@ -333,8 +335,8 @@ class Server:
         self.served += 1
         epoch, holder = self.epoch.number, (word.worker, word.number)
 
-        def answer(name: Name = (0, 0), item: Item | None = None) -> Say:
-            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item))
+        def answer(name: Name = (0, 0), item: Item | None = None, left_us: int = 0) -> Say:
+            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
 
         for number, state in states.items():
             assert state is not None
@@ -354,7 +356,8 @@ class Server:
             name = next((one for one, who in state.aside.items() if who == holder), None)
             name = name if name is not None and word.takes else state.find(word.template, not word.takes)
             if name is not None:
-                self._found(number, state, name, word, answer(name, state.tuples[name][0]), now)
+                say = answer(name, state.tuples[name][0], state.left_us(name, now))
+                self._found(number, state, name, word, say, now)
                 return
         if word.probe:
             answer()()
@@ -458,8 +461,8 @@ class Server:
         self.served += 1
         epoch, holder = self.epoch.number, (word.worker, word.number)
 
-        def answer(name: Name = (0, 0), item: Item | None = None) -> Say:
-            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item))
+        def answer(name: Name = (0, 0), item: Item | None = None, left_us: int = 0) -> Say:
+            return lambda: self._send(sender, words.Sought(epoch, word.number, word.attempt, name, item, left_us))
 
         before = state.result(*holder)
         if holder in state.owed:
@@ -467,7 +470,7 @@ class Server:
         elif before is not None and before[1] is not None:
             self._when_copied(word.range, answer(*before))
         elif state.aside.get(word.name) == holder:
-            say = answer(word.name, state.tuples[word.name][0])
+            say = answer(word.name, state.tuples[word.name][0], state.left_us(word.name, now))
             self._take(word.range, state, word.name, word, say, now)
         else:
             answer()()
@@ -506,8 +509,10 @@ class Server:
     def tally(self, sender: int, word: words.Tally) -> None:
         assert self.epoch is not None
         if self.opened:
-            items = [item for number in self.owned() for item in self.states[number].matches(word.template)]
-            self._send(sender, words.Tallied(self.epoch.number, word.number, len(items), items[: word.most]))
+            states = [self.states[number] for number in self.owned()]
+            count = sum(state.count(word.template) for state in states)
+            items = _first((item for state in states for item in state.matches(word.template)), word.most)
+            self._send(sender, words.Tallied(self.epoch.number, word.number, count, items))
 
     def _owned_state(self, number: int) -> RangeState | None:
         if not self.opened or number >= RANGES or self.placed[number][:1] != [self.me]:
@@ -517,3 +522,15 @@ class Server:
     def validate(self) -> None:
         for state in self.states.values():
             state.validate()
+
+
+def _first(items: Iterable[Item], most: int) -> list[Item]:
+    """As many as fit into one word."""
+    found: list[Item] = []
+    size = 0
+    for item in items if most else ():
+        size += item.size
+        if len(found) == most or size > TALLY_BYTES_MAX:
+            break
+        found.append(item)
+    return found

@@ -86,6 +86,8 @@ class Sought(msgspec.Struct, frozen=True, array_like=True, tag=4):
     attempt: Number
     name: Name = (0, 0)
     item: Item | None = None
+    lease_us: Number = 0
+    """What its lease had left, if that is known; 0: it had no end."""
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True, tag=5):

@@ -72,7 +72,8 @@ class ViewRequest(msgspec.Struct):
     attempt: int = 0
     retry_at: float = 0.0
     locking: bool = False
-    locked: dict[int, dict[Name, Item]] = {}
+    locked: dict[int, dict[Name, tuple[Item, int]]] = {}
+    """By replica: what matches there, and what the lease of each has left."""
     written: Item | None = None
     """What a take writes in place of the tuple."""
     lease_us: int = 0
@@ -90,6 +91,8 @@ class ViewResult(msgspec.Struct, frozen=True):
     item: Item | None = None
     written: int = 0
     """The operation that has written what replaces it."""
+    lease_us: int = 0
+    """What the lease of a taken tuple had left; 0: it had no end."""
 
 
 class ViewsMember:
@@ -262,7 +265,7 @@ class ViewsMember:
         if request is None or not request.locking or request.attempt != word.attempt:
             return
         request.denied.discard(sender)
-        request.locked[sender] = {name: item for name, item, _ in word.matches}
+        request.locked[sender] = {name: (item, lease_us) for name, item, lease_us in word.matches}
         self._decide(request, now)
 
     def _refused(self, sender: int, word: words.Denied, now: float) -> None:
@@ -288,11 +291,11 @@ class ViewsMember:
         common = self._common(list(request.locked.values()))
         if common:
             name = self.random.choice(common)
-            item = next(iter(request.locked.values()))[name]
+            item, lease_us = next(iter(request.locked.values()))[name]
             request.locking = False
             del self._requests[request.number]
             written = 0 if request.written is None else self._next_op
-            self.results.append(ViewResult(request.number, name, item, written))
+            self.results.append(ViewResult(request.number, name, item, written, lease_us))
             if request.only == (0, 0):
                 self._removing[name] = item
             self._op(Op(self._next_op, request.written, request.lease_us, name, request.number), now)
@@ -304,7 +307,7 @@ class ViewsMember:
             self._unlock(request, True)
             request.retry_at = now + BACK_OFF_S_MAX * (1 + self.random.random())
 
-    def _common(self, answers: Sequence[dict[Name, Item]]) -> list[Name]:
+    def _common(self, answers: Sequence[dict[Name, tuple[Item, int]]]) -> list[Name]:
         """The tuples that all replicas have."""
         return sorted(set(answers[0]).intersection(*answers[1:]))
 

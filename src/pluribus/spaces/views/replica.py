@@ -30,6 +30,8 @@ ALL_SETS = b""
 OVER = 1 << 62
 """Later than every attempt."""
 OVER_MAX = 10_000
+WORKER_BITS = 64
+"""The worker of a tuple is above them in its number."""
 
 
 def set_of(template: Template) -> bytes:
@@ -49,8 +51,10 @@ class TupleReplica:
         """By worker: removals beyond its mark that were executed when an epoch began."""
         self._ends: list[tuple[float, Name]] = []
         self._index = TupleIndex()
-        self._numbers: dict[Name, int] = {}
-        self._names: dict[int, Name] = {}
+        """The numbers in it are in the order of the names, which is alike at all replicas: so the first matches of a
+        take are."""
+        self._arrived: dict[int, int] = {}
+        """By number: when it came here."""
         self._next = 0
         self.locks: dict[bytes, tuple[Holder, int]] = {}
         """By tuple set: who has it, and in which attempt."""
@@ -61,11 +65,11 @@ class TupleReplica:
     # Tuples.
 
     def add(self, name: Name, item: Item, until: float) -> None:
+        number = _number(name)
         self._next += 1
         self.tuples[name] = (item, until)
-        self._numbers[name] = self._next
-        self._names[self._next] = name
-        self._index.add(self._next, item)
+        self._arrived[number] = self._next
+        self._index.add(number, item)
         if until:
             heappush(self._ends, (until, name))
 
@@ -73,8 +77,8 @@ class TupleReplica:
         if name not in self.tuples:
             return False
         del self.tuples[name]
-        number = self._numbers.pop(name)
-        del self._names[number]
+        number = _number(name)
+        del self._arrived[number]
         self._index.remove(number)
         return True
 
@@ -98,14 +102,13 @@ class TupleReplica:
         number = self._index.find(template)
         if number is None:
             return None
-        name = self._names[number]
+        name = _name(number)
         return name, self.tuples[name][0]
 
     def matches(self, template: Template, only: Name, now: float) -> list[tuple[Name, Item, int]]:
         if only != NONE:
             return [self.travelling(only, now)] if only in self.tuples else []
-        names = sorted(self._names[number] for number in self._index.matches(template))[:MATCHES_MAX]
-        return [self.travelling(name, now) for name in names]
+        return [self.travelling(_name(number), now) for number in self._index.lowest(template, MATCHES_MAX)]
 
     def travelling(self, name: Name, now: float) -> tuple[Name, Item, int]:
         item, until = self.tuples[name]
@@ -115,7 +118,9 @@ class TupleReplica:
         return self._index.count(template)
 
     def every(self, template: Template) -> list[Item]:
-        return [self._index.items[number] for number in sorted(self._index.matches(template))]
+        """The oldest first."""
+        found = sorted(self._index.matches(template), key=self._arrived.__getitem__)
+        return [self._index.items[number] for number in found]
 
     def expire(self, now: float) -> None:
         """Remove what has outlived its lease. Each replica does it by its own clock."""
@@ -188,7 +193,15 @@ class TupleReplica:
 
     def validate(self) -> None:
         self._index.validate()
-        assert set(self._numbers) == set(self.tuples) == set(self._names.values())
+        assert set(map(_name, self._arrived)) == set(self.tuples)
         assert not (ALL_SETS in self.locks and len(self.locks) > 1), "a lock on all sets is not alone"
         for worker, number in self.tuples:
             assert number <= self.marks.get(worker, 0) or number in self.ahead.get(worker, ())
+
+
+def _number(name: Name) -> int:
+    return name[0] << WORKER_BITS | name[1]
+
+
+def _name(number: int) -> Name:
+    return number >> WORKER_BITS, number & ((1 << WORKER_BITS) - 1)

@@ -6,7 +6,7 @@ import pytest
 
 from pluribus.bench.ports import free_port
 from pluribus.core.errors import BadInput, NoObject, Refused, RemoteError
-from pluribus.objects import kqml
+from pluribus.objects import ObjectMessage, kqml
 from tests.harness import eventually, on_a_loop
 from tests.runtime.styles.objects.things import Reading, Thermometer, buses
 
@@ -107,8 +107,35 @@ async def test_an_object_bridges_two_buses_on_different_engines():
         assert [answer.content for answer in answers] == ["roof"]
         with pytest.raises(RemoteError, match="LookupError"):
             await shadow.ask("(ask-one :content wrong)")
-        with pytest.raises(RemoteError, match="does not cross a bridge"):
-            await shadow.ask("(subscribe :content temperature)")
+        assert await shadow.call("read", 0.5) == 32.0 and await bridge.call("read", offset=1.0) == 32.5
+        with pytest.raises(RemoteError, match=r"^LookupError: nothing here"):
+            await shadow.call("fail")
+        with pytest.raises(RemoteError, match=r"no method 'nothing' is exposed by .*Thermometer"):
+            await shadow.call("nothing")
+
+
+@on_a_loop
+async def test_subscriptions_cross_a_bridge():
+    async with buses(3) as (a, b, e), buses(2) as (c, d):
+        roof = Thermometer("roof", 31.5)
+        await d.directory.add(roof, "thermometer")
+        bridge = await a.bridge(c, "thermometer")
+        beyond = d._post.directory.resident(roof).subscribers
+        async with b.communicator.subscribe("thermometer", "temperature") as updates:
+            assert await d.communicator.notify(roof, "temperature", 32.0) == 1
+            assert await d.communicator.notify(roof, "place", "cellar") == 0
+            assert (await updates.receive(60)).content == "32.0"
+        await eventually(lambda: not beyond)  # ended here, ended there
+        # The process of a subscriber is gone: nothing of it is left.
+        await e.communicator.subscribe("thermometer", "temperature").open()
+        assert len(beyond) == 1
+        await e.close()
+        await eventually(lambda: not beyond and not bridge.local._subscriptions)
+        # The object is gone: its subscribers are told.
+        async with b.communicator.subscribe("thermometer", "temperature") as updates:
+            await d.close()
+            with pytest.raises(RemoteError, match="NoMembers"):
+                await updates.receive(60)
 
 
 @on_a_loop
@@ -118,3 +145,22 @@ async def test_bridges_that_lead_in_a_circle_end():
         await b.bridge(a, "nobody")
         with pytest.raises(RemoteError, match=r"^BadInput: a message to 'nobody' crossed 8 bridges"):
             await a.communicator.ask("nobody", "(ask-one)")
+        with pytest.raises(RemoteError, match=r"^BadInput: a message to 'nobody' crossed 8 bridges"):
+            await a.communicator.ask("nobody", ObjectMessage(Reading(1.0)))
+        with pytest.raises(BadInput, match=r"^a message to 'nobody' crossed 8 bridges"):
+            await (await a.directory.find("nobody")).call("read")
+        with pytest.raises(RemoteError, match=r"^BadInput: a message to 'nobody' crossed 8 bridges"):
+            await a.communicator.subscribe("nobody", "temperature").open()
+
+
+@on_a_loop
+async def test_a_call_counts_the_bridges_also_from_one_process_to_the_next():
+    """The two bridges of this circle are in processes that know each other by the buses alone."""
+    async with buses(2) as (a, b), buses(2) as (c, d):
+        await a.bridge(c, "nobody")  # from the first bus to the second
+        await d.bridge(b, "nobody")  # and back
+        shadow = await b.directory.find("nobody")
+        with pytest.raises(RemoteError, match=r"^BadInput: a message to 'nobody' crossed 8 bridges"):
+            await shadow.call("read")
+        with pytest.raises(RemoteError, match=r"^BadInput: a message to 'nobody' crossed 8 bridges"):
+            await shadow.ask(ObjectMessage(Reading(1.0)))

@@ -76,8 +76,14 @@ async def test_a_caller_that_was_away_gets_its_answer_and_nothing_is_done_twice(
             assert await caller.queued_calls.answer("invoice-17", timeout=10) == 1
             assert printer.printed == ["invoice 17"] and caller.queued_calls.pending() == []
             with pytest.raises(BadInput, match="its answer was taken"):
-                await caller.queued_calls.answer("invoice-17")
+                await caller.queued_calls.answer(call.number)
             await eventually(lambda: not site._post.queue._inbox._answers, "the site keeps no answer any more")
+        async with pluribus.connect(url, name="caller once more") as caller:  # it crashed before it used the answer
+            await caller.queued_calls.open(tmp_path / "calls.db")
+            shadow = caller.directory.shadow("printer")
+            assert await shadow.call("print", "invoice 17", queued=True, key="invoice-17") == 1
+            assert await caller.queued_calls.answer("invoice-17") == 1
+            assert printer.printed == ["invoice 17"] and caller.queued_calls.pending() == []
 
 
 @on_a_loop

@@ -50,6 +50,10 @@ def test_all_of_it_without_await(tmp_path):
         assert b.omni(Readable, results="all").read(0.5) == [22.0]
         assert b.group_handle(Readable, "meter", results="first").read() == 21.5
         assert b.uni(Readable, shadow).read(offset=2) == 23.5
+        with pluribus.sync.connect(f"{url}-other", name="c") as c:
+            bridge = c.bridge(a, "meter")
+            assert c.directory.find("meter") == bridge and bridge.call("read", 1.0) == 22.5
+            c.directory.remove(bridge)
         network = b.virtual_network("meters", mode="multicast")
         network.add(shadow)
         network.multicast("(tell :content hello)")

@@ -71,6 +71,17 @@ async def test_one_of_an_alias_in_turn_and_all_of_it():
 
 
 @on_a_loop
+async def test_a_broadcast_to_the_shadow_of_an_alias_reaches_all():
+    async with buses(2) as (a, b):
+        things = [Thermometer(str(number)) for number in range(3)]
+        for bus, thing in zip((a, b, b), things, strict=True):
+            await bus.directory.add(thing, "thermometer")
+        await a.directory.shadow("thermometer").send("(broadcast :content (tell :content x))")
+        await a.communicator.send(a.directory.shadow("thermometer"), "(broadcast :content (tell :content y))")
+        await eventually(lambda: all(len(thing.heard) == 2 for thing in things))
+
+
+@on_a_loop
 async def test_a_multicast_can_be_answered():
     async with buses() as (a, b):
         got: list[Kqml] = []

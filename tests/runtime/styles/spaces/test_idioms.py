@@ -52,6 +52,33 @@ async def test_counter_semaphore_barrier_and_geography():
         assert found["any population"][1] in ("UK", "Wales")
 
 
+@pytest.mark.parametrize("kind", ["replicated", "views", "partitioned"])
+def test_what_everybody_needs_is_not_lost_with_a_process_that_dies(kind):
+    @on_a_loop
+    async def story():
+        async with pluribus.connect(new_bus()) as bus:
+            space = await bus.space("idioms", kind=kind)
+            counter, house = Counter(space, "c"), Bauhaus(space, "house")
+            await counter.start()
+            await house.start()
+            for count in range(0, 40, 3):  # it ends somewhere on the way
+                for doing in (counter.add(), house.out("x")):
+                    task = asyncio.ensure_future(doing)
+                    for _ in range(count):
+                        await asyncio.sleep(0)
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+            await space.flush()
+            async with asyncio.timeout(60):
+                before = await counter.value()
+                assert before <= 14 and await counter.add() == before
+                await house.out("y")
+                assert await house.rd("y") == "y"
+            assert await space.count(("counter", ..., ...)) == 1
+
+    story()
+
+
 @on_a_loop
 async def test_remote_calls_and_master_and_workers():
     url = new_bus()

@@ -7,6 +7,8 @@ import pytest
 
 import pluribus
 from pluribus.core.errors import BadBody, BadInput, LeaseEnded
+from pluribus.spaces import words
+from pluribus.spaces.values import item_of
 from tests.harness import eventually, new_bus, on_a_loop
 
 KINDS = ("replicated", "views", "partitioned")
@@ -138,6 +140,157 @@ async def test_a_cancelled_take_leaves_the_tuple():
             assert await space.take(("x", int), timeout=30) == ("x", 1)
 
 
+def tuples_of(member):
+    """Of a member of a space that its members make: each with when its lease ends."""
+    if hasattr(member, "replica"):
+        return list(member.replica.tuples.values())
+    return [one for number in member.server.owned() for one in member.server.states[number].tuples.values()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_take_that_is_cancelled_when_it_got_something_gives_it_back(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+            mine, yours = await one.space("c", kind=kind), await other.space("c", kind=kind)
+            await mine.write_many([("x", number) for number in range(4)], lease=3_600)
+            await mine.flush()
+            for count in range(12):  # somewhere on the way
+                taking = asyncio.ensure_future(yours.take_many(("x", int), 4))
+                for _ in range(count):
+                    await asyncio.sleep(0)
+                taking.cancel()
+                (found,) = await asyncio.gather(taking, return_exceptions=True)
+                if isinstance(found, list):
+                    await yours.write_many(found, lease=3_600)
+            await yours.flush()
+            if kind != "replicated":  # whatever came back still has an end
+                tuples = [one for space in (mine, yours) for one in tuples_of(space._way.member)]
+                assert len(tuples) >= 4 and all(until for _, until in tuples)
+            found = [await mine.take(("x", int), timeout=60) for _ in range(4)]
+            assert sorted(found) == [("x", number) for number in range(4)]
+            assert await mine.take_if_exists(("x", int)) is None
+            # What is replaced is there once, whether the call that replaced it was cancelled or not.
+            await mine.write(("y", 0))
+            await mine.flush()
+            for count in range(12):
+                replacing = asyncio.ensure_future(yours.replace(("y", int), ("y", count)))
+                for _ in range(count):
+                    await asyncio.sleep(0)
+                replacing.cancel()
+                await asyncio.gather(replacing, return_exceptions=True)
+            await yours.flush()
+            await mine.take(("y", int), timeout=60)
+            assert await mine.take_if_exists(("y", int)) is None
+
+    story()
+
+
+@on_a_loop
+async def test_what_a_cancelled_take_got_keeps_its_lease_and_its_transaction(tmp_path):
+    async with pluribus.connect(new_bus(), store=tmp_path / "a.db") as bus:
+        space = await bus.space("c", durable=True)
+        await space.write(("x", 1), lease=3_600)
+        way = space._way
+        call, done = way.call, asyncio.Event()
+
+        async def slow(command):
+            outcome = await call(command)
+            if isinstance(command, words.Take):
+                done.set()
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            return outcome
+
+        way.call = slow
+        taking = asyncio.ensure_future(space.take(("x", int)))
+        await done.wait()
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+        way.call = call
+        await space.flush()
+        (kept,) = way._machine().kept.values()
+        assert kept.item == item_of(("x", 1)) and kept.until_us
+        for commits in (True, False):
+            done.clear()
+            tx = bus.transaction()
+            await tx.__aenter__()
+            way.call = slow
+            taking = asyncio.ensure_future(space.take(("x", int), transaction=tx))
+            await done.wait()
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+            way.call = call
+            assert await space.count() == 0 and await space.count(("x", int), transaction=tx) == 1
+            assert [value async for value in space.read_all(transaction=tx)] == [("x", 1)]
+            await (tx.commit() if commits else tx.abort())
+            assert [value async for value in space.read_all()] == [("x", 1)]
+
+
+@on_a_loop
+async def test_two_spaces_of_one_program_share_its_part(tmp_path):
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+        first = await one.space("p", kind="partitioned", copies=2, replica=False)
+        second = await one.space("p", kind="partitioned", copies=2)
+        third = await other.space("p", kind="partitioned", copies=2)
+        await first.write(("x", 1))
+        await first.close()
+        assert await second.take(("x", int), timeout=60) == ("x", 1)
+        await second.write(("x", 2))
+        with pytest.raises(BadInput, match="copies=2, key=0, not copies=1, key=0"):
+            await one.space("p", kind="partitioned")
+        await second.close()
+        assert await third.take(("x", int), timeout=60) == ("x", 2)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_space_that_was_left_in_a_hurry_is_opened_again_as_another_worker(kind):
+    @on_a_loop
+    async def story():
+        url = new_bus()
+        async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+            copies = 2 if kind == "partitioned" else 1
+            space = await one.space("p", kind=kind, copies=copies)
+            inside = await other.space("p", kind=kind, copies=copies)
+            await inside.write(("x", 1))
+            await inside.flush()
+            epoch = space._way._roster.machine.epoch
+            await space._way.leave()  # its entry is in the roster still
+            again = (await one.space("p", kind=kind, copies=copies))._way
+            assert again._is_another(epoch) and not again._is_another(again.member.epoch)
+            again.member.epoch, entered = None, again.member.epoch
+            again._roster.machine.epoch, now = epoch, again._roster.machine.epoch
+            again._follow()
+            assert again.member.epoch is None, "it is not that worker"
+            again.member.epoch, again._roster.machine.epoch = entered, now
+            await inside.write(("x", 2))
+            assert await inside.take(("x", 2), timeout=60) == ("x", 2)
+            assert not any(task.done() for task in again._tasks)
+
+    story()
+
+
+@on_a_loop
+async def test_durable_spaces_are_listed_after_a_restart(tmp_path):
+    url = new_bus()
+    async with pluribus.connect(url, store=tmp_path / "kept.db") as bus:
+        await bus.space("jobs", durable=True)
+        await bus.space("loose")
+    async with pluribus.connect(url, store=tmp_path / "kept.db") as bus:
+        assert [(one.name, one.durable) for one in await bus.spaces()] == [("jobs", True)]
+
+
+@on_a_loop
+async def test_of_two_that_open_a_space_as_different_kinds_one_is_refused():
+    url = new_bus()
+    async with pluribus.connect(url) as one, pluribus.connect(url) as other:
+        opening = one.space("a", kind="views"), other.space("a", kind="partitioned")
+        found = await asyncio.gather(*opening, return_exceptions=True)
+        assert sorted(isinstance(each, BadInput) for each in found) == [False, True], found
+
+
 @on_a_loop
 async def test_takes_are_served_in_their_order():
     async with pluribus.connect(new_bus()) as bus:
@@ -156,6 +309,7 @@ async def test_bad_input():
     async with pluribus.connect(new_bus()) as bus:
         space = await bus.space("bad")
         views = await bus.space("views", kind="views")
+        partitioned = await bus.space("partitioned", kind="partitioned")
         for call, error, says in (
             (lambda: space.write((object(),)), BadBody, "cannot travel"),
             (lambda: space.take(()), BadInput, "no fields"),
@@ -168,6 +322,14 @@ async def test_bad_input():
                 "only a space of kind 'replicated' is durable",
             ),
             (lambda: bus.space("bad", kind="partitioned"), BadInput, "is of kind 'replicated'"),
+            (lambda: bus.space("x", copies=2), BadInput, "of the kind 'partitioned'"),
+            (lambda: bus.space("x", kind="views", key=1), BadInput, "of the kind 'partitioned'"),
+            (lambda: bus.space("x", replica=False), BadInput, "leave it out"),
+            (lambda: bus.space("x", kind="partitioned", copies=17), BadInput, "1 to 16 copies"),
+            (lambda: space.read(("a",), stale=True, transaction=5), BadInput, "leave one of them out"),
+            (lambda: partitioned.read(("a",), stale=True), BadInput, "has none of"),
+            (lambda: partitioned.count(transaction=5), BadInput, "joins a transaction"),
+            (lambda: space.count(transaction=5), pluribus.errors.TransactionEnded, "has ended"),
             (lambda: views.notify(("a",)), BadInput, "only with kind='replicated'"),
             (lambda: views.write(("a",), transaction=1), BadInput, "joins a transaction"),
             (lambda: space.take(("a",), transaction=5), pluribus.errors.TransactionEnded, "has ended"),

@@ -26,6 +26,7 @@ from ....objects.residents import Resident
 from ....objects.words import FAILED, GOOD, Invocation, Outcomes
 from ....wire.questions import ABSENT, Answered, Wrapped, unwrapped, wrapped
 from ...group.asking import ERROR_CHARS_MAX
+from .bridge import crossed
 
 if TYPE_CHECKING:
     from .post import Post
@@ -67,7 +68,7 @@ class ObjectCalls:
         if how == UNI and receiver in self._post.directory.residents:
             word = None
         else:
-            word = Invocation(how, interface, receiver, results, called(0, method, args, named))
+            word = Invocation(how, interface, receiver, results, called(0, method, args, named), crossed.get())
         if results == NONE:
             for resident in own:
                 self._run(resident, interface, method, args, named, _log_failure)
@@ -150,6 +151,7 @@ class ObjectCalls:
         args: Sequence[Any],
         named: Mapping[str, Any],
         results: str,
+        bridges: int | None = None,
     ) -> list[Outcome]:
         """What objects of this process make of a call; with ``first`` when one went well, or all have failed."""
         found: list[Outcome] = []
@@ -163,7 +165,7 @@ class ObjectCalls:
                 over.set_result(None)
 
         for resident in residents:
-            self._run(resident, interface, method, args, named, ended)
+            self._run(resident, interface, method, args, named, ended, bridges)
         if residents:
             await over
         return found
@@ -183,7 +185,9 @@ class ObjectCalls:
         args: Sequence[Any],
         named: Mapping[str, Any],
         over: Over,
+        bridges: int | None = None,
     ) -> None:
+        """``bridges``: that the call has crossed; as many as whatever calls, if it is of this process."""
         try:
             if interface:
                 export = resident.exports[interface]
@@ -200,7 +204,8 @@ class ObjectCalls:
         except BadInput as error:
             over(Delivery([(resident, False)], ObjectMessage(name), over), None, error)
             return
-        handler = Handler(partial(_called, method, args, named), False, inspect.iscoroutinefunction(method))
+        came_by = crossed.get() if bridges is None else bridges
+        handler = Handler(partial(_called, came_by, method, args, named), False, inspect.iscoroutinefunction(method))
         self._post.communicator.run(resident, handler, name, over)
 
     # Being called
@@ -241,17 +246,17 @@ class ObjectCalls:
                 outcome = (word.receiver, GOOD, result) if error is None else (word.receiver, FAILED, error)
                 self._post.follow(delivery, self._post.reply(message, Outcomes([_travelling(outcome)])))
 
-            self._run(may[0], word.interface, call.method, args, named, over)
+            self._run(may[0], word.interface, call.method, args, named, over, word.bridges)
         elif message.asks:
             self._post.spawn(self._answered(message, word, may, call.method, args, named))
         else:
             for resident in may:
-                self._run(resident, word.interface, call.method, args, named, _log_failure)
+                self._run(resident, word.interface, call.method, args, named, _log_failure, word.bridges)
 
     async def _answered(
         self, message: Message, word: Invocation, may: list[Resident], method: str, args: Sequence[Any], named: Any
     ) -> None:
-        found = await self._here(may, word.interface, method, args, named, word.results)
+        found = await self._here(may, word.interface, method, args, named, word.results, word.bridges)
         if word.results == FIRST:
             good = [outcome for outcome in found if outcome[1] == GOOD]
             if not good:
@@ -302,7 +307,10 @@ def _travelling(outcome: Outcome) -> tuple[str, int, Wrapped]:
             return (id, GOOD, wrapped(value))
         except BadInput as error:
             value = error
-    return (id, FAILED, wrapped([type(value).__name__, str(value)[:ERROR_CHARS_MAX]]))
+    kind, text = type(value).__name__, str(value)
+    if isinstance(value, RemoteError) and value.kind:  # passed on
+        kind, text = value.kind, text.removeprefix(f"{value.kind}: ")
+    return (id, FAILED, wrapped([kind, text[:ERROR_CHARS_MAX]]))
 
 
 def _outcomes_in(answer: Any) -> list[Outcome]:
@@ -318,7 +326,8 @@ def _outcomes_in(answer: Any) -> list[Outcome]:
     return found
 
 
-def _called(method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], said: Any) -> Any:
+def _called(bridges: int, method: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], said: Any) -> Any:
+    crossed.set(bridges)  # in the task that does the call
     return method(*args, **named)
 
 

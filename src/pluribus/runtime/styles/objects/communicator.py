@@ -16,7 +16,7 @@ from ....objects.names import checked_alias
 from ....wire.kqml import Kqml, Word, kqml
 from ...group.asking import ANSWER_S
 from .places import HERE
-from .shadows import Shadow, said_of
+from .shadows import Shadow, said_of, sent
 
 if TYPE_CHECKING:
     from .post import Post
@@ -34,11 +34,7 @@ class ObjectCommunicator:
     async def send(self, receiver: Receiver, message: Kqml | str, *, sender: object | None = None) -> None:
         """Send KQML, or its text, to the object with an id, or to the next in turn of an alias; a ``broadcast`` goes to
         all of them. ``NoObject`` if there is none. A message to an object of this process never touches the network."""
-        said = said_of(message)
-        if isinstance(said, Kqml) and said.performative == "broadcast" and isinstance(receiver, str):
-            await self._post.broadcast(receiver, said, sender)
-        else:
-            await self._post.send(_name(receiver), said, sender)
+        await sent(self._post, _name(receiver), said_of(message), sender)
 
     async def send_object(
         self,
@@ -188,15 +184,24 @@ class Watching(Waiting):
 
 class Updates(Waiting):
     """A subscription to what one object tells. If the object's process is gone, ``NoMembers`` is raised in the place of
-    the next update."""
+    the next update; if it is one beyond a bridge, ``RemoteError``. ``bridges`` are those that it has crossed."""
 
-    def __init__(self, post: Post, receiver: str, content: Any, sender: object | None, timeout: float | None) -> None:
+    def __init__(
+        self,
+        post: Post,
+        receiver: str,
+        content: Any,
+        sender: object | None,
+        timeout: float | None,
+        bridges: int = 0,
+    ) -> None:
         super().__init__()
         self._post = post
         self._receiver = receiver
         self._content = content
         self._by = post.sender(sender)
         self._timeout = timeout
+        self._more = {"bridges": Word(str(bridges))} if bridges else {}
         self._token = post.replies.new_token()
         self._at: Shadow | None = None
 
@@ -210,11 +215,12 @@ class Updates(Waiting):
             if not begun.done():
                 begun.set_result(message)
             else:
-                self.put(message)
+                ended = None if isinstance(message, PluribusError) else error_of(message)
+                self.put(message if ended is None else ended)
 
         self._post.replies.begin(self._by.id, self._token, member, tell, standing=True)
         try:
-            message = kqml("subscribe", content=self._content, reply_with=Word(self._token))
+            message = kqml("subscribe", content=self._content, reply_with=Word(self._token), **self._more)
             await self._post.send(id, message, self._by)
             async with asyncio.timeout(self._timeout):
                 first = await begun

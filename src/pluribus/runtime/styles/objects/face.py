@@ -47,10 +47,14 @@ class ObjectsFace:
         return self._post.queue
 
     async def bridge(self, other: ObjectsFace, alias: str) -> Shadow:
-        """Add an object to this bus that stands for the objects of an alias on another bus."""
+        """Add an object to this bus that stands for the objects of an alias on another bus: messages, calls and
+        subscriptions go to them, and their answers come back."""
         from .bridge import Bridge
 
-        return await self.directory.add(Bridge(other, alias), alias)
+        bridge = Bridge(self, other, alias)
+        shadow = await self.directory.add(bridge, alias)
+        bridge.stand()
+        return shadow
 
     def virtual_network(self, name: str, *, mode: str = "unicast") -> VirtualNetwork:
         """A group of objects that this program makes of shadows. ``mode="multicast"`` sends each message once to all

@@ -15,7 +15,8 @@ def letter_of(message: Said, receiver: str, how: int) -> Letter:
         sender, token = str(message.get("sender", "")), str(message.get("reply-with", ""))
         return Letter(KQML, receiver, how, sender, to_binary(message), token, str(message.get("in-reply-to", "")))
     payload = encode_graph(message.body)
-    return Letter(OBJECT, receiver, how, message.sender, payload, message.reply_with, message.in_reply_to)
+    tokens = message.reply_with, message.in_reply_to
+    return Letter(OBJECT, receiver, how, message.sender, payload, *tokens, message.bridges)
 
 
 def opened(letter: Letter) -> Said:
@@ -24,5 +25,6 @@ def opened(letter: Letter) -> Said:
         return from_binary(letter.payload)
     if letter.kind == OBJECT:
         body = decode_graph(letter.payload)
-        return ObjectMessage(body, letter.sender, letter.receiver, letter.reply_with, letter.in_reply_to)
+        tokens = letter.reply_with, letter.in_reply_to
+        return ObjectMessage(body, letter.sender, letter.receiver, *tokens, letter.bridges)
     raise MalformedFrame(f"a letter of kind {letter.kind}: install the same release on both sides")

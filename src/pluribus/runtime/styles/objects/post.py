@@ -488,15 +488,16 @@ class Post(Style):
         except BadInput as error:  # too large for this stack, say
             log.warning("an answer could not be sent: %s", error)
 
-    def spawn(self, work: Coroutine[Any, Any, None], *, sends: bool = False) -> None:
-        """A task of this style; ``sends``: closing the bus waits for it."""
+    def spawn(self, work: Coroutine[Any, Any, None], *, sends: bool = False) -> asyncio.Task[None] | None:
+        """A task of this style; ``sends``: closing the bus waits for it. None if the bus is closed."""
         if self.over:
             work.close()
-            return
+            return None
         task = asyncio.get_running_loop().create_task(work)
         tasks = self._posting if sends else self._tasks
         tasks[task] = None
         task.add_done_callback(partial(_ended, tasks))
+        return task
 
     # The style
 

@@ -165,7 +165,7 @@ class CallQueue:
         """The answer to a call in the queue, by its key or number; for a program that was restarted."""
         call = self._outbox.by_key(which) if isinstance(which, str) else self._outbox.calls.get(which)
         if call is None:
-            raise BadInput(f"no call {which!r} is in the queue: its answer was taken, or it was never made")
+            raise BadInput(f"no call {which!r} is in the queue: there was none, or its answer was taken: use a key")
         return await self._result(call, timeout)
 
     async def _result(self, call: QueuedCall, timeout: float | None) -> Any:

@@ -26,7 +26,8 @@ USUAL = Usual()
 
 
 class Shadow:
-    """Made by ``bus.directory``. It stands for an object, or for the next in turn of an alias. Two shadows are equal if
+    """Made by ``bus.directory``. It stands for an object, or for the next in turn of an alias (of which a ``broadcast``
+    goes to all). Two shadows are equal if
     they stand for the same."""
 
     __slots__ = ("_post", "id", "member")
@@ -48,7 +49,7 @@ class Shadow:
         back to ``sender`` as an ``error``."""
         said = message if type(message) is Kqml else said_of(message)
         if not self._post.send_here(self.id, said, sender):
-            await self._post.send(self.id, said, sender)
+            await sent(self._post, self.id, said, sender)
 
     async def send_object(
         self, body: Any, *, in_reply_to: str = "", reply_with: str = "", sender: object | None = None
@@ -112,3 +113,11 @@ def said_of(message: Kqml | str | ObjectMessage) -> Said:
     if isinstance(message, Kqml | ObjectMessage):
         return message
     raise BadInput(f"a {type(message).__name__} is no message: send KQML, its text, or an object with send_object()")
+
+
+async def sent(post: Post, receiver: str, message: Said, sender: object | None) -> None:
+    """To the object with an id, or the next in turn of an alias; a ``broadcast`` to all of the alias."""
+    if isinstance(message, Kqml) and message.performative == "broadcast" and not is_id(receiver):
+        await post.broadcast(receiver, message, sender)
+    else:
+        await post.send(receiver, message, sender)

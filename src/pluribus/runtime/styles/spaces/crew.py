@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....core.errors import BadInput, Closed, Overflow, PluribusError, Uncertain, Undelivered
+from ....core.errors import BadInput, Closed, Overflow, PluribusError, TooLarge, Uncertain, Undelivered
 from ....spaces.machine import granted
 from ....spaces.partitioned import words as partitioned_words
 from ....spaces.partitioned.member import PartitionedMember
@@ -23,7 +23,8 @@ from ....spaces.templates import Template
 from ....spaces.values import Item, written_of
 from ....spaces.views import words as views_words
 from ....spaces.views.member import ViewsMember
-from .space import Registration, WriteResult, ended, microseconds, only_replicated, seconds
+from ....spaces.views.words import Name
+from .space import Registration, WriteResult, ended, microseconds, only_durable, only_replicated, seconds
 
 if TYPE_CHECKING:
     from ...bus import Bus
@@ -35,6 +36,9 @@ LOOK_S = 0.5
 PREFIX = "space/"
 ALL_MAX = 100_000
 """Tuples that ``read_all`` fetches."""
+
+Leasehold = tuple[Item, int]
+"""A tuple, and what its lease has left; 0: it has no end."""
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +68,37 @@ class Crew:
         self.on_lost: list[Callable[[dict[int, int]], None]] = []
         self._lost = 0
         self.malformed = 0
+        self.users = 0
+        """Spaces of this program that are made of it, one more if the member takes part for its clients."""
+        self.for_clients = False
         self._closed = False
 
-    async def start(self, timeout: float | None) -> None:
-        async with asyncio.timeout(timeout):
-            self._group = await self._bus.group(f"{PREFIX}{self.name}/words", own=False)
-            self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster())
-            self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look)]
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def named(self, number: int) -> Name:
+        """The name of a tuple that this worker wrote."""
+        return (self.member.worker, number)
+
+    async def also(self, holds: bool, copies: int, key: int) -> None:
+        """It is opened once more here; from now on it keeps tuples if anybody wants that."""
+        settings = self._settings and settings_of(copies, key)
+        if settings != self._settings:
+            raise BadInput(f"the space {self.name!r} has {self._settings}, not {settings}; open it as the others did")
+        if holds and not self._holds:
+            if self.kind == "views":
+                raise BadInput(
+                    f"this program has {self.name!r} open with replica=False: close it, and open it with a replica"
+                )
+            self._holds = True
             await self._enter()
+
+    async def start(self) -> None:
+        self._group = await self._bus.group(f"{PREFIX}{self.name}/words", own=False)
+        self._roster = await self._bus.replica(f"{PREFIX}{self.name}/roster", Roster())
+        self._tasks = [asyncio.create_task(work()) for work in (self._read, self._drive, self._look)]
+        await self._enter()
 
     async def _enter(self) -> None:
         epoch = self.member.epoch
@@ -91,9 +118,15 @@ class Crew:
         """The roster may have changed."""
         assert self._roster is not None
         epoch: Epoch = self._roster.machine.epoch
-        if epoch is not self.member.epoch:
+        if epoch is not self.member.epoch and not self._is_another(epoch):
             self.member.enter(epoch, self._now)
             self._settle()
+
+    def _is_another(self, epoch: Epoch) -> bool:
+        """Whether this member is in the epoch as the worker that it was before it opened the space again: what that one
+        had is not here."""
+        me, worker = int(self._bus.me), self.member.worker
+        return any(one.member == me and one.worker != worker for one in epoch.entries)
 
     async def _read(self) -> None:
         assert self._group is not None
@@ -123,6 +156,8 @@ class Crew:
                     await self._group.send(data, to=to)
                 except Closed:
                     return
+                except TooLarge as error:
+                    log.error("the space %r cannot go on: %s", self.name, error)
                 except PluribusError as error:
                     log.debug("a word of the space %r was not sent: %s", self.name, error)
             self._settle()
@@ -161,7 +196,8 @@ class Crew:
             await self._roster.call(encode(Open(opening)), timeout=2.0)
         here = {int(member) for member in self._roster.view.members} & {int(one) for one in self._bus.members}
         known = self.member.epoch
-        if me not in epoch.members or (known is not None and known.number > epoch.number):
+        later = known is not None and known.number > epoch.number
+        if me not in epoch.members or later or self._is_another(epoch):
             await self._enter()
         elif me in here:
             gone = [member for member in epoch.members if member not in here]
@@ -194,9 +230,17 @@ class Crew:
 
     def _nobody_waits(self, result: Any) -> None:
         """A take that was cancelled got something all the same: it is written again."""
-        if result.item is not None and result.request in self._taking:
+        if result.request in self._taking:
             self._taking.discard(result.request)
-            self.member.write(result.item, 0, self._now)
+            if result.item is not None:
+                self.put_back([(result.item, result.lease_us)])
+
+    def put_back(self, taken: Sequence[Leasehold]) -> None:
+        """Write what was taken again, as soon as that can be done."""
+        if not self._closed:
+            for item, lease_us in taken:
+                self.member.write(item, lease_us, self._now)
+            self._woken.set()
 
     async def _result(self, number: int, timeout: float | None, takes: bool) -> Any:
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -205,16 +249,18 @@ class Crew:
             self._taking.add(number)
         self._settle()
         try:
-            async with asyncio.timeout(timeout):
+            try:
+                async with asyncio.timeout(timeout):
+                    result = await asyncio.shield(waiter)
+            except TimeoutError:
+                self._cancel(number)
+                self._settle()
                 result = await asyncio.shield(waiter)
-        except TimeoutError:
-            self._cancel(number)
-            self._settle()
-            result = await waiter if not waiter.cancelled() else None
         except asyncio.CancelledError:
             self._waiters.pop(number, None)
-            if waiter.done() and takes and waiter.result().item is not None:
-                self.member.write(waiter.result().item, 0, self._now)
+            if waiter.done():
+                if takes and waiter.exception() is None and waiter.result() is not None:
+                    self._nobody_waits(waiter.result())
             else:
                 self._cancel(number)
             self._settle()
@@ -240,37 +286,64 @@ class Crew:
     ) -> list[Item]:
         self._check(transaction)
         probe = if_exists or timeout == 0
+        found = await self.taken(template, most, 0.0 if probe else timeout, write, granted(microseconds(lease_s)))
+        return [item for item, _ in found]
+
+    async def taken(
+        self, template: Template, most: int, timeout: float | None, write: list[Item], lease_us: int
+    ) -> list[Leasehold]:
+        """``timeout`` None waits for ever, 0 not at all. What a cancelled call has replaced stays so; what it only took
+        is written again."""
+        probe = timeout == 0
         if write:
-            number = self.member.replace(template, probe, write[0], granted(microseconds(lease_s)), self._now)
+            number = self.member.replace(template, probe, write[0], lease_us, self._now)
         else:
             number = self.member.take(template, probe, self._now)
-        result = await self._result(number, None if probe else timeout, True)
-        found = [] if result is None or result.item is None else [result.item]
-        while found and len(found) < most:
-            more = await self._result(self.member.take(template, True, self._now), None, True)
-            if more.item is None:
-                break
-            found.append(more.item)
+        result = await self._result(number, None if probe else timeout, not write)
+        found: list[Leasehold] = []
+        try:
+            while result is not None and result.item is not None:
+                found.append((result.item, result.lease_us))
+                if len(found) >= most:
+                    break
+                result = await self._result(self.member.take(template, True, self._now), None, True)
+        except BaseException:
+            self.put_back(found)
+            raise
         return found
 
     async def read(
         self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
     ) -> Item | None:
         self._check(transaction)
+        if stale and getattr(self.member, "replica", None) is None:
+            raise BadInput(f"stale=True reads the own copy, and this member has none of {self.name!r}: leave it out")
         probe = if_exists or timeout == 0
         result = await self._result(self.member.read(template, probe, self._now), None if probe else timeout, False)
         return None if result is None else result.item
 
-    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
         raise NotImplementedError
 
-    async def count(self, template: Template) -> int:
+    async def count(self, template: Template, transaction: int) -> int:
         raise NotImplementedError
 
     async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
-        raise NotImplementedError
+        name, granted_s = await self.renew_named(self.named(number), lease_s, item)
+        return WriteResult([name[1]], granted_s)
 
     async def cancel(self, number: int, item: Item) -> None:
+        await self.cancel_named(self.named(number), item)
+
+    async def renew_named(self, name: Name, lease_s: float | None, item: Item) -> tuple[Name, float | None]:
+        """Of a tuple that this worker or another one wrote: its name from now on, and what was granted."""
+        lease_us = granted(microseconds(lease_s))
+        return await self._relet(name, item, lease_us, False), seconds(lease_us)
+
+    async def cancel_named(self, name: Name, item: Item) -> None:
+        await self._relet(name, item, 0, True)
+
+    async def _relet(self, name: Name, item: Item, lease_us: int, ends: bool) -> Name:
         raise NotImplementedError
 
     async def notify(
@@ -285,9 +358,7 @@ class Crew:
         if self._closed:
             raise Closed(f"the space {self.name!r} is closed: open it again")
         if transaction:
-            raise BadInput(
-                f"only a durable space of kind 'replicated' joins a transaction, and this one is of kind {self.kind!r}"
-            )
+            raise only_durable(self.kind)
 
     # The end.
 
@@ -298,19 +369,27 @@ class Crew:
             await waiter
 
     async def close(self) -> None:
+        """The last of its users leaves the space."""
         if self._closed:
             return
+        self.users -= 1
         try:
             async with asyncio.timeout(5.0):
                 await self.flush()
         except TimeoutError:
             raise Undelivered(f"{self.member.pending} operations of {self.name!r} are not done") from None
         finally:
+            if self.users <= 0:
+                await self._go()
+
+    async def _go(self) -> None:
+        try:
             if self._roster is not None and self._bus.primary and not self._bus.closed:
                 try:
                     await self._hand_over()
                 except PluribusError as error:
                     log.debug("the space %r was left in a hurry: %s", self.name, error)
+        finally:
             await self.leave()
 
     async def leave(self) -> None:
@@ -366,7 +445,9 @@ class ViewsWay(Crew):
         super().__init__(bus, name, ViewsMember(int(bus.me), worker, replica, bus._random), views_words, replica, "")
 
     def _cancel(self, number: int) -> None:
+        self._settle()
         self.member.cancel(number)
+        self._taking.discard(number)
         waiter = self._waiters.pop(number, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -390,26 +471,21 @@ class ViewsWay(Crew):
         self._settle()
         return WriteResult([number for _, number in names], seconds(lease_us))
 
-    async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
-        lease_us = granted(microseconds(lease_s))
-        return WriteResult([await self._relet(number, item, lease_us, False)], seconds(lease_us))
-
-    async def cancel(self, number: int, item: Item) -> None:
-        await self._relet(number, item, 0, True)
-
-    async def _relet(self, number: int, item: Item, lease_us: int, ends: bool) -> int:
+    async def _relet(self, name: Name, item: Item, lease_us: int, ends: bool) -> Name:
         """Under the lock of a take: the tuple is removed, and written again with the new lease."""
         self._check(0)
-        asked = self.member.relet((self.member.worker, number), item, lease_us, ends, self._now)
+        asked = self.member.relet(name, item, lease_us, ends, self._now)
         result = await self._result(asked, None, False)
         if result.item is None:
-            raise ended(self.name, f"lease {number}")
-        return int(result.written)
+            raise ended(self.name, f"lease {name[1]}")
+        return self.named(int(result.written))
 
-    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
+        self._check(transaction)
         return [], self._replica().every(template)
 
-    async def count(self, template: Template) -> int:
+    async def count(self, template: Template, transaction: int) -> int:
+        self._check(transaction)
         return int(self._replica().count(template))
 
     def _replica(self) -> Any:
@@ -425,7 +501,7 @@ class PartitionedWay(Crew):
 
     def __init__(self, bus: Bus, name: str, worker: int, holds: bool, copies: int, key: int) -> None:
         member = PartitionedMember(int(bus.me), worker, bus._random, copies, key)
-        super().__init__(bus, name, member, partitioned_words, holds, f"copies={copies}, key={key}")
+        super().__init__(bus, name, member, partitioned_words, holds, settings_of(copies, key))
 
     def _cancel(self, number: int) -> None:
         self.member.cancel(number, self._now)
@@ -449,26 +525,28 @@ class PartitionedWay(Crew):
             )
         return WriteResult([result.name[1] for result in results], seconds(lease_us))
 
-    async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
-        lease_us = granted(microseconds(lease_s))
-        await self._relet(number, item, lease_us, False)
-        return WriteResult([number], seconds(lease_us))
-
-    async def cancel(self, number: int, item: Item) -> None:
-        await self._relet(number, item, 0, True)
-
-    async def _relet(self, number: int, item: Item, lease_us: int, ends: bool) -> None:
+    async def _relet(self, name: Name, item: Item, lease_us: int, ends: bool) -> Name:
         self._check(0)
-        asked = self.member.relet((self.member.worker, number), item, lease_us, ends, self._now)
+        asked = self.member.relet(name, item, lease_us, ends, self._now)
         if not (await self._result(asked, None, False)).done:
-            raise ended(self.name, f"lease {number}")
+            raise ended(self.name, f"lease {name[1]}")
+        return name
 
-    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
+        self._check(transaction)
         result = await self._result(self.member.tally(template, ALL_MAX, self._now), None, False)
         if result.count > len(result.items):
-            raise Overflow(f"{result.count:,} tuples match: read at most {ALL_MAX:,} at once")
+            raise Overflow(
+                f"{result.count:,} tuples match, and {len(result.items):,} are read at once: ask for fewer of them"
+            )
         return [], result.items
 
-    async def count(self, template: Template) -> int:
+    async def count(self, template: Template, transaction: int) -> int:
+        self._check(transaction)
         result = await self._result(self.member.tally(template, 0, self._now), None, False)
         return int(result.count)
+
+
+def settings_of(copies: int, key: int) -> str:
+    """What must be alike at all members."""
+    return f"copies={copies}, key={key}"

@@ -35,9 +35,11 @@ class SpacesFace:
         transactions; ``durable=True`` keeps it on the disks of the keepers. ``kind="views"``: every member that opens
         it with ``replica=True`` has all tuples; reads are local, writes return at once. ``kind="partitioned"``: the
         members share out the tuples by a hash of the field ``key``; ``copies`` members have each tuple, and with
-        ``replica=False`` this one keeps none. ``docs/spaces.md`` has a table of what each kind promises.
+        ``replica=False`` this one keeps none. ``docs/spaces.md`` has a table of what each kind promises. For a client
+        its member takes part in the space, and stays in it.
 
-        ``BadInput`` for what does not fit together, ``TimeoutError`` if no primary is there within ``timeout`` seconds.
+        ``BadInput`` for what does not fit together or with how others opened it, ``TimeoutError`` if no primary is
+        there within ``timeout`` seconds.
         """
         await loaded(STYLE)  # with the filter language, which takes a while
         return await _spaces(self).open(name, kind, durable, replica, copies, key, timeout)

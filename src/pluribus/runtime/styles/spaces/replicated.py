@@ -29,7 +29,8 @@ WAIT_S = 20.0
 """How long one question waits for something to be told."""
 WATCH_LEASE_S = 60.0
 """The lease of a read that waits."""
-GENERATION = 0
+UNDO_S = 5.0
+"""So long a cancelled take waits until what it got in a transaction is there again."""
 
 
 class ReplicatedWay:
@@ -75,8 +76,11 @@ class ReplicatedWay:
         if isinstance(outcome, words.Refused):
             raise Refused(f"the space {self.name!r} refused it: {outcome.reason}")
         if outcome == Ended("transaction"):
-            raise TransactionEnded(f"the transaction has ended in {self.name!r}: begin another")
+            raise self._over()
         return outcome
+
+    def _over(self) -> TransactionEnded:
+        return TransactionEnded(f"the transaction has ended in {self.name!r}: begin another")
 
     async def ask(self, question: words.Question, stale: bool = False) -> Outcome:
         machine = self._machine() if stale else None
@@ -86,6 +90,8 @@ class ReplicatedWay:
             outcome = words.outcome_of(await self.line.inspect(words.encode(question), stale=stale))
         if isinstance(outcome, words.Refused):
             raise Refused(f"the space {self.name!r} refused it: {outcome.reason}")
+        if outcome == Ended("transaction"):
+            raise self._over()
         return outcome
 
     async def write(self, items: list[Item], lease_s: float | None, transaction: int) -> WriteResult:
@@ -121,14 +127,15 @@ class ReplicatedWay:
                 write,
                 lease_us,
             )
-            outcome = await self._unless_cancelled(command, consumer, lease_us)
+            outcome = await self._unless_cancelled(command, consumer, transaction)
             if isinstance(outcome, Taken):
                 return outcome.items
             if isinstance(outcome, Nothing):
                 return []
             assert isinstance(outcome, Waiting)
-            late = await self._waited(consumer, outcome.epoch, deadline, lease_us)
-            outcome = await self._unless_cancelled(words.Finish(consumer, write, lease_us), consumer, lease_us)
+            late = await self._waited(consumer, outcome.epoch, deadline)
+            finish = words.Finish(consumer, write, lease_us)
+            outcome = await self._unless_cancelled(finish, consumer, transaction)
             if isinstance(outcome, Taken):
                 return outcome.items
             if late or if_exists:
@@ -136,7 +143,7 @@ class ReplicatedWay:
             if isinstance(outcome, Ended) and transaction:
                 await self.call(words.Take(template, transaction=transaction))  # says that it has ended
 
-    async def _waited(self, consumer: int, epoch: int, deadline: float | None, lease_us: int) -> bool:
+    async def _waited(self, consumer: int, epoch: int, deadline: float | None) -> bool:
         """Returns when the take was given something, or is over; True when the time is."""
         loop = asyncio.get_running_loop()
         try:
@@ -151,23 +158,33 @@ class ReplicatedWay:
             self._undo(self.call(words.Release(consumer)))
             raise
 
-    async def _unless_cancelled(self, command: words.Take | words.Finish, consumer: int, lease_us: int) -> Outcome:
-        """What a command took is not lost if whoever waits for it is cancelled: it is written again."""
+    async def _unless_cancelled(self, command: words.Take | words.Finish, consumer: int, transaction: int) -> Outcome:
+        """What a command took is not lost if whoever waits for it is cancelled: it is written again, in its
+        transaction. What it has replaced stays replaced: nobody could tell the two steps of undoing it from his own."""
         task = asyncio.ensure_future(self.call(command))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self._undo(self._written_again(task, consumer))
+            undoing = self._undo(self._written_again(task, consumer, transaction, bool(command.write)))
+            if transaction:  # which must not end before
+                await asyncio.wait({undoing}, timeout=UNDO_S)
             raise
 
-    async def _written_again(self, task: asyncio.Task[Outcome], consumer: int) -> None:
+    async def _written_again(
+        self, task: asyncio.Task[Outcome], consumer: int, transaction: int, replaced: bool
+    ) -> None:
         outcome = await task
-        if isinstance(outcome, Taken):
-            await self.call(words.Write(outcome.items))
-        elif isinstance(outcome, Waiting):
+        if isinstance(outcome, Waiting):
             await self.call(words.Release(consumer))
+        elif isinstance(outcome, Taken) and not replaced:
+            by_lease: dict[int, list[Item]] = {}
+            for at, item in enumerate(outcome.items):
+                left_us = outcome.left_us[at] if outcome.left_us else words.FOR_EVER_US
+                by_lease.setdefault(left_us, []).append(item)
+            for left_us, items in by_lease.items():
+                await self.call(words.Write(items, left_us, transaction))
 
-    def _undo(self, work: Any) -> None:
+    def _undo(self, work: Any) -> asyncio.Task[None]:
         async def done() -> None:
             with suppress(PluribusError):  # then its owner's lease ends it
                 await work
@@ -175,6 +192,7 @@ class ReplicatedWay:
         task = asyncio.get_running_loop().create_task(done())
         self._undoing.add(task)
         task.add_done_callback(self._undoing.discard)
+        return task
 
     # Reading.
 
@@ -240,12 +258,12 @@ class ReplicatedWay:
         outcome = await self.ask(words.Exists(template))
         return isinstance(outcome, Nothing) and outcome.hidden
 
-    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]:
-        outcome = await self.ask(words.Find(template, most, after))
+    async def page(self, template: Template, after: int, most: int, transaction: int) -> tuple[list[int], list[Item]]:
+        outcome = await self.ask(words.Find(template, most, after, transaction))
         return (outcome.numbers, outcome.items) if isinstance(outcome, Taken) else ([], [])
 
-    async def count(self, template: Template) -> int:
-        outcome = await self.ask(words.Count(template))
+    async def count(self, template: Template, transaction: int) -> int:
+        outcome = await self.ask(words.Count(template, transaction))
         assert isinstance(outcome, words.Done)
         return outcome.count
 

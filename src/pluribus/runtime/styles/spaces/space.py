@@ -48,9 +48,11 @@ class SpaceWay(Protocol):
         self, template: Template, timeout: float | None, if_exists: bool, transaction: int, stale: bool
     ) -> Item | None: ...
 
-    async def page(self, template: Template, after: int, most: int) -> tuple[list[int], list[Item]]: ...
+    async def page(
+        self, template: Template, after: int, most: int, transaction: int
+    ) -> tuple[list[int], list[Item]]: ...
 
-    async def count(self, template: Template) -> int: ...
+    async def count(self, template: Template, transaction: int) -> int: ...
 
     async def renew(self, number: int, lease_s: float | None, item: Item) -> WriteResult:
         """``item`` is the tuple; the answer has its number from now on."""
@@ -183,6 +185,7 @@ class Space:
         """A match, which stays in the space; waits for one. ``stale=True`` answers from this member's own copy, which
         may be a little behind."""
         self._check_open()
+        _check_stale(stale, transaction)
         wanted = template_of(template, where)
         item = await self._way.read(wanted, timeout, False, await self._number(transaction), stale)
         if item is None:
@@ -226,6 +229,7 @@ class Space:
         """A match, or None if there is none. If a transaction hides the only ones, waits for its end, for ``timeout``
         seconds at most."""
         self._check_open()
+        _check_stale(stale, transaction)
         item = await self._way.read(template_of(template, where), timeout, True, await self._number(transaction), stale)
         return None if item is None else written_of(item)
 
@@ -251,7 +255,7 @@ class Space:
     ) -> Any:
         """Take a match and write ``value`` in one step, which nobody can come between; returns what was taken. Waits
         for a match. In the kind *partitioned* the new tuple is there a moment after the old one is gone, if another
-        member has its range."""
+        member has its range. A call that is cancelled has replaced a match or has not; nothing is lost either way."""
         self._check_open()
         written = item_of(value)
         wanted = template_of(template, where)
@@ -261,22 +265,27 @@ class Space:
             raise self._late("replace", template, timeout)
         return written_of(items[0])
 
-    async def read_all(self, template: Any = None, where: str = "") -> AsyncIterator[Any]:
-        """All matches, oldest first, as a stream. What is written or taken meanwhile may be seen or not."""
+    async def read_all(
+        self, template: Any = None, where: str = "", *, transaction: int | Acts = 0
+    ) -> AsyncIterator[Any]:
+        """All matches, oldest first, as a stream. What is written or taken meanwhile may be seen or not. In a
+        transaction with what it has written itself; nothing is locked."""
         self._check_open()
         wanted, after = template_of(template, where, all_allowed=True), 0
         while True:
-            numbers, items = await self._way.page(wanted, after, PAGE)
+            numbers, items = await self._way.page(wanted, after, PAGE, await self._number(transaction))
             for item in items:
                 yield written_of(item)
             if len(items) < PAGE or not numbers:
                 return
             after = numbers[-1]
 
-    async def count(self, template: Any = None, where: str = "") -> int:
-        """How many tuples match; without a template, how many there are."""
+    async def count(self, template: Any = None, where: str = "", *, transaction: int | Acts = 0) -> int:
+        """How many tuples match; without a template, how many there are. In a transaction with what it has written
+        itself; nothing is locked."""
         self._check_open()
-        return await self._way.count(template_of(template, where, all_allowed=True))
+        wanted = template_of(template, where, all_allowed=True)
+        return await self._way.count(wanted, await self._number(transaction))
 
     async def notify(
         self,
@@ -372,6 +381,11 @@ class Space:
         return f"<{self.kind} space {self.name!r}{', closed' if self._closed else ''}>"
 
 
+def _check_stale(stale: bool, transaction: int | Acts) -> None:
+    if stale and transaction:
+        raise BadInput("stale=True reads the own copy, and a transaction locks what it reads: leave one of them out")
+
+
 def checked_lease(lease: float | None) -> float | None:
     if lease is None:
         return None
@@ -402,6 +416,10 @@ def seconds(lease_us: int) -> float | None:
 
 def ended(name: str, what: str) -> LeaseEnded:
     return LeaseEnded(f"the {what} in {name!r} has ended, or was taken: write or register again")
+
+
+def only_durable(kind: str) -> BadInput:
+    return BadInput(f"only a durable space of kind 'replicated' joins a transaction, and this one is of kind {kind!r}")
 
 
 def only_replicated(kind: str, what: str) -> BadInput:

@@ -1,27 +1,39 @@
-"""The spaces that one bus has open, and the list of all that there are."""
+"""The spaces that one bus has open, and the list of all that there are.
+
+The list is a space in memory; durable spaces are in a durable one as well, so that they are found after all members
+were gone. Of two entries with one name the older counts.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....core.errors import BadInput, PluribusError
+from ....core.errors import BadInput, NoKeeper, NoMembers, Overflow, PluribusError, Refused
 from ....core.ids import checked_name
 from ....group.sessions import SessionEntry
 from ....spaces.machine import SpaceMachine
 from ....spaces.templates import template_of
+from ....spaces.values import FIELDS_MAX, item_of, written_of
+from ....spaces.visits import SpacePlace
+from ....spaces.words import Write
 from ...machines.machines import Machines
-from ..style import Style
+from ..style import Asker, Style
 from .replicated import ReplicatedWay
 from .space import Space, SpaceWay
+
+if TYPE_CHECKING:
+    from .crew import Crew
 
 KINDS = ("replicated", "views", "partitioned")
 MACHINE = "space/"
 LIST = "spaces"
-"""The space in memory in which spaces are listed."""
+"""The space in which spaces are listed."""
 COPIES_MAX = 16
+CLIENTS_SPACES_MAX = 256
+"""In which a member takes part for its clients; it stays in them until it closes."""
 
 
 class SpaceInfo(msgspec.Struct, frozen=True):
@@ -41,8 +53,11 @@ class Spaces(Style):
     def __init__(self, bus: Any) -> None:
         super().__init__(bus)
         self._open: list[Space] = []
-        self._listing: ReplicatedWay | None = None
-        self._opening = asyncio.Lock()
+        self._crews: dict[str, Crew] = {}
+        self._joining: dict[str, asyncio.Lock] = {}
+        self._listings: dict[bool, ReplicatedWay] = {}
+        """The lists, by whether they are durable."""
+        self._opening = {durable: asyncio.Lock() for durable in (False, True)}
 
     async def open(
         self, name: str, kind: str, durable: bool, replica: bool, copies: int, key: int, timeout: float | None
@@ -52,40 +67,74 @@ class Spaces(Style):
             raise BadInput(f"there is no kind {kind!r} of spaces: use one of {', '.join(KINDS)}")
         if durable and kind != "replicated":
             raise BadInput(f"only a space of kind 'replicated' is durable, and {name!r} is to be of kind {kind!r}")
-        if not 1 <= copies <= COPIES_MAX or key < 0:
-            raise BadInput(f"copies={copies}, key={key}: use 1 to {COPIES_MAX} copies, and a field from 0 on")
+        if not 1 <= copies <= COPIES_MAX or not 0 <= key < FIELDS_MAX:
+            raise BadInput(
+                f"copies={copies}, key={key}: use 1 to {COPIES_MAX} copies, and a field from 0 to {FIELDS_MAX - 1}"
+            )
+        if kind != "partitioned" and (copies, key) != (1, 0):
+            raise BadInput(f"copies= and key= are of the kind 'partitioned', and {name!r} is to be of kind {kind!r}")
+        if kind == "replicated" and not replica:
+            raise BadInput("replica=False is of the kinds 'views' and 'partitioned': leave it out")
         async with asyncio.timeout(timeout):
             await self._enlist(SpaceInfo(name, kind, durable))
-            way = await self._way(name, kind, durable, replica, copies, key, timeout)
+            way = await self._way(SpacePlace(name, kind, copies, key), durable, replica)
         space = Space(name, way)
         self._open = [one for one in self._open if not one.closed]
         self._open.append(space)
         return space
 
-    async def _way(
-        self, name: str, kind: str, durable: bool, replica: bool, copies: int, key: int, timeout: float | None
-    ) -> SpaceWay:
-        if kind == "replicated":
-            return await self._replicated(MACHINE + name, name, durable)
-        from .crew import Crew, PartitionedWay, ViewsWay
+    async def _way(self, place: SpacePlace, durable: bool, replica: bool) -> SpaceWay:
+        if place.kind == "replicated":
+            return await self._replicated(MACHINE + place.name, place.name, durable)
+        return await self._crew(place, replica)
 
-        bus = self.bus
+    async def _crew(self, place: SpacePlace, replica: bool | None) -> Crew:
+        """This member's part in a space that its members make; one for all who open it here. ``replica`` None: with
+        one, if it is not open yet."""
+        from .crew import PartitionedWay, ViewsWay
+
+        bus, name = self.bus, place.name
         if "total" not in bus.orders:
-            raise BadInput(f"a space of kind {kind!r} needs agreed views: connect with stack='views'")
-        if any(one.name == name and one.kind == kind and not one.closed for one in self._open):
-            raise BadInput(f"this bus has the space {name!r} of kind {kind!r} open already: use that one")
-        worker = self._draw()
-        way: Crew
-        if kind == "views":
-            way = ViewsWay(bus, name, worker, replica)
-        else:
-            way = PartitionedWay(bus, name, worker, replica, copies, key)
-        try:
-            await way.start(timeout)
-        except BaseException:
-            await way.leave()
-            raise
+            raise BadInput(f"a space of kind {place.kind!r} needs agreed views: connect with stack='views'")
+        async with self._joining.setdefault(name, asyncio.Lock()):
+            way = self._crews.get(name)
+            if way is None or way.closed:
+                if place.kind == "views":
+                    way = ViewsWay(bus, name, self._draw(), replica is not False)
+                else:
+                    way = PartitionedWay(bus, name, self._draw(), replica is not False, place.copies, place.key)
+                try:
+                    await way.start()
+                except BaseException:
+                    await way.leave()
+                    raise
+                self._crews[name] = way
+            else:
+                await way.also(bool(replica), place.copies, place.key)
+            way.users += 1
+            return way
+
+    async def joined(self, place: SpacePlace) -> Crew:
+        """For clients of this member, which stays part of the space when they go."""
+        if place.kind not in KINDS[1:]:
+            raise Refused(f"a space of kind {place.kind!r} is not asked for through a member")
+        way = self._crews.get(checked_name(place.name, "the space"))
+        if way is None or way.closed or not way.for_clients:
+            if sum(one.for_clients for one in self._crews.values()) >= CLIENTS_SPACES_MAX:
+                raise Overflow(f"this member takes part in {CLIENTS_SPACES_MAX} spaces for clients: ask another one")
+            way = await self._crew(place, None)
+            if way.for_clients:  # two clients came at once
+                way.users -= 1
+            way.for_clients = True
+        if way.kind != place.kind:
+            raise BadInput(f"the space {place.name!r} is of kind {way.kind!r}: open it as the others did")
+        await way.also(False, place.copies, place.key)
         return way
+
+    async def handle(self, request: Any, asker: Asker) -> Any:
+        from .hosting import visited
+
+        return await visited(self, request, asker)
 
     async def _replicated(self, machine: str, name: str, durable: bool) -> ReplicatedWay:
         machines = self.bus._style(Machines)
@@ -109,40 +158,46 @@ class Spaces(Style):
     # The list.
 
     async def _enlist(self, info: SpaceInfo) -> None:
-        from ....spaces import words
-        from ....spaces.values import item_of
-
-        listing = await self._list()
-        known = await self._find(info.name)
-        if known is not None:
-            if known != info:
+        """``BadInput`` if the space is known as another one."""
+        for durable in (False, True) if info.durable else (False,):
+            listing = await self._list(durable)
+            known = await self._find(listing, info.name)
+            if known is None:
+                await listing.call(Write([item_of((info.name, info.kind, info.durable))]))
+                known = await self._find(listing, info.name)  # another one may have been first
+            if known is not None and known != info:
                 raise BadInput(
                     f"the space {info.name!r} is of kind {known.kind!r}{', durable' if known.durable else ''}: "
                     "open it as the others did"
                 )
-            return
-        await listing.call(words.Write([item_of((info.name, info.kind, info.durable))]))
 
-    async def _list(self) -> ReplicatedWay:
-        async with self._opening:
-            if self._listing is None:
-                self._listing = await self._replicated(LIST, LIST, False)
-            return self._listing
+    async def _list(self, durable: bool) -> ReplicatedWay:
+        async with self._opening[durable]:
+            if durable not in self._listings:
+                self._listings[durable] = await self._replicated(LIST, LIST, durable)
+            return self._listings[durable]
 
-    async def _find(self, name: str) -> SpaceInfo | None:
-        from ....spaces.values import written_of
-
-        listing = await self._list()
+    async def _find(self, listing: ReplicatedWay, name: str) -> SpaceInfo | None:
         item = await listing.read(template_of((name, str, bool)), 0, False, 0, False)
         return None if item is None else SpaceInfo(*written_of(item))
 
     async def listed(self, timeout: float | None) -> list[SpaceInfo]:
+        found: dict[str, SpaceInfo] = {}
         async with asyncio.timeout(timeout):
-            await self._list()
-        assert self._listing is not None
-        space = Space(LIST, self._listing)
-        found = {SpaceInfo(*value) async for value in space.read_all((str, str, bool))}
-        return sorted(found, key=lambda info: info.name)
+            for durable in (True, False) if await self._keeps() else (False,):
+                async for value in Space(LIST, await self._list(durable)).read_all((str, str, bool)):
+                    found.setdefault(value[0], SpaceInfo(*value))
+        return [found[name] for name in sorted(found)]
+
+    async def _keeps(self) -> bool:
+        """Whether there are keepers on this bus."""
+        try:
+            await self.bus._style(Machines).open(LIST, SpaceMachine, SessionEntry, timeout=0.0)
+        except (NoKeeper, NoMembers):
+            return False
+        except PluribusError:
+            return True
+        return True
 
     # The end.
 
@@ -158,30 +213,46 @@ class Spaces(Style):
                 await space.close()
             except PluribusError:
                 space.abandon()
+        for way in self._crews.values():  # those that clients had open
+            if not way.closed:
+                way.users = 1
+                try:
+                    await way.close()
+                except PluribusError:
+                    way.abandon()
 
     def abandon(self) -> None:
         for space in self._open:
             if not space.closed:
                 space.abandon()
+        for way in self._crews.values():
+            way.abandon()
 
     def validate(self) -> None:
         for space in self._open:
             if not space.closed:
                 space.validate()
+        for way in self._crews.values():
+            if not way.closed:
+                way.validate()
 
 
 class ClientSpaces(Spaces):
-    """On a client: replicated spaces, which its member has, or the keepers."""
+    """On a client: its member has the spaces, or the keepers."""
 
-    async def _way(
-        self, name: str, kind: str, durable: bool, replica: bool, copies: int, key: int, timeout: float | None
-    ) -> SpaceWay:
-        if kind != "replicated":
-            raise BadInput(
-                f"the members of the bus make a space of kind {kind!r}, and client:// is none: connect to the bus "
-                "itself, or open a space of kind 'replicated'"
-            )
-        return await self._replicated(MACHINE + name, name, durable)
+    async def _way(self, place: SpacePlace, durable: bool, replica: bool) -> SpaceWay:
+        if place.kind == "replicated":
+            return await self._replicated(MACHINE + place.name, place.name, durable)
+        from .visiting import VisitingWay
+
+        if not replica:
+            raise BadInput("replica=False is for members, and client:// is none: leave it out")
+        way = VisitingWay(self.bus, place)
+        await way.start()
+        return way
+
+    async def drain(self, timeout: float) -> None:
+        """What a client writes is where it belongs when the call returns."""
 
     def _own(self, machine: str, durable: bool) -> SpaceMachine | None:
         return None

@@ -46,8 +46,8 @@ class SyncSpace(Face):
         found = self._thread.call(self._real.write_many, list(values), lease, transaction=real_of(transaction))
         return [SyncLease(one, self._thread) for one in found]
 
-    def read_all(self, template: Any = None, where: str = "") -> Iterator[Any]:
-        return one_by_one(self._thread, self._real.read_all(template, where))
+    def read_all(self, template: Any = None, where: str = "", *, transaction: int | Face = 0) -> Iterator[Any]:
+        return one_by_one(self._thread, self._real.read_all(template, where, transaction=real_of(transaction)))
 
     def notify(
         self,

@@ -1,0 +1,144 @@
+"""What a client asks of its member about spaces of the kinds *views* and *partitioned*, of which only members are part.
+
+The member takes part in the space for its clients. What a client takes is kept for it by the member until it says that
+it has it (``VisitSettle``); if its connection breaks before, the tuples are written again. So a take may be asked for
+again after a break, and nothing is lost with a client. Writes may not: whoever asks is told that nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from ..wire.asking import ANY, WAIT_S_MAX, Need, Words
+from .templates import Template
+from .values import Item
+from .words import FOR_EVER_US, MANY_MAX, Microseconds, Number
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=WAIT_S_MAX)]
+Items = Annotated[list[Item], msgspec.Meta(max_length=MANY_MAX)]
+Name = tuple[Number, Number]
+"""Of a tuple: the worker that wrote it, and the number that it has there."""
+
+
+class SpacePlace(msgspec.Struct, frozen=True, array_like=True):
+    """A space as it was opened."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    kind: str
+    copies: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+    key: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+
+
+class VisitOpen(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Take part in the space."""
+
+    place: SpacePlace
+
+
+class VisitWrite(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The answer has the names of the tuples."""
+
+    place: SpacePlace
+    items: Items
+    lease_us: Microseconds = FOR_EVER_US
+
+
+class VisitTake(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Take what is there within ``wait_s``. Without ``write`` it is kept under the number ``token`` until
+    ``VisitSettle``; with it the match is replaced by it, at once."""
+
+    place: SpacePlace
+    token: Number
+    template: Template
+    most: Annotated[int, msgspec.Meta(ge=1, le=MANY_MAX)] = 1
+    wait_s: Seconds = 0.0
+    if_exists: bool = False
+    write: Annotated[list[Item], msgspec.Meta(max_length=1)] = []
+    lease_us: Microseconds = FOR_EVER_US
+
+
+class VisitSettle(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The client has what was taken; or nobody waits for it any more, and it is written again. The answer: whether it
+    was still kept for the client."""
+
+    token: Number
+    has: bool
+
+
+class VisitRead(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    place: SpacePlace
+    template: Template
+    wait_s: Seconds = 0.0
+    if_exists: bool = False
+
+
+class VisitAll(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """All that match."""
+
+    place: SpacePlace
+    template: Template
+
+
+class VisitCount(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    place: SpacePlace
+    template: Template
+
+
+class VisitRelet(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Let the lease of a tuple begin anew, or end. The answer is its name from now on."""
+
+    place: SpacePlace
+    name: Name
+    item: Item
+    lease_us: Microseconds = FOR_EVER_US
+    ends: bool = False
+
+
+class VisitFlush(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Answered when all that the member has written and taken is where it belongs."""
+
+    place: SpacePlace
+
+
+class VisitWritten(msgspec.Struct, frozen=True, array_like=True):
+    names: list[Name]
+    lease_us: int
+
+
+def _needs(verb: str) -> Any:
+    return lambda asked: [("space", asked.place.name, verb)]
+
+
+def _takes(asked: VisitTake) -> Iterable[Need]:
+    name = asked.place.name
+    return [("space", name, "take"), *([("space", name, "write")] if asked.write else [])]
+
+
+WORDS = Words(
+    "spaces",
+    {
+        VisitOpen: None,
+        VisitWrite: VisitWritten,
+        VisitTake: list[Item],
+        VisitSettle: bool,
+        VisitRead: Item | None,
+        VisitAll: list[Item],
+        VisitCount: int,
+        VisitRelet: VisitWritten,
+        VisitFlush: None,
+    },
+    rights={
+        VisitOpen: _needs(ANY),
+        VisitWrite: _needs("write"),
+        VisitTake: _takes,
+        VisitSettle: "it is about what the client itself has just taken",
+        VisitRead: _needs("read"),
+        VisitAll: _needs("read"),
+        VisitCount: _needs("read"),
+        VisitRelet: _needs("write"),
+        VisitFlush: _needs(ANY),
+    },
+)
