@@ -6,7 +6,7 @@ import sys
 
 import pluribus
 from pluribus.cli import app
-from tests.cli.test_topics import command
+from tests.cli.test_topics import command, running
 from tests.runtime.clients.test_client import served, url_of
 
 
@@ -50,6 +50,12 @@ async def every_verb(tmp_path):
         assert stats["depth"] == 1 and stats["sent"] == 2
         assert await told("purge", "orders") == [{"queue": "orders", "purged": 1}]
         assert "depth" in await command("queue", "stats", "orders", "--url", url, "--seconds", "0.1")
+        for mistyped in (("stats",), ("browse",), ("purge", "--yes"), ("redrive",), ("pause",)):
+            with running("queue", mistyped[0], "ordesr", *mistyped[1:], "--url", url) as process:
+                _, error = await asyncio.to_thread(process.communicate, timeout=60)
+            assert process.returncode == 1 and "there is no queue 'ordesr' on this bus, only 'orders'" in error
+        assert await told("ls") == [{"queues": ["orders"]}]
+        assert await command("queue", "ls", "--url", url) == "orders\n"
 
 
 def test_messages_are_transformed(tmp_path):

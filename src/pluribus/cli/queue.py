@@ -105,6 +105,24 @@ def receive(
         raise typer.Exit(1)
 
 
+@command.command("ls")
+def ls(url: Url = None, json: JsonFlag = False) -> None:
+    """List the queues that keepers keep."""
+    from pluribus.runtime.bus import connect
+    from pluribus.runtime.loop.running import run
+
+    async def listed() -> list[str]:
+        async with connect(url, name="queue") as bus:
+            return await bus.queues()
+
+    names = run(listed())
+    if json:
+        print_json({"queues": names})
+        return
+    for name in names:
+        typer.echo(name)
+
+
 @command.command()
 def browse(
     name: Name,
@@ -120,7 +138,7 @@ def browse(
         async for message in queue.browse(where, dead=dead, limit=limit):
             _show(message, json, state=message.state, reason=message.reason)
 
-    _with_queue(url, name, browsed)
+    _with_queue(url, name, browsed, create=False)
 
 
 @command.command()
@@ -155,7 +173,7 @@ def purge(
     """Remove every message that nobody holds, or every dead letter."""
     if not yes and not json:
         typer.confirm(f"Remove all {'dead letters' if dead else 'messages'} of {name!r}?", abort=True)
-    count = _with_queue(url, name, lambda queue: queue.purge(dead=dead, progress=_progress(json)))
+    count = _with_queue(url, name, lambda queue: queue.purge(dead=dead, progress=_progress(json)), create=False)
     _told(json, f"{count:,} removed", queue=name, purged=count)
 
 
@@ -167,7 +185,7 @@ def redrive(
     json: JsonFlag = False,
 ) -> None:
     """Make dead letters messages again, untried."""
-    count = _with_queue(url, name, lambda queue: queue.redrive(limit, progress=_progress(json)))
+    count = _with_queue(url, name, lambda queue: queue.redrive(limit, progress=_progress(json)), create=False)
     _told(json, f"{count:,} redriven", queue=name, redriven=count)
 
 
@@ -179,7 +197,7 @@ def pause(
     json: JsonFlag = False,
 ) -> None:
     """Hand nothing out until `pause --off`; messages are taken all the same."""
-    _with_queue(url, name, lambda queue: queue.resume() if off else queue.pause())
+    _with_queue(url, name, lambda queue: queue.resume() if off else queue.pause(), create=False)
     _told(json, f"{name} {'goes on' if off else 'is paused'}", queue=name, paused=not off)
 
 
@@ -310,7 +328,7 @@ def stats(
         await asyncio.sleep(seconds)
         return await queue.stats()
 
-    found = _with_queue(url, name, asked)
+    found = _with_queue(url, name, asked, create=False)
     state = asdict(found.state)
     settings = asdict(state.pop("settings"))
     state.pop("now_us")
@@ -324,18 +342,19 @@ def stats(
 
 
 @asynccontextmanager
-async def _opened(url: str | None, name: str) -> AsyncIterator[Any]:
+async def _opened(url: str | None, name: str, create: bool) -> AsyncIterator[Any]:
     from pluribus.runtime.bus import connect
 
     async with connect(url, name="queue") as bus:
-        yield await bus.queue(name)
+        yield await bus.queue(name, create=create)
 
 
-def _with_queue(url: str | None, name: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
+def _with_queue(url: str | None, name: str, work: Callable[[Any], Awaitable[Any]], *, create: bool = True) -> Any:
+    """With ``create=False`` a mistyped name is an error, and makes no queue."""
     from pluribus.runtime.loop.running import run
 
     async def done() -> Any:
-        async with _opened(url, name) as queue:
+        async with _opened(url, name, create) as queue:
             return await work(queue)
 
     return run(done())

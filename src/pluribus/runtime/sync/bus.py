@@ -219,6 +219,7 @@ class Bus(TopicsSync):
         name: str,
         *,
         durable: bool = True,
+        create: bool = True,
         messages_max: int | None = None,
         bytes_max: int | None = None,
         full: str | None = None,
@@ -234,10 +235,15 @@ class Bus(TopicsSync):
         """Open a message queue. See ``pluribus.Bus.queue``."""
         from ..styles.queues.sync import SyncMessageQueue
 
-        options: dict[str, Any] = {"durable": durable, "messages_max": messages_max, "bytes_max": bytes_max}
+        options: dict[str, Any] = {"durable": durable, "create": create}
+        options |= {"messages_max": messages_max, "bytes_max": bytes_max}
         options |= {"full": full, "tries": tries, "backoff": backoff, "window": window, "lease": lease}
         options |= {"dead_max": dead_max, "dead_expired": dead_expired, "transform": transform, "timeout": timeout}
         return SyncMessageQueue(self._thread.call(self._real.queue, name, **options), self._thread)
+
+    def queues(self, *, timeout: float | None = QUEUE_OPEN_S) -> list[str]:
+        """The names of the durable queues, sorted."""
+        return self._thread.call(self._real.queues, timeout=timeout)
 
     def replica(
         self, name: str, machine: Any, *, durable: bool = False, version: int = 1, timeout: float | None = 15.0

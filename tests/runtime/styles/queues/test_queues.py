@@ -461,3 +461,24 @@ def test_a_client_s_messages_of_a_queue_in_memory_stay_with_it(tmp_path):
             assert (await q.stats()).state.redelivered == 0
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("how", ["keeper", "member", "client"])
+def test_a_mistyped_name_is_told_and_makes_no_queue(how, tmp_path):
+    async def scenario():
+        async with opened(how, tmp_path) as (bus, _):
+            assert await bus.queues() == []
+            with pytest.raises(BadInput, match="no queue 'orders' on this bus, only none at all"):
+                await bus.queue("orders", create=False)
+            await (await bus.queue("orders")).send("here")
+            await bus.queue("invoices")
+            with pytest.raises(BadInput, match=r"no queue 'ordesr'.*, only 'invoices', 'orders': .*configure"):
+                await bus.queue("ordesr", create=False)
+            assert await bus.queues() == ["invoices", "orders"]
+        async with opened("keeper", tmp_path) as (bus, _):  # opened anew, and from the disk
+            q = await bus.queue("orders", create=False)
+            assert (await q.stats()).state.depth == 1
+            with pytest.raises(BadInput, match="durable queues"):
+                await bus.queue("orders", durable=False, create=False)
+
+    asyncio.run(scenario())

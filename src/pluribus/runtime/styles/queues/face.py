@@ -20,6 +20,7 @@ class QueuesFace:
         name: str,
         *,
         durable: bool = True,
+        create: bool = True,
         messages_max: int | None = None,
         bytes_max: int | None = None,
         full: str | None = None,
@@ -32,8 +33,9 @@ class QueuesFace:
         transform: str | None = None,
         timeout: float | None = OPEN_S,
     ) -> MessageQueue:
-        """The queue of that name; it is made if nobody did. It is on the keepers' log, or with ``durable=False`` in the
-        memory of the members that open it.
+        """The queue of that name; it is made if nobody did, unless ``create=False``, which raises ``BadInput`` then and
+        says which queues there are. It is on the keepers' log, or with ``durable=False`` in the memory of the members
+        that open it.
 
         What is not given is as the queue was made, or usual: ``messages_max`` and ``bytes_max`` none, and when one is
         reached senders wait (``full="wait"``), are refused (``"refuse"``), or the oldest become dead letters
@@ -49,4 +51,10 @@ class QueuesFace:
         given = settings_of(
             messages_max, bytes_max, full, tries, backoff, window, lease, dead_max, dead_expired, transform
         )
-        return await self._style(Queues).open(name, durable, given, timeout)
+        return await self._style(Queues).open(name, durable, given, timeout, create=create)
+
+    async def queues(self: Styled, *, timeout: float | None = OPEN_S) -> list[str]:
+        """The names of the durable queues, sorted."""
+        from .queue import Queues
+
+        return await self._style(Queues).listed(timeout)

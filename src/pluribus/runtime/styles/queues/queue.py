@@ -22,6 +22,7 @@ from ...machines.machines import Machines
 from ..style import Style
 from ..tables.face import ROWS_MAX, TIMEOUT_S
 from .arriving import transformed
+from .catalogue import MACHINE, find, listed
 from .consumer import QueueConsumer
 from .message import Browsed, QueueMessage
 from .options import checked_credit, message_of, selector_of, settings_of
@@ -58,16 +59,23 @@ class Queues(Style):
         super().__init__(bus)
         self._queues: dict[tuple[str, bool], MessageQueue] = {}
 
-    async def open(self, name: str, durable: bool, given: Settings | None, timeout: float | None) -> MessageQueue:
+    async def open(
+        self, name: str, durable: bool, given: Settings | None, timeout: float | None, *, create: bool = True
+    ) -> MessageQueue:
         checked_name(name, "the queue")
         found = self._queues.get((name, durable))
         if found is None or found.closed:
+            if not create:
+                await find(self.bus, name, durable, timeout)
             machines: Machines = self.bus._style(Machines)
-            line = await machines.open(f"queue.{name}", Queue, Outcome, durable=durable, timeout=timeout)
+            line = await machines.open(MACHINE + name, Queue, Outcome, durable=durable, timeout=timeout)
             found = self._queues[(name, durable)] = MessageQueue(self.bus, name, durable, line)
         if given is not None:
             await found.configured(words.Configure(given), timeout)
         return found
+
+    async def listed(self, timeout: float | None) -> list[str]:
+        return await listed(self.bus, timeout)
 
     def opened(self, name: str, durable: bool) -> MachineLine[Outcome] | None:
         """The line to a queue that is open here."""
