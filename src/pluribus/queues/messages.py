@@ -78,7 +78,8 @@ class Upload(msgspec.Struct, array_like=True):
 
 
 class MessageTable:
-    """``parts`` are those of the machine; ``watched`` says whether anybody wants to know what becomes ready."""
+    """``parts`` are those of the machine; ``watched`` is true while a consumer wants to know which messages become
+    ready."""
 
     def __init__(self, ground: Ground, parts: Parts, watched: Callable[[], int]) -> None:
         self._ground = ground
@@ -90,12 +91,12 @@ class MessageTable:
         self.lines = KeyLines()
         self.window = Window()
         self.until: dict[int, int] = {}
-        """Of messages that are held for a limited time: until when."""
+        """By message that is held for a limited time: the end of that time."""
         self.dead: dict[int, None] = {}
         """Dead letters, the oldest first."""
         self.uploads: dict[int, Upload] = {}
         self.count = self.size = self.delayed = self.held = 0
-        """Messages that are no dead letters, their bytes, and how many of them are delayed, or held."""
+        """Messages that are not dead letters, their bytes, and how many of them are delayed, or held."""
         self.fresh: list[int] = []
         """Messages that became ready in this command, while somebody watches."""
 
@@ -106,8 +107,8 @@ class MessageTable:
     def refusal(
         self, head: QueueBatchHead, command: bytes, count: int = 0, size: int = 0, promised: bool = False
     ) -> Outcome | None:
-        """Why a batch cannot be taken; ``count`` and ``size`` are taken before it by the same transaction, which may
-        have been ``promised`` room."""
+        """The reason why a batch cannot be accepted. ``count`` and ``size`` are accepted before it by the same
+        transaction, which may have been ``promised`` room."""
         settings = self.settings
         extra = extra_of(command, head) if head.extra_bytes else None
         if settings.transform != ("" if extra is None else extra.transformed) and not promised:
@@ -133,7 +134,7 @@ class MessageTable:
         return None
 
     def take(self, row: int, place: int, command: bytes, head: QueueBatchHead) -> int:
-        """Number the messages of a batch, and put each where it belongs; how many bytes of it are kept."""
+        """Number the messages of a batch, and give each its state; returns how many bytes of the batch are kept."""
         self.totals.sent += head.count
         if not head.extra_bytes and head.count >= RUN_MIN and head.flags & EVEN:
             self._take_run(row, place, len(command), head)
@@ -363,7 +364,7 @@ class MessageTable:
         if counts and self.settings.tries_max and tries >= self.settings.tries_max:
             self.bury(segment, at, f"given back {tries} times")
         elif wait_us:
-            self._delay(segment, at, self._ground.now_us + wait_us)  # it still blocks its key
+            self._delay(segment, at, self._ground.now_us + wait_us)  # the message still blocks its key
         else:
             self.again(segment, at)
 

@@ -1,4 +1,4 @@
-"""Registrations: who wants to hear of new tuples (``notify``), and what was kept for them.
+"""Registrations (``notify``): listeners that are told of new tuples, and the events that are kept for them.
 
 A registration keeps the tuples that matched, numbered from 1, until they were dealt with. So a listener goes on after a
 break where it was. Of more than ``EVENTS_MAX`` events, or ``EVENTS_BYTES_MAX`` bytes, the oldest are dropped; from the

@@ -1,4 +1,4 @@
-"""What a keeper does for topics that keep only the last event of each key: where it leads, it goes through them.
+"""The leading keeper compacts topics that keep only the last event of each key.
 
 What is left out, and why that is right, is in ``pubsub/durable/compaction.py``. Here one topic after another has its
 pass, a slice at a time, and what a slice gives is ordered before the next one.
