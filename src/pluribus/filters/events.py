@@ -1,4 +1,4 @@
-"""What a filter sees of an event.
+"""The view of an event that a filter has.
 
 An event is a mapping, a ``msgspec.Struct``, a dataclass or a named tuple, and its fields may be such again. Nothing
 else of an object is looked at: no attribute that is not a declared field, no method. So a filter from a stranger runs

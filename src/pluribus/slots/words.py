@@ -180,7 +180,7 @@ class CountTtl(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AckData(msgspec.Struct, array_like=True, frozen=True):
-    """AckData: ACK_DATA: a message was accepted on a port. On a port that answers, it has the answer."""
+    """ACK_DATA: a message was accepted on a port. On a port that answers, it has the answer."""
 
     id: Id
     ticket: Number
