@@ -30,7 +30,11 @@ def test_the_report_has_the_goals_and_names_what_is_missing(monkeypatch, capsys)
     assert app.run(["bench", "pubsub", "--quick", "--peers", "zmq-ipc,zenoh", "--json"]) in (0, 1)
     report = json.loads(capsys.readouterr().out)
     goals = [goal["goal"] for goal in report["goals"]]
-    assert goals == ["topics, 1→1 100 B: share of the group's FIFO rate", "1→1 100 B: times zmq-ipc"]
+    assert goals == [
+        "topics, 1→1 100 B: share of the group's FIFO rate",
+        "1→1 100 B: times zmq-ipc",
+        "round trip over topics, times the group's",
+    ]
     assert report["missing"] == {"zenoh": "the client of zenoh is not installed"}
     assert all(row["value"] > 0 for row in report["results"])
 
@@ -50,11 +54,14 @@ def test_a_peer_that_loses_messages_has_no_rate_and_is_named(monkeypatch: pytest
     monkeypatch.setattr(pubsub, "exchange", lambda case: ours)
     monkeypatch.setattr(pubsub, "stream", lambda flow: ours)
     monkeypatch.setattr(peers.flow, "rate", theirs)
+    monkeypatch.setattr(pubsub, "group_trips", lambda url, rounds, stack: [100.0])
+    monkeypatch.setattr(pubsub, "topic_trips", lambda rounds, size, pace_s: [120.0])
     report = pubsub.run(peers="zenoh,nats")
     assert {goal["goal"]: goal["measured"] for goal in report["goals"]} == {
         "topics, 1→1 100 B: share of the group's FIFO rate": 1.0,
         "1→1 100 B: times zenoh": 3.0,
         "1→1 1024 B: times zenoh": 3.0,
+        "round trip over topics, times the group's": 1.2,
     }
     assert report["failed"]["nats, 1→1 100 B"] == "7 messages were lost"
     assert not any("nats" in row["case"] for row in report["results"])

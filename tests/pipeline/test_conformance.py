@@ -22,32 +22,29 @@ from pluribus.sim.machinery.campaign import play_seed
 from pluribus.sim.machinery.history import Happening, History
 from pluribus.sim.machinery.observer import Observer
 from pluribus.sim.scenarios import scenario
-from tests.mutants import limbo, orders, regrouping, spread, views
+from tests.mutants import orders, regrouping, spread, views
 from tests.mutants.hunt import released
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-LONG = {
-    *(orders.Careless, orders.Mumbling, orders.Remembering, orders.Stubborn),
-    *(views.Absent, regrouping.Stampless, limbo.Amnesiac),
+CHOSEN = {
+    *(orders.Careful, orders.Misplaced, orders.Severe),
+    *(views.Double, views.Hurried, views.Polite, views.Tactful, views.Trusting, views.Vain, regrouping.Ahead),
+    *(spread.Blunt, spread.Echoing, spread.Selfish, spread.Talkative, spread.Unseeing),
 }
-"""Their runs have 17,000 events and more, and break one promise each, which others break in shorter runs: causal order,
-view synchrony, survival."""
+"""One or two for each promise, with short runs. That each of the others is found is tested with the simulator."""
 MUTANTS = [
     (scenario, mutant, seed)
     for scenario, tables in {
         "groups": [orders.FOUND, views.FOUND, regrouping.FOUND],
-        "shatter": [limbo.FOUND],
         "spread": [spread.FOUND],
         "crowd": [spread.CROWD_FOUND],
     }.items()
     for table in tables
     for mutant, (seed, _) in table.items()
-    if mutant not in LONG
+    if mutant in CHOSEN
 ]
 SHIPPED = [("groups", 1), ("groups", 4), ("spread", 5), ("flood", 0)]
-FOUND_MIN = 25
-"""So many mutants at least must break a promise in the seeds that are recorded with them, or the test shows little."""
 
 
 class Verdicts(NamedTuple):
@@ -159,15 +156,10 @@ def test_the_same_promises_are_broken_in_every_mutant(verdicts):
         if isinstance(said, str)
     }
     assert {(run, check) for check, part in verdicts.by_spark["checks"].items() for run in part["runs"]} == broken
-    assert len({run for run, _ in broken}) >= FOUND_MIN
+    assert len({run for run, _ in broken}) > len(CHOSEN)  # and the run that was made
     assert {check for _, check in broken} >= {
-        "integrity",
-        "agreement",
-        "causal",
-        "semantic",
-        "total",
-        "safe",
-        "survives",
+        *("agreement", "causal", "excluded", "fifo", "integrity", "one_primary", "reported", "safe", "semantic"),
+        *("survives", "total", "validity", "view_agreement", "view_synchrony"),
     }
 
 

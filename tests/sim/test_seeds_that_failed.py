@@ -59,6 +59,11 @@ ONCE = [
     ("consumer-groups", 11_000_088, "keepers that had all done nothing yet were taken for settled"),
     ("spaces", 7_000_015, "a roster went on with an older state, and who knew a later epoch was not heard any more"),
     ("spaces", 7_000_044, "the same"),
+    (
+        "consumer-groups",
+        20_000_069,
+        "a keeper that had been healed took the old doubt of its store for new damage, when its disk had been full",
+    ),
     ("group-hosts", 6, "a large row was sent by two stimuli of the stack"),
 ]
 

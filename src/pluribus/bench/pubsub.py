@@ -13,14 +13,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import PluribusError, Unavailable
+from .engines import PACE_S, ROUNDS, group_trips, percentile
 from .exchange import SECONDS, Case, exchange
 from .peers import flow, names, peer
-from .report import Goal, Result, at_least, report, result
-from .stream import Flow, stream
+from .ports import free_port
+from .report import Goal, Result, at_least, at_most, report, result
+from .stream import Flow, stream, topic_trips
 
 SIZES = (100, 1_024, 16_384)
 RECEIVERS = (1, 4)
 FIFO_SHARE = 0.7
+TRIP_TIMES = 1.4
+"""What a round trip over two topics may cost, in round trips of a group."""
 TOPICS = 100
 CONDITION = "price > 100 AND symbol = 'IBM'"
 OURS, GROUP = "pluribus", "fifo group"
@@ -40,6 +44,7 @@ def run(
     cells = [(1, 100)] if quick or not peers else [(count, size) for count in RECEIVERS for size in SIZES]
     rates: Rates = {}
     failed: dict[str, str] = {}
+    trips: dict[str, list[float]] = {GROUP: [], OURS: []}
     for attempt in range(runs):
         for cell in cells:
             progress(f"run {attempt + 1} of {runs}: {_shown(cell)}")
@@ -51,12 +56,20 @@ def run(
             Flow(typed=True, where=CONDITION, seconds=seconds),
         ):
             rates.setdefault((OURS, str(case)), []).append(stream(case).rate)
+        progress(f"run {attempt + 1} of {runs}: round trips")
+        rounds = 200 if quick else ROUNDS
+        group = group_trips(f"multicast://bench-{free_port()}", rounds, stack="views")
+        trips[GROUP].append(percentile(group, 50))
+        trips[OURS].append(percentile(topic_trips(rounds, SIZES[0], PACE_S), 50))
     results: list[Result] = [
         result(f"{name}, {case}", "events/s", known)
         for (name, case), found in rates.items()
         if (known := [rate for rate in found if rate is not None])
     ]
-    made = report("pubsub", results, _goals(rates, cells, rivals))
+    results += [result(f"{name}, round trip p50", "µs", found) for name, found in trips.items()]
+    times = statistics.median(ours / theirs for ours, theirs in zip(trips[OURS], trips[GROUP], strict=True))
+    goals = [*_goals(rates, cells, rivals), at_most("round trip over topics, times the group's", times, TRIP_TIMES)]
+    made = report("pubsub", results, goals)
     made["settings"] = {rival: peer(rival).settings for rival in rivals}
     made["missing"] = missing
     made["failed"] = failed

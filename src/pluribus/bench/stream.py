@@ -19,9 +19,12 @@ import pluribus
 
 from ..runtime.styles.topics.subscription import Subscription
 from .exchange import BLOCK, SECONDS, WARM_S, Answer, Case, Measured, Tick, Warm, body_of
+from .limits import ANSWER_S
+from .members import WARM_ROUNDS
 from .processes import Together, measure, quiet
 
 JOIN_S = 40.0
+PING, PONG = "bench/ping", "bench/pong"
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -133,3 +136,37 @@ async def _read(events: Subscription[Any], count: int) -> None:
         got += 1
         if got == count:
             break
+
+
+def topic_trips(rounds: int, size: int, pace_s: float) -> list[float]:
+    """The round trips in µs of an event of one topic that is answered on another, one at a time at a steady pace."""
+    url = f"multicast://bench-{random.getrandbits(40):x}"
+    return list(measure([(_echoing, (url,)), (_pinging, (url, rounds, size, pace_s))], 1)[0])
+
+
+def _echoing(together: Together, url: str) -> None:
+    async def main() -> None:
+        async with pluribus.connect(url, name="echo") as bus, bus.subscribe(PING) as events:
+            await _everybody(bus, 2)
+            await asyncio.to_thread(together.wait)
+            async for event in events:
+                await bus.publish(PONG, event.body)
+
+    pluribus.run(main())
+
+
+def _pinging(together: Together, url: str, rounds: int, size: int, pace_s: float) -> None:
+    async def main() -> None:
+        async with pluribus.connect(url, name="ping") as bus, bus.subscribe(PONG) as events:
+            await _everybody(bus, 2)
+            await asyncio.to_thread(together.wait)
+            body, trips = b"x" * size, []
+            for _ in range(WARM_ROUNDS + rounds):
+                started = perf_counter()
+                await bus.publish(PING, body)
+                await events.receive(timeout=ANSWER_S)
+                trips.append((perf_counter() - started) * 1e6)
+                await asyncio.sleep(max(0.0, pace_s - (perf_counter() - started)))
+            together.answer(trips[WARM_ROUNDS:])
+
+    pluribus.run(main())

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 import pluribus
-from pluribus.core.errors import BadInput, Closed, Refused
-from pluribus.group.host.requests import Await
+from pluribus.core.errors import BadInput, Closed, Refused, Uncertain
+from pluribus.group.host.requests import Await, Order
 from pluribus.runtime.machines import kinds
 from pluribus.runtime.machines.machines import Machines
 from pluribus.sim.machinery.jobs import Attach, Jobs, Put, Settle, Wait, Want
@@ -166,3 +166,23 @@ async def test_who_waits_holds_its_lease_and_who_does_not_loses_it(tmp_path, mon
         await eventually(lambda: list(jobs.demands.consumers) == [1], 30)
         await line.call(encode(Put(1, b"x")))
         assert [one.thing for one in (await waiting).given] == [1]
+
+
+@on_a_loop
+async def test_commands_under_way_are_uncertain_when_their_host_is_left():
+    async with pluribus.connect(new_bus()) as bus:
+        line = await line_to(bus, durable=False)
+        (host,) = machines(bus)._hosts.values()
+        host.desk._log = Silent()
+        asking = asyncio.ensure_future(host.desk.ask(Order(line.name, [encode(Put(1, b"one"))])))
+        await asyncio.sleep(0)
+        host.abandon()
+        with pytest.raises(Uncertain, match="may have been done"):
+            await asking
+
+
+class Silent:
+    """A log from which no answer comes."""
+
+    def submit_many(self, commands, done, machine=0):
+        pass

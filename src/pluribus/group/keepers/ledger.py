@@ -104,6 +104,9 @@ class Ledger:
         self.broken = ""
         """Why the store cannot be written any more, if its structure is damaged."""
         self._unreadable = False
+        self._repaired = False
+        """Whatever the store lacked when it was opened was put back since. The store itself says that it is not sure
+        for as long as it is open."""
         self.needed = 0
         """Rows from here on are not applied yet, and stay in memory."""
         self.scars: set[int] = set()
@@ -277,6 +280,7 @@ class Ledger:
         if not self.damaged and self.meta.health == DAMAGED:
             self._report("is whole again")
             self._write_meta(health=WHOLE)
+            self._repaired = True
 
     def head_at(self, at: int) -> RowHead | None:
         """None if there is no whole row."""
@@ -617,7 +621,7 @@ class Ledger:
         self.hollowing = False
         self._runs = []
         self.damaged = set()
-        health = WHOLE if bounds.sure else DAMAGED
+        health = WHOLE if bounds.sure or self._repaired else DAMAGED
         self.snapshot = Snapshot()
         try:
             value = self._store.get(f"{self.name}/snapshot")

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from ...core.errors import BadInput, Closed, Overflow, PluribusError, Refused
+from ...core.errors import BadInput, Closed, Overflow, PluribusError, Refused, Uncertain
 from ...group.host import Host
 from ...group.host.demand import Held
 from ...group.host.host import HOST, Hosted
@@ -25,6 +25,7 @@ LOOKING = -1
 """Stands for a consumer in questions that wait for any command of the machine."""
 ALIVE_S = 0.25
 """How often the leader hears which owners wait here."""
+STOPPED = "this keeper was stopped, or this member left"
 
 Owner = tuple[int, int]
 """The owner of a lease: the number of the machine, and the owner's own number."""
@@ -59,6 +60,8 @@ class MachineDesk:
         self._alive = alive
         self._waiters: dict[tuple[int, int], list[asyncio.Future[None]]] = {}
         """By machine and consumer: the questions that wait."""
+        self._ordering: dict[asyncio.Future[list[Any]], None] = {}
+        """Commands that are under way."""
         self._count = 0
         self._here: dict[Owner, int] = {}
         """Owners that wait here, and how often."""
@@ -96,8 +99,12 @@ class MachineDesk:
             else:
                 future.set_exception(error or Overflow("too much was done at once to remember it: ask again"))
 
-        self._log.submit_many(commands, done, machine)
-        return await future
+        self._ordering[future] = None
+        try:
+            self._log.submit_many(commands, done, machine)
+            return await future
+        finally:
+            self._ordering.pop(future, None)
 
     async def _made(self, asked: Make) -> int:
         """Only what is not there in that version costs a command."""
@@ -298,10 +305,13 @@ class MachineDesk:
         if self._timer is not None:
             self._timer.cancel()
         self.restored()
+        for future in self._ordering:
+            if not future.done():
+                future.set_exception(Uncertain(f"{STOPPED}; what was under way may have been done or not"))
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Closed("this keeper was stopped, or this member left: ask another one")
+            raise Closed(f"{STOPPED}: ask another one")
 
 
 def _end(waiter: asyncio.Future[None]) -> None:
