@@ -405,10 +405,10 @@ class TopicsFace:
     ) -> Matches:
         """The matches of a row pattern (``docs/patterns.md``) in the events under some topics.
 
-        ``async with bus.matches(...) as found: async for match in
-        found``. ``lateness_s`` and ``on_problem`` are those of ``pluribus.patterns.Matcher``, ``where`` and the later arguments those of ``subscribe``. ``tick_s``:
-        when no event came for so many seconds, the time of this member's clock counts as the time of an event; for
-        patterns ordered by such times.
+        ``async with bus.matches(...) as found: async for match in found``. ``lateness_s`` and ``on_problem`` are those
+        of ``pluribus.patterns.Matcher``, ``where`` and the later arguments those of ``subscribe``. ``tick_s``: when no
+        event came for so many seconds, the time of this member's clock counts as the time of an event; for patterns
+        ordered by such times.
         """
         from .patterns import Matches
 
